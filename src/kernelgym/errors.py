@@ -1,0 +1,76 @@
+"""Errors a caller of kernelgym can meet.
+
+The tree::
+
+    KernelgymError
+    |-- UsageError (also ValueError)     something the caller gave is wrong; exit code 2
+    |   |-- UnknownName                  a name that is not in a known set of names
+    |   |-- ProblemError                 a problem file or suite that cannot be used
+    |   `-- UnsupportedLanguage          a language the device or this machine cannot run
+    `-- JudgeError                       the judge itself failed; becomes `unavailable`
+
+A model's mistake is never an exception: it is a `kernelgym.types.Verdict`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "JudgeError",
+    "KernelgymError",
+    "ProblemError",
+    "UnknownName",
+    "UnsupportedLanguage",
+    "UsageError",
+]
+
+
+class KernelgymError(Exception):
+    """Base class of every error kernelgym raises on purpose."""
+
+
+class UsageError(KernelgymError, ValueError):
+    """Something the caller gave is wrong; the message says what, what is known, what to do."""
+
+
+class UnknownName(UsageError):
+    """A name that is not one of a known set.
+
+    Args:
+        what: What the name stands for, such as ``"problem"`` or ``"reward preset"``.
+        given: The name that was given.
+        known: The names that exist; at most ten are listed in the message.
+        hint: What to do next, as a sentence; may be empty.
+    """
+
+    def __init__(self, what: str, given: object, known: Iterable[str], hint: str = "") -> None:
+        self.what, self.given, self.known, self.hint = what, given, tuple(known), hint
+        super().__init__(_unknown_name_message(what, given, self.known, hint))
+
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[object, ...]]:
+        # Exceptions with more than one constructor argument do not pickle by themselves.
+        return type(self), (self.what, self.given, self.known, self.hint)
+
+
+class ProblemError(UsageError):
+    """A problem file or a suite that cannot be used (unreadable, no `Model`, empty selection)."""
+
+
+class UnsupportedLanguage(UsageError):
+    """A kernel language that the device, or this machine's tools, cannot run."""
+
+
+class JudgeError(KernelgymError):
+    """The judge failed, not the kernel. Callers of an evaluator see `unavailable` instead."""
+
+
+def _unknown_name_message(what: str, given: object, known: tuple[str, ...], hint: str) -> str:
+    close = difflib.get_close_matches(str(given), known, n=3, cutoff=0.6)
+    shown = ", ".join(known[:10]) + (f", ... ({len(known)} in all)" if len(known) > 10 else "")
+    parts = [f"unknown {what} {given!r}"]
+    parts.append(f"did you mean {' or '.join(close)}?" if close else f"known: {shown or 'none'}")
+    if close and len(known) <= 10:
+        parts.append(f"known: {shown}")
+    return "; ".join(parts) + (f". {hint}" if hint else "")

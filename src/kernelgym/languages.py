@@ -1,0 +1,76 @@
+"""The languages a kernel can be written in, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernelgym.errors import UnknownName, UnsupportedLanguage
+
+__all__ = ["LANGUAGES", "Language", "check_language", "language"]
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One kernel language: a way of giving `ModelNew` code of its own."""
+
+    name: str
+    title: str
+    """How prompts call it."""
+    devices: tuple[str, ...]
+    """Device kinds that can run it: ``cpu``, ``cuda``."""
+    timed_on: tuple[str, ...]
+    """Device kinds on which its speed means something (the Triton interpreter's does not)."""
+    marker: str
+    """Text that a kernel in this language cannot do without; used by screening and prompts."""
+    fence: str = "python"
+    """Language tag of the fenced block an answer is written in."""
+
+
+LANGUAGES: Mapping[str, Language] = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            Language("triton", "Triton", ("cpu", "cuda"), ("cuda",), "triton.jit"),
+            Language("cpp", "C++", ("cpu",), ("cpu",), "load_inline"),
+            Language("cuda", "CUDA C++", ("cuda",), ("cuda",), "__global__"),
+            Language("hip", "HIP C++", ("hip",), ("hip",), "__global__"),
+        )
+    }
+)
+
+
+def language(name: str) -> Language:
+    """Look a language up by name.
+
+    Raises:
+        UnknownName: If there is no such language.
+    """
+    try:
+        return LANGUAGES[name]
+    except (KeyError, TypeError):
+        raise UnknownName("language", name, LANGUAGES) from None
+
+
+def check_language(name: str, device: str) -> Language:
+    """Look a language up and make sure that `device` can run it.
+
+    Args:
+        name: Language name.
+        device: Device such as ``cpu`` or ``cuda:0``.
+
+    Raises:
+        UnknownName: If there is no such language.
+        UnsupportedLanguage: If the device's kind cannot run it.
+    """
+    found = language(name)
+    kind = device.partition(":")[0]
+    if kind not in found.devices:
+        able = [entry.name for entry in LANGUAGES.values() if kind in entry.devices]
+        raise UnsupportedLanguage(
+            f"language {name!r} does not run on device {device!r} "
+            f"(it runs on: {', '.join(found.devices)}); "
+            f"this device runs: {', '.join(able) or 'none'}"
+        )
+    return found

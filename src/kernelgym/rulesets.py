@@ -1,0 +1,129 @@
+"""Rulesets: everything that decides a verdict, as data with a digest.
+
+Two verdicts can be compared only if their ruleset labels are equal. Two rulesets ship:
+
+- `strict` (default): fresh secret inputs for every call, an error bound taken from an fp64
+  reference, in-place changes of the inputs refused.
+- `kernelbench`: KernelBench's own seeds, number of trials and tolerances.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from kernelgym.errors import UnknownName
+
+__all__ = ["RULESETS", "Limits", "Ruleset", "TimingProtocol", "ruleset"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one kernel may use. Overrunning a limit is the kernel's fault and ends its run."""
+
+    build_s: float = 120.0
+    """Wall seconds for compiling one extension."""
+    run_s: float = 30.0
+    """Wall seconds for loading, constructing and all judged calls together, builds excluded."""
+    memory_bytes: int = 4 << 30
+    """Address space a kernel's process may add to what the preloaded libraries take."""
+    output_bytes: int = 4 << 20
+    """Bytes written to stdout and stderr together."""
+    file_bytes: int = 256 << 20
+    """Size of any one file it writes."""
+    open_files: int = 256
+    processes: int = 256
+    """Processes and threads (not enforced by Linux for root outside the full sandbox tier)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingProtocol:
+    """How a correct kernel is timed: interleaved pairs of (reference, kernel) windows."""
+
+    warmup_pairs: int = 2
+    """Pairs run first and thrown away."""
+    min_pairs: int = 8
+    max_pairs: int = 40
+    relative_width: float = 0.05
+    """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
+    window_ms: float = 2.0
+    """A window holds as many calls (each on inputs of its own) as take about this long."""
+    budget_s: float = 3.0
+    """Wall seconds after which no further pair is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """Everything that decides a verdict. Change a field and the digest changes with it."""
+
+    name: str
+    precision: Literal["fp32"] = "fp32"
+    """Floating-point type of weights and inputs."""
+    min_calls: int = 3
+    max_calls: int = 6
+    """Each kernel is judged on a number of calls drawn between these, all of them compared."""
+    secret_seed: bool = True
+    """Draw weights and inputs from a secret seed of the operating system, not from 42."""
+    tolerance: Literal["fp64", "allclose"] = "fp64"
+    """`fp64`: bound from an fp64 run of the reference. `allclose`: fixed `atol` and `rtol`."""
+    atol: float = 1e-4
+    rtol: float = 1e-4
+    error_factor: float = 16.0
+    """`fp64` only: how many times the fp32 reference's own error a kernel may be off."""
+    stop_at_first_failure: bool = False
+    """End at the first failing call; off where rewards use the fraction of trials."""
+    forbid_input_mutation: bool = True
+    """A kernel that changes its inputs in place is wrong, unless the reference does too."""
+    hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import")
+    """Codes of screening findings that reject a kernel."""
+    timing: TimingProtocol = TimingProtocol()
+    limits: Limits = Limits()
+
+    @property
+    def digest(self) -> str:
+        """First 8 hex digits of the SHA-256 of all fields."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @property
+    def label(self) -> str:
+        """``name@digest``, as stamped on verdicts."""
+        return f"{self.name}@{self.digest}"
+
+
+RULESETS: Mapping[str, Ruleset] = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            Ruleset("strict"),
+            Ruleset(
+                "kernelbench",
+                min_calls=5,
+                max_calls=5,
+                secret_seed=False,
+                tolerance="allclose",
+                forbid_input_mutation=False,
+                hard_findings=(),
+            ),
+        )
+    }
+)
+
+
+def ruleset(which: str | Ruleset) -> Ruleset:
+    """Return `which` itself, or the shipped ruleset of that name.
+
+    Raises:
+        UnknownName: If no shipped ruleset has that name.
+    """
+    if isinstance(which, Ruleset):
+        return which
+    try:
+        return RULESETS[which]
+    except (KeyError, TypeError):
+        raise UnknownName("ruleset", which, RULESETS) from None
