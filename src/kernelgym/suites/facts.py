@@ -1,0 +1,147 @@
+"""What is known of each KernelBench problem: sizes, operator family, and what makes it worthless.
+
+The table (`kernelbench_facts.tsv`, data version 0.1/0.2) was measured by this project on reference
+outputs at KernelBench's tolerances, with the batch cut where memory asked for it. A problem is
+called degenerate if a kernel that computes nothing of value passes it, or if no honest kernel
+can be told from a wrong one. A problem without a reason is *not known* to be degenerate;
+`Fact.tested` says whether the tests were run on it.
+
+This module reads one packaged file and knows nothing of a problem's source. Facts belong to a
+problem of that number **and name**: `fact` takes the name to guard against another data set that
+uses the same numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from kernelgym.errors import UnknownName
+
+__all__ = ["PRECISIONS", "REASONS", "Fact", "degenerate", "fact", "facts"]
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+"""Precisions a problem can be judged at; tolerance is 1e-4 for the first, 1e-2 for the others."""
+
+REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "zeros": "an output of zeros passes",
+        "constant": "one constant passes as the whole output",
+        "input_independent": "the output for other inputs passes",
+        "identity": "returning the input passes",
+        "nondeterministic_reference": "the reference disagrees with itself",
+        "broken_reference": "the reference fails under KernelBench's harness",
+        "partial_computation": "computing a small part and writing zeros elsewhere passes",
+        "analytic": "a value worked out beforehand, or a mean over a sample, passes",
+    }
+)
+"""Every reason, with what it means."""
+
+_SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"any": PRECISIONS, "fp32": ("fp32",), "half": ("fp16", "bf16")}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One row of the table. Sizes are decimal megabytes rounded to 0.1; None where unknown."""
+
+    problem_id: str
+    """Such as ``KernelBench/L1/23``."""
+    level: int
+    number: int
+    name: str
+    """Such as ``23_Softmax``."""
+    family: str
+    """Operator family; level 4's are one per model architecture, such as ``lm_bart``."""
+    input_bytes: int | None
+    """All inputs of one call together."""
+    output_bytes: int | None
+    param_bytes: int | None
+    """Weights and buffers."""
+    gflop: float | None
+    """Forward pass, matrix products and convolutions only."""
+    h100_eager_ms: float | None
+    """KernelBench's published eager time on an H100."""
+    tested: bool
+    """False if the degeneracy tests were not run (too large, or weights to download)."""
+    reasons: tuple[tuple[str, str], ...]
+    """Pairs of (name from `REASONS`, scope): scope is ``any``, ``fp32`` or ``half``."""
+    removed_by_metr: bool
+    """METR's filtered copy, made from the older data version 0, left the problem out."""
+    note: str = ""
+
+
+def facts() -> Mapping[str, Fact]:
+    """Return the whole table by problem id, in order of level and number."""
+    return _table()
+
+
+def fact(problem_id: str, name: str = "") -> Fact | None:
+    """Return what is known of a problem, or None.
+
+    Args:
+        problem_id: Such as ``KernelBench/L1/23``.
+        name: If given, the fact is returned only if its name is this one.
+    """
+    found = _table().get(problem_id)
+    return found if found and name in ("", found.name) else None
+
+
+def degenerate(problem_id: str, precision: str = "fp32", name: str = "") -> tuple[str, ...]:
+    """Return why a problem is worthless at a precision; empty if it is not known to be.
+
+    Args:
+        problem_id: Such as ``KernelBench/L1/23``; unknown ids have no reasons.
+        precision: One of `PRECISIONS`. Half precisions have a wider tolerance, so that what
+            passes at fp32 passes there too.
+        name: As for `fact`.
+
+    Raises:
+        UnknownName: If there is no such precision.
+    """
+    if precision not in PRECISIONS:
+        raise UnknownName("precision", precision, PRECISIONS)
+    found = fact(problem_id, name)
+    if found is None:
+        return ()
+    return tuple(reason for reason, scope in found.reasons if precision in _SCOPES[scope])
+
+
+@cache
+def _table() -> Mapping[str, Fact]:
+    text = files("kernelgym.suites").joinpath("kernelbench_facts.tsv").read_text("utf-8")
+    rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return MappingProxyType({entry.problem_id: entry for entry in map(_fact_from_row, rows)})
+
+
+def _fact_from_row(row: dict[str, str]) -> Fact:
+    reasons = (item.partition(":") for item in row["degenerate"].split(",") if item)
+    return Fact(
+        problem_id=f"KernelBench/L{row['level']}/{row['id']}",
+        level=int(row["level"]),
+        number=int(row["id"]),
+        name=row["name"],
+        family=row["family"],
+        input_bytes=_bytes(row["input_MB"]),
+        output_bytes=_bytes(row["output_MB"]),
+        param_bytes=_bytes(row["param_MB"]),
+        gflop=_number(row["gflop"]),
+        h100_eager_ms=_number(row["h100_eager_ms"]),
+        tested=row["tested"] == "yes",
+        reasons=tuple((reason, scope) for reason, _, scope in reasons),
+        removed_by_metr=row["removed_by_metr"] == "yes",
+        note=row["note"],
+    )
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _bytes(megabytes: str) -> int | None:
+    return round(float(megabytes) * 1e6) if megabytes else None
