@@ -33,6 +33,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "Verdict",
+    "discounted_returns",
 ]
 
 
@@ -305,6 +306,32 @@ class Turn:
     score: Score
 
 
+def discounted_returns(
+    scores: Sequence[float], gamma: float, *, horizon: int | None = None
+) -> tuple[float, ...]:
+    """Return ``R_t = s_t + gamma * s_{t+1} + gamma^2 * s_{t+2} + ...`` for every turn t.
+
+    Args:
+        scores: One score per turn played.
+        gamma: Discount factor in [0, 1].
+        horizon: If given, the last score is taken to repeat until that many turns are played.
+
+    Raises:
+        ValueError: If `gamma` lies outside [0, 1].
+    """
+    if not 0.0 <= gamma <= 1.0:
+        raise ValueError(f"gamma must lie in [0, 1], got {gamma}")
+    tail = 0.0
+    if horizon is not None and scores:
+        for _ in range(horizon - len(scores)):
+            tail = scores[-1] + gamma * tail
+    returns: list[float] = []
+    for score in reversed(scores):
+        tail = score + gamma * tail
+        returns.append(tail)
+    return tuple(reversed(returns))
+
+
 Ended = Literal["", "solved", "budget", "no_improvement", "cut"]
 """Why an episode ended; empty while it goes on, ``cut`` if something outside ended it."""
 
@@ -350,18 +377,8 @@ class Trajectory:
         Raises:
             ValueError: If `gamma` lies outside [0, 1].
         """
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"gamma must lie in [0, 1], got {gamma}")
-        scores = self.scores
-        tail = 0.0
-        if self.ended == "solved" and scores:
-            for _ in range(self.horizon - len(scores)):
-                tail = scores[-1] + gamma * tail
-        returns: list[float] = []
-        for score in reversed(scores):
-            tail = score + gamma * tail
-            returns.append(tail)
-        return tuple(reversed(returns))
+        horizon = self.horizon if self.ended == "solved" else None
+        return discounted_returns(self.scores, gamma, horizon=horizon)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,212 @@
+"""The rules of screening, each a small function; `RULES` lists them all.
+
+A rule takes (facts, language, ruleset) and yields (code, message, line). Rules about how torch
+is used are in `kernelgym.screening.torch_use`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from kernelgym.rulesets import Ruleset
+from kernelgym.screening.torch_use import (
+    output_caching,
+    precision_downgrade,
+    stream_use,
+    torch_compute_call,
+)
+from kernelgym.screening.tree import Facts
+
+__all__ = ["RULES", "Raised", "Rule"]
+
+Raised = tuple[str, str, int]
+Rule = Callable[[Facts, str, Ruleset], Iterator[Raised]]
+
+_BUILDERS = ("load_inline", "load")
+_GPU_BUILDERS = (*_BUILDERS, "RawKernel", "RawModule", "_compile_kernel")
+_DEVICE_CODE = re.compile(r"__global__|\bcutlass\b|\bthrust::|\b(?:hip)?cub::|\bck::")
+
+# An honest kernel never needs these: they reach outside its process or under the interpreter.
+_FORBIDDEN = frozenset(
+    "cffi ctypes gc mmap multiprocessing signal socket subprocess _ctypes _posixsubprocess".split()
+)
+_SUSPICIOUS = frozenset("asyncio concurrent inspect pickle pty shutil threading _thread".split())
+_PROCESS_CONTROL = re.compile(
+    r"(?:os|posix)\.(?:_exit|abort|exec\w*|fork\w*|kill\w*|popen|posix_spawn\w*|system|setsid)"
+    r"|sys\.exit"
+)
+_CLOCKS = ("torch.cuda", "time", "torch.utils.benchmark", "triton.testing")
+_FRAMES = frozenset(
+    """
+    inspect.currentframe inspect.getouterframes inspect.stack inspect.trace
+    sys._current_frames sys._getframe sys.setprofile sys.settrace
+    """.split()
+)
+_FRAME_ATTRIBUTES = frozenset("f_back f_globals f_locals gi_frame cr_frame tb_frame".split())
+
+
+def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """No kernel of its own in the language that was asked for."""
+    if language == "triton":
+        if not any(function.jitted for function in facts.functions):
+            yield "no_custom_kernel", "no function is decorated with triton.jit", 0
+        return
+    builders = _BUILDERS if language == "cpp" else _GPU_BUILDERS
+    if not any(_is_builder(facts, call, builders) for call in facts.calls):
+        yield "no_custom_kernel", "nothing is built: there is no call of load_inline", 0
+    elif language in ("cuda", "hip"):
+        if not any(_DEVICE_CODE.search(text) for text, _ in facts.strings):
+            yield "no_custom_kernel", "no source holds a __global__ function", 0
+
+
+def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """A kernel is defined or built, and ModelNew never gets to it."""
+    for function in facts.functions:
+        if function.jitted and function.name not in facts.live:
+            message = f"kernel {function.name!r} is never used by ModelNew"
+            yield "kernel_never_used", message, function.node.lineno
+    names = {n.id for n in facts.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    attributes = {
+        n.attr for n in facts.nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
+    }
+    for node in facts.nodes:
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        if not _is_builder(facts, node.value, _GPU_BUILDERS):
+            continue
+        for target in node.targets:
+            unused_name = isinstance(target, ast.Name) and target.id not in names
+            unused_attribute = isinstance(target, ast.Attribute) and target.attr not in attributes
+            if unused_name or unused_attribute:
+                yield "kernel_never_used", "the extension is built and never used", node.lineno
+
+
+def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Errors of the kernel, or of building it, are caught and something else is done."""
+    in_forward = {id(node) for function in facts.forward for node in function.nodes}
+    for node in facts.nodes:
+        if isinstance(node, ast.Try | ast.TryStar) and any(
+            not _ends_in_raise(handler) for handler in node.handlers
+        ):
+            builds = any(
+                isinstance(inner, ast.Call) and _is_builder(facts, inner, _GPU_BUILDERS)
+                for statement in node.body
+                for inner in ast.walk(statement)
+            )
+            if builds or id(node) in in_forward:
+                message = "errors of the kernel are caught; let them show"
+                yield "try_except_fallback", message, node.lineno
+        elif isinstance(node, ast.Call) and id(node) in in_forward:
+            if facts.external(node.func) == "contextlib.suppress":
+                message = "errors of the kernel are suppressed; let them show"
+                yield "try_except_fallback", message, node.lineno
+
+
+def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Modules that an honest kernel never needs, imported by any of the usual ways."""
+    found = list(facts.imported)
+    for call in facts.calls:
+        name = facts.dotted(call.func)
+        if name in ("__import__", "importlib.import_module") and call.args:
+            argument = call.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                found.append((argument.value, call.lineno))
+            else:
+                yield "dynamic_code", f"{name} of a name that is computed", call.lineno
+    for module, line in found:
+        root = module.partition(".")[0]
+        if root in _FORBIDDEN or module == "torch.multiprocessing":
+            yield "forbidden_import", f"module {root!r} is not allowed in a kernel", line
+        elif root in _SUSPICIOUS:
+            yield "suspicious_import", f"a kernel seldom needs module {root!r}", line
+
+
+def process_control(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Starting, ending or signalling processes."""
+    for call in facts.calls:
+        name = facts.external(call.func)
+        if _PROCESS_CONTROL.fullmatch(name):
+            yield "process_control", f"{name} is called", call.lineno
+
+
+def dynamic_code(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Code made from text while running."""
+    for call in facts.calls:
+        if isinstance(call.func, ast.Name) and call.func.id in ("eval", "exec", "compile"):
+            if call.func.id not in facts.imports:
+                yield "dynamic_code", f"{call.func.id} runs code made from text", call.lineno
+
+
+def library_patch(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Something of an imported module is replaced; worse if it is a clock."""
+    for node in facts.nodes:
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        flat = chain.from_iterable(
+            target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            for target in targets
+        )
+        for target in flat:
+            if isinstance(target, ast.Attribute):
+                yield from _patch(facts.external(target), target.lineno)
+        if isinstance(node, ast.Call) and len(node.args) >= 2:
+            if isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
+                owner, name = facts.external(node.args[0]), node.args[1]
+                if owner:
+                    last = str(name.value) if isinstance(name, ast.Constant) else "?"
+                    yield from _patch(f"{owner}.{last}", node.lineno)
+
+
+def frame_access(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Looking into callers, or tracing them."""
+    for node in facts.nodes:
+        if isinstance(node, ast.Attribute):
+            name = facts.external(node)
+            if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:
+                yield "frame_access", f"{name or node.attr} looks into other frames", node.lineno
+        elif isinstance(node, ast.Name) and facts.imports.get(node.id) in _FRAMES:
+            yield "frame_access", f"{node.id} looks into other frames", node.lineno
+
+
+def _patch(name: str, line: int) -> Iterator[Raised]:
+    # Switches that exist to be set: the precision rule looks at those that matter.
+    if not name or name.startswith(("torch.backends.", "triton.knobs.")):
+        return
+    if name.startswith(tuple(f"{clock}." for clock in _CLOCKS)):
+        yield "timing_patch", f"{name} is replaced; timing relies on it", line
+    else:
+        yield "library_patch", f"{name} belongs to a module and is replaced", line
+
+
+def _is_builder(facts: Facts, call: ast.Call, names: tuple[str, ...]) -> bool:
+    name = facts.dotted(call.func)
+    owner, _, last = name.rpartition(".")
+    # A bare `load` says little; it counts only as the one of torch.utils.cpp_extension.
+    return last in names and (last != "load" or owner.endswith("cpp_extension"))
+
+
+def _ends_in_raise(handler: ast.ExceptHandler) -> bool:
+    return bool(handler.body) and isinstance(handler.body[-1], ast.Raise)
+
+
+RULES: tuple[Rule, ...] = (
+    no_custom_kernel,
+    kernel_never_used,
+    torch_compute_call,
+    try_except_fallback,
+    forbidden_import,
+    process_control,
+    dynamic_code,
+    library_patch,
+    frame_access,
+    stream_use,
+    precision_downgrade,
+    output_caching,
+)
+"""Every rule, in the order they are tried."""

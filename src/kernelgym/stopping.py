@@ -1,0 +1,99 @@
+"""Stop rules: when an episode ends before its turn budget is used up.
+
+The rules, as text:
+
+- ``correct`` (default): at the first correct kernel;
+- ``never``: only when the budget is used up;
+- ``speedup:<x>``: at the first correct kernel whose `speedup_low` is at least x;
+- ``no_improvement:<k>``: after k turns in a row that did not raise the best score.
+
+Contract: `ended` looks at the turns alone, so the same turns always end the same way. ``solved``
+is absorbing for `Trajectory.returns`; that is why an episode that stops improving after it was
+right ends ``solved`` too: otherwise being right early, which ends play early, would pay less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.types import Ended, Turn
+
+__all__ = ["StopRule", "ended", "stop_rule"]
+
+_FORMS = ("correct", "never", "speedup:<x>", "no_improvement:<k>")
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """When to stop before the budget is used up."""
+
+    kind: Literal["correct", "never", "speedup", "no_improvement"] = "correct"
+    value: float = 0.0
+    """The speedup to reach, or the number of turns without improvement."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "speedup" and not 0.0 < self.value < math.inf:
+            raise UsageError(f"speedup:<x> needs a finite x above 0, got {self.value:g}")
+        if self.kind == "no_improvement" and not (self.value >= 1 and self.value % 1 == 0):
+            raise UsageError(f"no_improvement:<k> needs a whole k of at least 1, got {self.value}")
+
+    def __str__(self) -> str:
+        needs_value = self.kind in ("speedup", "no_improvement")
+        return f"{self.kind}:{self.value:g}" if needs_value else self.kind
+
+    @property
+    def needs_speed(self) -> bool:
+        """True if it can never be met where kernels are not timed."""
+        return self.kind == "speedup"
+
+
+def stop_rule(which: str | StopRule) -> StopRule:
+    """Return `which` itself, or the rule that its text names.
+
+    Raises:
+        UsageError: If there is no such rule, or its number is missing or out of range.
+    """
+    if isinstance(which, StopRule):
+        return which
+    kind, colon, text = str(which).partition(":")
+    if not colon and kind in ("correct", "never"):
+        return StopRule("correct" if kind == "correct" else "never")
+    if kind not in ("speedup", "no_improvement"):
+        raise UnknownName("stop rule", which, _FORMS)
+    try:
+        value = float(text)
+    except ValueError:
+        raise UsageError(
+            f"stop rule {which!r} needs a number, as in 'speedup:1.5' or 'no_improvement:3'"
+        ) from None
+    return StopRule("speedup" if kind == "speedup" else "no_improvement", value)
+
+
+def ended(rule: StopRule, turns: Sequence[Turn], max_turns: int) -> Ended:
+    """Return why an episode with these turns has ended, or an empty string if it goes on."""
+    if not turns:
+        return ""
+    last = turns[-1].verdict
+    if not last.valid:
+        return "cut"
+    if rule.kind == "correct" and last.correct:
+        return "solved"
+    if rule.kind == "speedup" and last.correct and last.speedup_low >= rule.value:
+        return "solved"
+    if rule.kind == "no_improvement" and _turns_without_improvement(turns) >= rule.value:
+        return "solved" if any(turn.verdict.correct for turn in turns) else "no_improvement"
+    return "budget" if len(turns) >= max_turns else ""
+
+
+def _turns_without_improvement(turns: Sequence[Turn]) -> int:
+    best, since = -math.inf, 0
+    for turn in turns:
+        if turn.score.total > best:
+            best, since = turn.score.total, 0
+        else:
+            since += 1
+    return since
