@@ -95,9 +95,7 @@ def stream_use(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised
 
 
 def precision_downgrade(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Computing in less precision than the ruleset asks for."""
-    if ruleset.precision != "fp32":
-        return
+    """Computing in less precision than fp32, the only one rulesets know so far."""
     code = "precision_downgrade"
     for call in facts.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("half", "bfloat16"):

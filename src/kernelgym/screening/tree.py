@@ -145,8 +145,9 @@ def _note_reach(facts: Facts) -> None:
     """Find what is reachable from `ModelNew`, by the names that are mentioned."""
     mentions: dict[str, set[str]] = {}
     for statement in facts.tree.body:
-        named = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        key = statement.name if named else ""  # type: ignore[union-attr]
+        key = ""
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            key = statement.name
         bag = mentions.setdefault(key, set())
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
