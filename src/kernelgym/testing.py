@@ -148,6 +148,10 @@ class ScriptedEvaluator:
         """Remember that it was closed."""
         self.closed = True
 
+    def __deepcopy__(self, memo: object) -> Self:
+        # Gymnasium copies the keyword arguments of `make`; a service is shared, not copied.
+        return self
+
     def __enter__(self) -> Self:
         return self
 
