@@ -1,1 +1,159 @@
-"""kernelgym."""
+"""kernelgym: Gymnasium environments in which models learn to write GPU kernels.
+
+Importing this package registers the environment ids, and nothing more: public names are imported
+when they are first used, and torch, Triton, datasets and FAISS only by what needs them.
+
+Ids are ``{KernelBench-L1..L4, Synthetic-L1..L3}-{SingleTurn, MultiTurn}-v0``; see `ENV_IDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gymnasium.envs.registration import register, registry
+
+if TYPE_CHECKING:
+    from kernelgym.envs import KernelEnv
+    from kernelgym.episode import Episode
+    from kernelgym.errors import (
+        JudgeError,
+        KernelgymError,
+        ProblemError,
+        UnknownName,
+        UnsupportedLanguage,
+        UsageError,
+    )
+    from kernelgym.judge import LocalEvaluator, shared_evaluator
+    from kernelgym.languages import LANGUAGES, Language
+    from kernelgym.observer import Observer
+    from kernelgym.rewards import REWARDS, RewardPreset, discounted_returns
+    from kernelgym.rulesets import RULESETS, Ruleset, ruleset
+    from kernelgym.scoring import fast_p, geometric_mean_speedup, pass_at_k
+    from kernelgym.spaces import KernelText
+    from kernelgym.suites import Suite, get_problem, suite
+    from kernelgym.testing import ScriptedEvaluator
+    from kernelgym.types import (
+        Evaluator,
+        Feedback,
+        Finding,
+        Job,
+        Kernel,
+        Message,
+        Problem,
+        Reply,
+        Score,
+        Severity,
+        Status,
+        Timing,
+        Trajectory,
+        Turn,
+        Verdict,
+    )
+    from kernelgym.vector import KernelVectorEnv
+
+__all__ = [
+    "ENV_IDS",
+    "LANGUAGES",
+    "REWARDS",
+    "RULESETS",
+    "Episode",
+    "Evaluator",
+    "Feedback",
+    "Finding",
+    "Job",
+    "JudgeError",
+    "Kernel",
+    "KernelEnv",
+    "KernelText",
+    "KernelVectorEnv",
+    "KernelgymError",
+    "Language",
+    "LocalEvaluator",
+    "Message",
+    "Observer",
+    "Problem",
+    "ProblemError",
+    "Reply",
+    "RewardPreset",
+    "Ruleset",
+    "Score",
+    "ScriptedEvaluator",
+    "Severity",
+    "Status",
+    "Suite",
+    "Timing",
+    "Trajectory",
+    "Turn",
+    "UnknownName",
+    "UnsupportedLanguage",
+    "UsageError",
+    "Verdict",
+    "__version__",
+    "discounted_returns",
+    "fast_p",
+    "geometric_mean_speedup",
+    "get_problem",
+    "pass_at_k",
+    "ruleset",
+    "shared_evaluator",
+    "suite",
+]
+
+__version__ = "0.1.0"
+
+_NAMES_BY_MODULE = {
+    "envs": "KernelEnv",
+    "episode": "Episode",
+    "errors": "JudgeError KernelgymError ProblemError UnknownName UnsupportedLanguage UsageError",
+    "judge": "LocalEvaluator shared_evaluator",
+    "languages": "LANGUAGES Language",
+    "observer": "Observer",
+    "rewards": "REWARDS RewardPreset discounted_returns",
+    "rulesets": "RULESETS Ruleset ruleset",
+    "scoring": "fast_p geometric_mean_speedup pass_at_k",
+    "spaces": "KernelText",
+    "suites": "Suite get_problem suite",
+    "testing": "ScriptedEvaluator",
+    "types": "Evaluator Feedback Finding Job Kernel Message Problem Reply Score Severity Status "
+    "Timing Trajectory Turn Verdict",
+    "vector": "KernelVectorEnv",
+}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _MODULE_OF[name]
+    except KeyError:
+        raise AttributeError(f"module 'kernelgym' has no attribute {name!r}") from None
+    value = globals()[name] = getattr(importlib.import_module(f"kernelgym.{module}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _register_envs() -> tuple[str, ...]:
+    """Register every id, with string entry points, and return the ids."""
+    ids = []
+    for suite_name, levels in (("KernelBench", 4), ("Synthetic", 3)):
+        for level in range(1, levels + 1):
+            for mode, max_turns in (("SingleTurn", 1), ("MultiTurn", 4)):
+                env_id = f"{suite_name}-L{level}-{mode}-v0"
+                ids.append(env_id)
+                if env_id in registry:  # the package was imported anew
+                    continue
+                register(
+                    env_id,
+                    entry_point="kernelgym.envs:KernelEnv",
+                    vector_entry_point="kernelgym.vector:KernelVectorEnv",
+                    nondeterministic=True,
+                    kwargs={"suite": suite_name, "level": level, "max_turns": max_turns},
+                )
+    return tuple(ids)
+
+
+ENV_IDS = _register_envs()
+"""Every registered id."""

@@ -1,0 +1,351 @@
+"""The Gymnasium environment: an episode is one problem, an action one answer, as text.
+
+The observation is the whole text a model would be sent next; the reward of a step is that turn's
+score (discounting is a training quantity, see ``info["turn_returns"]``). An episode that is
+solved, out of turns or out of improvement is `terminated`; it is `truncated` only if the judge
+failed, with reward 0.0 and ``info["valid"]`` false.
+
+The keys of `info` are listed in `kernelgym.infos`. `step` is `begin` (read the answer) and
+`finish` (record the verdict) with the evaluator between them, so that `kernelgym.vector` can
+judge a whole batch at once.
+
+Turn logic lives in `kernelgym.episode`, judging in `kernelgym.judge`; neither is here.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, TypeGuard, cast
+
+import gymnasium as gym
+from gymnasium.error import InvalidAction, ResetNeeded
+
+from kernelgym.episode import Episode
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.infos import episode_info
+from kernelgym.languages import check_language
+from kernelgym.observer import Observer, Part, render
+from kernelgym.prompts import Hardware
+from kernelgym.rewards import RewardPreset, check_speed
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.spaces import KernelText
+from kernelgym.stopping import StopRule
+from kernelgym.suites import Ids, Suite
+from kernelgym.suites import suite as find_suite
+from kernelgym.suites.base import find_problem, select_ids
+from kernelgym.types import Evaluator, Kernel, Problem, Turn, Verdict
+
+__all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
+
+RENDER_MODES = ("ansi", "human")
+RESET_OPTIONS = ("kernel", "problem_id")
+"""What ``reset(options=...)`` takes: a problem to play, and a kernel to start from."""
+
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+class KernelEnv(gym.Env[str, str]):
+    """Write a kernel that beats a problem's reference.
+
+    Args:
+        suite: Name of a suite, path of a folder of problems, or a suite.
+        level: Level of the suite; None for all.
+        language: Language the kernels are written in.
+        device: Device they run on; the evaluator's, or ``cpu``, if None.
+        ruleset: Rules of the verdicts; the evaluator's, or ``strict``, if None.
+        max_turns: Answers per episode.
+        reward: How a turn is scored: a preset or its name.
+        problems: Ids, numbers or a range such as ``"1-20,33"``, or the problems themselves.
+        split: Split of the suite, such as ``train``.
+        exclude_degenerate: Leave out problems known to be worthless.
+        evaluator: Judges the kernels, and is never closed here. If None, one that other
+            environments of this process share is taken when first needed.
+        stop_when: When to stop early; see `kernelgym.stopping`.
+        examples: Worked examples in the prompt: ``zero_shot``, ``one_shot`` or ``few_shot``.
+        hardware: What the prompt says of the device.
+        gamma: Discount factor of ``info["turn_returns"]``.
+        render_mode: ``ansi`` or ``human``.
+
+    Raises:
+        UsageError: If an argument is unknown or does not fit the others.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 1}  # noqa: RUF012
+
+    def __init__(
+        self,
+        suite: str | Suite = "KernelBench",
+        level: int | None = None,
+        *,
+        language: str = "triton",
+        device: str | None = None,
+        ruleset: str | Ruleset | None = None,
+        max_turns: int = 4,
+        reward: str | RewardPreset = "stage2",
+        problems: Ids | Sequence[Problem] | None = None,
+        split: str | None = None,
+        exclude_degenerate: bool = False,
+        evaluator: Evaluator | None = None,
+        stop_when: str | StopRule = "correct",
+        examples: str = "one_shot",
+        hardware: Hardware | None = None,
+        gamma: float = 0.4,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise UnknownName("render mode", render_mode, RENDER_MODES)
+        if not 0.0 <= gamma <= 1.0:
+            raise UsageError(f"gamma must lie in [0, 1], got {gamma}")
+        self.device, self.ruleset = _agreed(evaluator, device, ruleset)
+        self.language = check_language(language, self.device).name
+        self.gamma = gamma
+        self.render_mode = render_mode
+        self._suite: Suite | None = None
+        self.problems: tuple[Problem, ...]
+        if _are_problems(problems):
+            self.problems = tuple(problems)
+        else:
+            ids = cast("Ids | None", problems)
+            found = find_suite(suite)
+            self.problems = found.problems(level, ids, split, exclude_degenerate)
+            if ids is None and split is None and not exclude_degenerate:
+                self._suite = found  # nothing was ruled out: any problem of it may be asked for
+        self._settings: dict[str, Any] = {
+            "language": self.language,
+            "ruleset": self.ruleset,
+            "reward": reward,
+            "max_turns": max_turns,
+            "stop_when": stop_when,
+        }
+        # Built once here so that a wrong option fails now and not at the first reset.
+        trial = Episode(self.problems[0], **self._settings)
+        self.max_turns = max_turns
+        check_speed(trial.reward, self.language, self.device)
+        if trial.stop_when.needs_speed:
+            _check_timed(self.language, self.device, trial.stop_when)
+        self.observer = Observer(
+            self.language, self.device, self.ruleset, max_turns, examples, hardware
+        )
+        self.observation_space = KernelText()
+        self.action_space = KernelText()
+        self._evaluator = evaluator
+        self._owns_evaluator = False
+        self._episode: Episode | None = None
+        self._start: Kernel | None = None
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator; the shared one is taken when this is first read."""
+        if self._evaluator is None:
+            from kernelgym.judge import shared_evaluator
+
+            self._evaluator = shared_evaluator(device=self.device, ruleset=self.ruleset)
+            self._owns_evaluator = True
+        return self._evaluator
+
+    @property
+    def episode(self) -> Episode:
+        """The current episode.
+
+        Raises:
+            ResetNeeded: If there is none yet.
+        """
+        if self._episode is None:
+            raise ResetNeeded("call reset() before step(): there is no episode yet")
+        return self._episode
+
+    @property
+    def problem(self) -> Problem:
+        """The current episode's problem."""
+        return self.episode.problem
+
+    def sibling(self) -> Self:
+        """Return an environment with the same settings and problems, not yet reset."""
+        twin = copy.copy(self)
+        twin._episode = twin._start = None
+        twin._np_random = twin._np_random_seed = None
+        if self._owns_evaluator:  # the twin takes a share of its own when it needs one
+            twin._evaluator, twin._owns_evaluator = None, False
+        twin.observation_space, twin.action_space = KernelText(), KernelText()
+        return twin
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: Seed of the choice of problem: the same seed gives the same problem.
+            options: ``problem_id``: a full id, an id without its suite, or a number;
+                ``kernel``: source of a kernel shown as the current attempt, not yet judged.
+
+        Raises:
+            UsageError: If an option, the problem or the kernel is unknown or unusable.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        for name in options:
+            if name not in RESET_OPTIONS:
+                raise UnknownName("reset option", name, RESET_OPTIONS)
+        start = self._read_start(options.get("kernel"))
+        problem = self._choose(options.get("problem_id"))
+        self._episode, self._start = Episode(problem, **self._settings), start
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), self._info(None)
+
+    def step(self, action: str) -> StepResult:
+        """Judge one answer.
+
+        Raises:
+            InvalidAction: If `action` is not a string.
+            ResetNeeded: If the episode is over, or none was begun.
+        """
+        read = self.begin(action)
+        if isinstance(read, Kernel):
+            read = self.evaluator.evaluate(self.problem, read)
+        return self.finish(action, read)
+
+    def begin(self, action: str) -> Kernel | Verdict:
+        """Read one answer; returns a kernel to be judged, or the verdict if there is none.
+
+        Raises:
+            InvalidAction: If `action` is not a string.
+            ResetNeeded: If the episode is over, or none was begun.
+        """
+        self.check_action(action)
+        read = self.episode.read(str(action))
+        if isinstance(read, Verdict):
+            return read
+        return self.episode.known_verdict(read) or read
+
+    def check_action(self, action: object) -> None:
+        """Raise what `step` would raise for this action, without taking it."""
+        if not isinstance(action, str):
+            raise InvalidAction(f"an action is the answer's text (str), got {type(action)!r}")
+        if self.episode.over:
+            raise ResetNeeded(f"the episode is over ({self.episode.ended}); call reset()")
+
+    def finish(self, action: str, verdict: Verdict) -> StepResult:
+        """Record the verdict of the answer that `begin` read; returns what `step` returns."""
+        turn = self.episode.record(str(action), verdict)
+        if self.render_mode == "human":
+            self.render()
+        ended = self.episode.ended
+        return (
+            self._observation(),
+            float(turn.score.total),
+            ended not in ("", "cut"),
+            ended == "cut",
+            self._info(turn),
+        )
+
+    def render(self) -> str | None:
+        """Return (``ansi``) or print (``human``) what the last turn came to."""
+        if self.render_mode is None:
+            gym.logger.warn("render() needs a render_mode: make the environment with 'ansi'")
+            return None
+        if self.render_mode == "ansi":
+            return self._frame()
+        print(self._frame())
+        return None
+
+    def close(self) -> None:
+        """Release the shared evaluator, if it was taken; one that was given stays open."""
+        if self._owns_evaluator and self._evaluator is not None:
+            self._evaluator.close()
+            self._evaluator = None
+            self._owns_evaluator = False
+
+    def _choose(self, problem_id: object) -> Problem:
+        if problem_id is None:
+            return self.problems[int(self.np_random.integers(len(self.problems)))]
+        if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
+            raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
+        try:
+            return select_ids(self.problems, problem_id)[0]
+        except (UsageError, IndexError):
+            if isinstance(problem_id, str) and self._suite is not None:
+                return self._suite.get(problem_id)
+            # The ids alone: "1-3" or "" are no id either, and deserve the same message.
+            return find_problem(self.problems, str(problem_id))
+
+    def _read_start(self, kernel: object) -> Kernel | None:
+        if kernel is None:
+            return None
+        if isinstance(kernel, Kernel):
+            if kernel.language != self.language:
+                raise UsageError(
+                    f"the kernel to start from is in {kernel.language!r}, but this environment's "
+                    f"language is {self.language!r}"
+                )
+            return kernel
+        if not isinstance(kernel, str) or not kernel.strip():
+            raise UsageError(f"option 'kernel' is a kernel's source text, got {kernel!r}")
+        return Kernel(kernel, self.language)
+
+    def _observation(self) -> str:
+        observer, start, episode = self.observer, self._start, self.episode
+        if start is not None:
+            observer = dataclasses.replace(observer, parts=(*observer.parts, _given(start)))
+        return render(observer.observe(episode.problem, episode.turns))
+
+    def _info(self, turn: Turn | None) -> dict[str, Any]:
+        return episode_info(self.episode, self.device, self.gamma, turn)
+
+    def _frame(self) -> str:
+        episode = self.episode
+        head = (
+            f"{episode.problem.id} {episode.problem.name}: {self.language} on {self.device}, "
+            f"turn {len(episode.turns)} of {self.max_turns}"
+        )
+        if not episode.turns:
+            return head
+        last = episode.turns[-1]
+        tail = f"; over: {episode.ended}" if episode.over else ""
+        return f"{head}\n{last.verdict.status}, score {last.score.total:.3f}{tail}\n{last.feedback}"
+
+
+def _agreed(
+    evaluator: Evaluator | None, device: str | None, ruleset: str | Ruleset | None
+) -> tuple[str, Ruleset]:
+    """Return device and ruleset, and refuse options that an evaluator contradicts."""
+    if evaluator is None:
+        return device or "cpu", find_ruleset("strict" if ruleset is None else ruleset)
+    if device not in (None, evaluator.device, evaluator.device.partition(":")[0]):
+        raise UsageError(
+            f"device {device!r} was asked for, but the evaluator runs on {evaluator.device!r}"
+        )
+    if ruleset is not None and find_ruleset(ruleset) != evaluator.ruleset:
+        raise UsageError(
+            f"ruleset {find_ruleset(ruleset).label!r} was asked for, but the evaluator follows "
+            f"{evaluator.ruleset.label!r}"
+        )
+    return evaluator.device, evaluator.ruleset
+
+
+def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[Problem]]:
+    if given is None or isinstance(given, str | int) or not given:
+        return False
+    return all(isinstance(item, Problem) for item in given)
+
+
+def _given(kernel: Kernel) -> Part:
+    """Return the part of an observation that shows the kernel an episode starts from."""
+    text = (
+        "# A kernel to start from\n\nIt has not been judged in this episode.\n\n"
+        f"```python\n{kernel.source.rstrip()}\n```"
+    )
+    return lambda problem, turns: text
+
+
+def _check_timed(language: str, device: str, rule: StopRule) -> None:
+    entry = check_language(language, device)
+    if device.partition(":")[0] not in entry.timed_on:
+        raise UsageError(
+            f"stop rule '{rule}' needs measured speed, but {language!r} is not timed on device "
+            f"{device!r} (it is on: {', '.join(entry.timed_on)}); use 'correct' or 'never'"
+        )

@@ -1,0 +1,70 @@
+"""The `info` of a reset or step: flat, typed, the same keys every time.
+
+Vector environments gather infos into arrays by the type of the first value they meet, so a key
+is never missing, a float is never an int, and nothing is None or NaN. What has not happened yet
+is an empty string, 0, 0.0, False or an empty tuple:
+
+- ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left``: int;
+- ``status, category, ended``: str;
+- ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
+- ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
+- ``reward_parts``: dict of float, always of the keys in `REWARD_PARTS`;
+- ``turn_scores, turn_returns``: tuple of float, filled by the last step;
+- ``verdict``: the whole `kernelgym.types.Verdict`; the one key that only steps have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelgym.episode import Episode
+from kernelgym.types import Turn
+
+__all__ = ["REWARD_PARTS", "episode_info"]
+
+REWARD_PARTS = ("format", "compile", "correct", "speed", "improvement", "penalty")
+
+
+def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None) -> dict[str, Any]:
+    """Return a fresh info.
+
+    Args:
+        episode: The episode as it stands.
+        device: Device the kernels run on.
+        gamma: Discount factor of ``turn_returns``.
+        turn: The turn that a step just recorded; None after a reset.
+    """
+    trajectory = episode.trajectory
+    played = len(trajectory.turns)
+    verdict = turn.verdict if turn else None
+    timing = verdict.timing if verdict else None
+    parts = turn.score.parts if turn else {}
+    info: dict[str, Any] = {
+        "problem_id": episode.problem.id,
+        "level": episode.problem.level,
+        "language": episode.language,
+        "device": device,
+        "ruleset": episode.ruleset.label,
+        "turn": played,
+        "turns_left": 0 if episode.over else episode.max_turns - played,
+        "ended": str(episode.ended),
+        "status": verdict.status.value if verdict else "",
+        "category": turn.feedback.category if turn else "",
+        "compiled": bool(verdict and verdict.compiled),
+        "correct": bool(verdict and verdict.correct),
+        "valid": trajectory.valid,
+        "trials": verdict.trials if verdict else 0,
+        "trials_passed": verdict.trials_passed if verdict else 0,
+        "timed": timing is not None,
+        "speedup": float(timing.speedup) if timing else 0.0,
+        "speedup_low": float(timing.speedup_low) if timing else 0.0,
+        "kernel_ms": float(timing.kernel_ms) if timing else 0.0,
+        "reference_ms": float(timing.reference_ms) if timing else 0.0,
+        "judge_s": float(verdict.wall_s) if verdict else 0.0,
+        "reward_parts": {name: float(parts.get(name, 0.0)) for name in REWARD_PARTS},
+        "turn_scores": trajectory.scores if episode.over else (),
+        "turn_returns": trajectory.returns(gamma) if episode.over else (),
+    }
+    if verdict is not None:
+        info["verdict"] = verdict
+    return info
