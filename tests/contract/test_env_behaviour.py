@@ -1,0 +1,376 @@
+"""What one environment does: problems, answers, endings, infos, rendering, closing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.error import CustomSpaceError, InvalidAction, ResetNeeded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernelgym import judge
+from kernelgym.envs import KernelEnv
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.infos import REWARD_PARTS
+from kernelgym.rewards import REWARDS
+from kernelgym.spaces import KernelText
+from kernelgym.suites import suite
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
+from kernelgym.types import Kernel, Problem, Verdict
+
+ANSWER = reply(SAMPLE_KERNELS["triton"])
+
+
+def answer(number: int) -> str:
+    """Return an answer whose kernel differs from every other number's."""
+    kernel = SAMPLE_KERNELS["triton"]
+    return reply(Kernel(f"{kernel.source}\nNUMBER = {number}\n", kernel.language))
+
+
+def make(*script: Verdict, **options: Any) -> KernelEnv:
+    evaluator = ScriptedEvaluator(script or None)
+    options.setdefault("problems", [SAMPLE_PROBLEM])
+    return KernelEnv(evaluator=evaluator, **options)
+
+
+@pytest.fixture
+def bench(kernelbench_checkout: Path) -> KernelEnv:
+    found = suite("KernelBench", root=str(kernelbench_checkout))
+    return KernelEnv(found, 2, evaluator=ScriptedEvaluator())
+
+
+def test_observation_is_the_whole_prompt() -> None:
+    env = make(verdict("wrong", trials_passed=1))
+    observation, _ = env.reset(seed=0)
+    assert SAMPLE_PROBLEM.source.strip() in observation and "triton.jit" in observation
+    later, *_ = env.step(ANSWER)
+    assert SAMPLE_PROBLEM.source.strip() in later
+    assert SAMPLE_KERNELS["triton"].source.strip() in later and "wrong" in later
+
+
+def test_solved() -> None:
+    env = make(verdict("wrong"), verdict("correct"), reward="sparse", gamma=0.5)
+    env.reset()
+    _, reward, terminated, truncated, info = env.step(answer(1))
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert (info["turn"], info["turns_left"], info["turn_scores"]) == (1, 3, ())
+    _, reward, terminated, truncated, info = env.step(answer(2))
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert (info["ended"], info["status"], info["correct"]) == ("solved", "correct", True)
+    assert info["turn_scores"] == (0.0, 1.0)
+    # Solved is absorbing: the last score repeats to the horizon of four turns.
+    assert info["turn_returns"] == pytest.approx((0.875, 1.75))
+
+
+def test_budget_used_up_is_terminated() -> None:
+    env = make(verdict("wrong"), max_turns=2)
+    env.reset()
+    assert env.step(answer(1))[2:4] == (False, False)
+    *_, terminated, truncated, info = env.step(answer(2))
+    assert (terminated, truncated) == (True, False)
+    assert (info["ended"], info["turns_left"]) == ("budget", 0)
+    assert len(info["turn_scores"]) == len(info["turn_returns"]) == 2
+
+
+def test_no_improvement_is_terminated() -> None:
+    env = make(verdict("wrong"), max_turns=9, stop_when="no_improvement:1")
+    env.reset()
+    env.step(answer(1))
+    *_, terminated, truncated, info = env.step(answer(2))
+    assert (terminated, truncated, info["ended"]) == (True, False, "no_improvement")
+
+
+def test_single_turn_is_terminated_whatever_the_answer() -> None:
+    for text in (ANSWER, "", "no kernel"):
+        env = make(verdict("wrong"), max_turns=1)
+        env.reset()
+        assert env.step(text)[2:4] == (True, False)
+
+
+def test_a_failure_of_the_judge_truncates_and_scores_nothing() -> None:
+    env = make(verdict("unavailable", message="worker lost"))
+    env.reset()
+    _, reward, terminated, truncated, info = env.step(ANSWER)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert (info["valid"], info["ended"], info["status"]) == (False, "cut", "unavailable")
+    assert info["turn_scores"] == (0.0,)
+
+
+def test_rewards_are_the_scores_of_the_preset() -> None:
+    env = make(verdict("wrong", trials_passed=2), verdict("correct"), reward="stage2")
+    env.reset()
+    _, reward, *_, info = env.step(answer(1))
+    assert reward == pytest.approx(0.1 + 0.2 + 0.7 * REWARDS["stage2"].partial / 2)
+    assert info["reward_parts"]["compile"] == pytest.approx(0.2)
+    _, reward, *_ = env.step(answer(2))
+    assert reward == pytest.approx(1.0)
+
+
+def test_a_timed_verdict_reaches_the_info() -> None:
+    env = make(verdict("correct", speedup=4.0, speedup_low=3.0), language="cpp")
+    env.reset()
+    *_, info = env.step(reply(SAMPLE_KERNELS["cpp"]))
+    assert info["timed"] is True
+    assert (info["speedup"], info["speedup_low"]) == (4.0, 3.0)
+    assert (info["kernel_ms"], info["reference_ms"]) == (0.25, 1.0)
+    assert info["verdict"].speedup == 4.0
+
+
+def test_nothing_is_judged_without_a_kernel_or_twice() -> None:
+    env = make(verdict("wrong"))
+    evaluator = env.evaluator
+    assert isinstance(evaluator, ScriptedEvaluator)
+    env.reset()
+    *_, info = env.step("I cannot do this.")
+    assert info["status"] == "no_kernel" and evaluator.judged == []
+    for _ in range(2):
+        *_, info = env.step(ANSWER)
+        assert info["status"] == "wrong"
+    assert len(evaluator.judged) == 1
+
+
+@pytest.mark.parametrize("action", [None, 3, b"bytes", ["text"], {"text": "x"}])
+def test_actions_that_are_no_text(action: Any) -> None:
+    env = make()
+    env.reset()
+    with pytest.raises(InvalidAction, match="str"):
+        env.step(action)
+    assert env.step(np.str_(ANSWER))[2]  # a numpy string is one, and no turn was lost
+
+
+def test_stepping_outside_an_episode() -> None:
+    env = make()
+    with pytest.raises(ResetNeeded, match="no episode"):
+        env.step(ANSWER)
+    env.reset()
+    assert env.step(ANSWER)[2]
+    with pytest.raises(ResetNeeded, match="solved"):
+        env.step(ANSWER)
+    env.reset()
+    assert env.step(ANSWER)[2]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.text(alphabet=st.characters(), max_size=400))
+def test_any_text_is_an_answer(text: str) -> None:
+    env = make(verdict("wrong"))
+    env.reset()
+    observation, reward, _, _, info = env.step(text)
+    assert env.observation_space.contains(observation) and math.isfinite(reward)
+    check_info(info)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["é\U0001f600“”\ud800", "(" * 1_000_000, "-" * 100_000 + "x", "a" + ".b" * 100_000, "\0" * 999],
+    ids=["unicode", "parens", "minus", "attributes", "nul"],
+)
+@pytest.mark.parametrize(
+    "form", ["{}", "<KERNEL>{}</KERNEL>", "```python\nclass ModelNew: {}\n```"]
+)
+def test_hostile_texts(text: str, form: str) -> None:
+    env = make(verdict("compile_error"))
+    env.reset()
+    observation, *_, info = env.step(form.format(text))
+    assert env.observation_space.contains(observation)
+    assert info["status"] in ("no_kernel", "rejected", "compile_error")
+
+
+def check_info(info: dict[str, Any]) -> None:
+    for key, value in info.items():
+        if key in ("turn_scores", "turn_returns"):
+            assert type(value) is tuple and all(type(item) is float for item in value)
+        elif key == "reward_parts":
+            assert tuple(value) == REWARD_PARTS
+            assert all(type(part) is float and math.isfinite(part) for part in value.values())
+        elif key == "verdict":
+            assert isinstance(value, Verdict)
+        else:
+            assert type(value) in (str, int, float, bool), key
+            assert value == value, key  # not NaN
+
+
+def test_info_keys_and_types_never_change() -> None:
+    script = [
+        verdict("wrong", trials_passed=1),
+        verdict("correct", speedup=2.0),
+        verdict("runtime_error"),
+        verdict("unavailable"),
+    ]
+    env = make(*script, language="cpp", stop_when="never", max_turns=9)
+    _, first = env.reset()
+    check_info(first)
+    for number in range(len(script)):
+        kernel = SAMPLE_KERNELS["cpp"]
+        text = reply(Kernel(f"{kernel.source}\nNUMBER = {number}\n", "cpp"))
+        *_, info = env.step(text)
+        check_info(info)
+        assert set(info) == set(first) | {"verdict"}
+        assert all(type(info[key]) is type(first[key]) for key in first)
+
+
+def test_infos_are_fresh_objects() -> None:
+    env = make()
+    _, one = env.reset()
+    _, two = env.reset()
+    assert one is not two and one["reward_parts"] is not two["reward_parts"]
+
+
+def test_same_seed_same_problem(bench: KernelEnv) -> None:
+    ids = [bench.reset(seed=seed)[1]["problem_id"] for seed in range(30)]
+    assert ids == [bench.reset(seed=seed)[1]["problem_id"] for seed in range(30)]
+    assert len(set(ids)) == 2
+    bench.reset(seed=7)
+    stream = [bench.reset()[1]["problem_id"] for _ in range(30)]
+    bench.reset(seed=7)
+    assert stream == [bench.reset()[1]["problem_id"] for _ in range(30)]
+    assert len(set(stream)) == 2
+
+
+@pytest.mark.parametrize("given", ["KernelBench/L2/10", "L2/10", "10_AddTen", "10", 10])
+def test_problem_by_id(bench: KernelEnv, given: str | int) -> None:
+    _, info = bench.reset(options={"problem_id": given})
+    assert (info["problem_id"], info["level"]) == ("KernelBench/L2/10", 2)
+
+
+def test_a_full_id_may_leave_the_level_unless_the_choice_was_narrowed(
+    bench: KernelEnv, kernelbench_checkout: Path
+) -> None:
+    _, info = bench.reset(options={"problem_id": "KernelBench/L1/1"})
+    assert info["problem_id"] == "KernelBench/L1/1"
+    found = suite("KernelBench", root=str(kernelbench_checkout))
+    narrow = KernelEnv(found, 2, problems="1", evaluator=ScriptedEvaluator())
+    for outside in ("KernelBench/L1/1", "KernelBench/L2/10", 10):
+        with pytest.raises(UnknownName, match="KernelBench/L2/1"):
+            narrow.reset(options={"problem_id": outside})
+
+
+@pytest.mark.parametrize("given", ["L2/99", 99, "", "9-1", "KernelBench/L2/99", "softmax"])
+def test_unknown_problems(bench: KernelEnv, given: str | int) -> None:
+    with pytest.raises(UnknownName, match="KernelBench/L2/1"):
+        bench.reset(options={"problem_id": given})
+
+
+@pytest.mark.parametrize("given", [1.5, True, ["L2/1"]])
+def test_problem_ids_of_the_wrong_type(bench: KernelEnv, given: Any) -> None:
+    with pytest.raises(UsageError, match="problem_id"):
+        bench.reset(options={"problem_id": given})
+
+
+def test_unknown_reset_options_name_the_known() -> None:
+    env = make()
+    with pytest.raises(UsageError, match="kernel, problem_id"):
+        env.reset(options={"seed": 3})
+    env.reset(options={})
+
+
+def test_starting_from_a_kernel_shows_it_unjudged() -> None:
+    env = make(verdict("wrong"))
+    evaluator = env.evaluator
+    assert isinstance(evaluator, ScriptedEvaluator)
+    source = "def mine():\n    return 'é'"
+    observation, info = env.reset(options={"kernel": source})
+    assert source in observation and (info["turn"], info["status"]) == (0, "")
+    assert evaluator.judged == []
+    later, *_ = env.step(ANSWER)
+    assert source in later
+    again, _ = env.reset()
+    assert source not in again
+    for bad in ("", "  \n", 3, Kernel("x = 1", "cpp")):
+        with pytest.raises(UsageError, match="kernel"):
+            env.reset(options={"kernel": bad})
+
+
+def test_a_failed_reset_leaves_the_episode_alone() -> None:
+    env = make(verdict("wrong"))
+    env.reset()
+    env.step(ANSWER)
+    with pytest.raises(UsageError):
+        env.reset(options={"problem_id": "nope"})
+    *_, info = env.step(answer(2))
+    assert info["turn"] == 2
+
+
+def test_render_modes(capsys: pytest.CaptureFixture[str]) -> None:
+    env = make(verdict("correct"), render_mode="ansi")
+    env.reset()
+    assert "turn 0 of 4" in str(env.render())
+    env.step(ANSWER)
+    assert "turn 1 of 4" in str(env.render()) and "solved" in str(env.render())
+    assert capsys.readouterr().out == ""
+    human = make(verdict("correct"), render_mode="human")
+    human.reset()
+    human.step(ANSWER)
+    assert human.render() is None
+    assert capsys.readouterr().out.count(SAMPLE_PROBLEM.id) == 3
+
+
+def test_rendering_without_a_mode_warns() -> None:
+    env = make()
+    env.reset()
+    with pytest.warns(UserWarning, match="render_mode"):
+        assert env.render() is None
+
+
+def test_an_evaluator_that_was_given_is_never_closed() -> None:
+    env = make()
+    evaluator = env.evaluator
+    assert isinstance(evaluator, ScriptedEvaluator)
+    env.reset()
+    env.close()
+    env.close()
+    assert not evaluator.closed
+
+
+def test_the_shared_evaluator_is_taken_late_and_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[ScriptedEvaluator] = []
+
+    def shared_evaluator(**options: Any) -> ScriptedEvaluator:
+        assert options["device"] == "cpu" and options["ruleset"].name == "strict"
+        taken.append(ScriptedEvaluator())
+        return taken[-1]
+
+    monkeypatch.setattr(judge, "shared_evaluator", shared_evaluator, raising=False)
+    env = KernelEnv(problems=[SAMPLE_PROBLEM])
+    env.reset()
+    env.step("no kernel")
+    assert taken == []
+    env.step(ANSWER)
+    assert len(taken) == 1 and not taken[0].closed
+    env.close()
+    env.close()
+    assert taken[0].closed and len(taken) == 1
+
+
+def test_problems_may_be_given_outright() -> None:
+    other = Problem("own/1", "own", 0, "one", SAMPLE_PROBLEM.source)
+    env = make(problems=(SAMPLE_PROBLEM, other))
+    assert env.reset(options={"problem_id": "own/1"})[1]["level"] == 0
+
+
+def test_wrappers_work() -> None:
+    env: gym.Env[Any, Any] = make(verdict("wrong"), max_turns=9)
+    env = gym.wrappers.TimeLimit(gym.wrappers.RecordEpisodeStatistics(env), 2)
+    env.reset()
+    env.step(answer(1))
+    *_, terminated, truncated, info = env.step(answer(2))
+    assert (terminated, truncated) == (False, True)
+    assert "turn_scores" in info
+
+
+def test_text_space() -> None:
+    space = KernelText(100, seed=1)
+    assert "" in space and "é“\U0001f600\ud800\n" in space and "x" * 100 in space
+    assert "x" * 101 not in space and b"x" not in space and None not in space
+    assert space == KernelText(100) and space != KernelText(99) and space != gym.spaces.Text(100)
+    assert hash(space) == hash(KernelText(100)) and repr(space) == "KernelText(100)"
+    assert all(len(space.sample()) <= 100 and space.sample() in space for _ in range(20))
+    assert len(KernelText(3).sample()) == 3
+    assert KernelText(seed=5).sample() == KernelText(seed=5).sample()
+    with pytest.raises(CustomSpaceError, match="shared_memory=False"):
+        gym.vector.utils.create_shared_memory(space, n=2)
