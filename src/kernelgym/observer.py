@@ -19,7 +19,7 @@ from kernelgym.languages import language as find_language
 from kernelgym.prompts import Hardware, example_count, problem_prompt, system_prompt
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import Message, Problem, Turn
+from kernelgym.types import Kernel, Message, Problem, Turn
 
 __all__ = ["HISTORY_CHARS", "Observer", "Part", "render"]
 
@@ -53,7 +53,12 @@ class Observer:
         example_count(self.examples, self.language)
 
     def observe(
-        self, problem: Problem, turns: Sequence[Turn] = (), budget: int = HISTORY_CHARS
+        self,
+        problem: Problem,
+        turns: Sequence[Turn] = (),
+        budget: int = HISTORY_CHARS,
+        *,
+        start: Kernel | None = None,
     ) -> tuple[Message, ...]:
         """Return the messages for the next answer.
 
@@ -62,6 +67,7 @@ class Observer:
             turns: The turns played so far.
             budget: Most characters for earlier attempts, their feedback and the summary. The
                 last attempt is shown even beyond it, cut to about 1000 characters.
+            start: A kernel to improve on, shown with the prompt.
         """
         prompt = [
             problem_prompt(
@@ -75,6 +81,11 @@ class Observer:
             )
         ]
         prompt += [text for part in self.parts if (text := part(problem, turns))]
+        if start is not None:
+            prompt.append(
+                "# The kernel to start from\n\nIt has not been judged yet. Improve on it.\n\n"
+                f"```python\n{start.source.strip()}\n```"
+            )
         attempts, shown = self._recent_attempts(turns, budget)
         left = budget - sum(len(message.content) for message in attempts)
         if summary := _summary(turns[: len(turns) - shown], left):

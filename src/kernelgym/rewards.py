@@ -2,7 +2,8 @@
 
 Contract, for every preset that can be built:
 
-- an unparsable or rejected answer scores ``min(0, penalty)``; an honest failure never below 0;
+- an unparsable or rejected answer scores the penalty, at most 0, whatever else it achieved; an
+  honest failure never scores below 0;
 - a correct kernel never scores less than a wrong one;
 - the score never falls as `speedup_low` rises (the low end of the interval, not the estimate);
 - an `unavailable` verdict scores 0.0: trainers drop the trajectory, see `Trajectory.valid`.
@@ -15,7 +16,8 @@ Parts, each in [0, 1] before weighting unless said otherwise:
 - ``speed``: of a correct, timed kernel: ``min(speedup_low, cap)`` (``linear``, Kevin-32B's, arXiv
   2507.11948, not confined to [0, 1]) or ``log(1 + that) / log(1 + cap)`` (``log``). Neither has a
   dead zone below a speedup of 1;
-- ``improvement``: how far ``speed`` rose over the best earlier turn; clipped at 0.
+- ``improvement``: how far ``speed`` rose over the best earlier turn; clipped at 0. (No preset
+  that ships weighs it: with it, being fast at once can pay less than getting there in steps.)
 
 Discounting is a training quantity: `discounted_returns` and `Trajectory.returns`.
 """
@@ -34,6 +36,7 @@ from kernelgym.languages import language as find_language
 from kernelgym.types import Reply, Score, Status, Turn, Verdict, discounted_returns
 
 __all__ = [
+    "PARTS",
     "REWARDS",
     "RewardPreset",
     "Weights",
@@ -42,6 +45,9 @@ __all__ = [
     "reward_preset",
     "score",
 ]
+
+PARTS = ("format", "compile", "correct", "speed", "improvement", "penalty")
+"""Keys of every `Score.parts`, whatever the preset and the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +159,15 @@ def score(
         verdict: What the judge said.
         history: The episode's earlier turns; only the improvement part reads them.
     """
+    parts = dict.fromkeys(PARTS, 0.0)
     if verdict.status is Status.UNAVAILABLE:
-        return Score(0.0)
+        return Score(0.0, parts)
     if reply.kernel is None or verdict.status in (Status.NO_KERNEL, Status.REJECTED):
-        # An addition of 0.0 turns -0.0, which is what min may return, into 0.0.
-        return Score(min(0.0, preset.penalty) + 0.0, {"penalty": preset.penalty})
+        return Score(preset.penalty, parts | {"penalty": preset.penalty})
     weights = preset.weights
     speed = _speed(preset, verdict)
     earlier = max((_speed(preset, turn.verdict) for turn in history), default=0.0)
-    parts = {
+    parts |= {
         "format": weights.format * (preset.untidy if reply.defects else 1.0),
         "compile": weights.compile * verdict.compiled,
         "correct": weights.correct * _correctness(preset, verdict),

@@ -1,0 +1,102 @@
+"""Hypothesis strategies shared by the tests of the pure core."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kernelgym.testing import SAMPLE_KERNELS, reply
+from kernelgym.types import Finding, Kernel, Severity, Status, Timing, Verdict
+
+# Any text at all, lone surrogates and control characters included.
+any_text = st.text(st.characters(), max_size=400)
+
+_PIECES = (
+    "<think>",
+    "</think>",
+    "<thinking>",
+    "</thinking>",
+    "<KERNEL>",
+    "</KERNEL>",
+    "```",
+    "```python\n",
+    "\n```\n",
+    "~~~",
+    "class ModelNew(nn.Module):\n    pass\n",
+    "class ModelNew",
+    "import torch\n",
+    "x = (",
+    '"""',
+    "\\",
+    "\x00",
+    "\ud800",
+    "\r\n",
+    "  ",
+    *(kernel.source for kernel in SAMPLE_KERNELS.values()),
+)
+# Text made of the very pieces that the parser looks for, in any order.
+shaped_text = st.lists(st.sampled_from(_PIECES) | any_text, max_size=12).map("".join)
+
+
+@st.composite
+def mutated_answers(draw: st.DrawFn) -> str:
+    """A valid answer with a stretch removed, replaced or doubled."""
+    text = reply(SAMPLE_KERNELS[draw(st.sampled_from(sorted(SAMPLE_KERNELS)))])
+    start = draw(st.integers(0, len(text)))
+    end = draw(st.integers(start, min(len(text), start + 200)))
+    middle = draw(st.sampled_from(["", text[start:end] * 2]) | any_text)
+    return text[:start] + middle + text[end:]
+
+
+texts = any_text | shaped_text | mutated_answers()
+
+
+@st.composite
+def python_like(draw: st.DrawFn) -> str:
+    """Source that mostly parses: sample lines in a random order, with random edits."""
+    source = SAMPLE_KERNELS[draw(st.sampled_from(sorted(SAMPLE_KERNELS)))].source
+    lines = source.splitlines()
+    for _ in range(draw(st.integers(0, 3))):
+        index = draw(st.integers(0, len(lines) - 1))
+        lines[index] = draw(st.sampled_from(lines) | any_text)
+    return "\n".join(lines)
+
+
+findings = st.builds(
+    Finding,
+    st.sampled_from(["torch_compute_call", "stream_use", "nan_output"]),
+    any_text,
+    st.sampled_from(Severity),
+    st.integers(0, 10_000),
+)
+speedups = st.floats(0.01, 100.0)
+
+
+@st.composite
+def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> Verdict:
+    """Any verdict that keeps the invariants."""
+    status = draw(st.sampled_from(statuses))
+    trials = draw(st.integers(1 if status is Status.CORRECT else 0, 6))
+    # A wrong kernel failed at least once; anything but a correct one may have passed some.
+    most = trials if status is Status.CORRECT else max(0, trials - 1)
+    passed = trials if status is Status.CORRECT else draw(st.integers(0, most))
+    timing = None
+    if status is Status.CORRECT and draw(st.booleans()):
+        speedup = draw(speedups)
+        low = speedup * draw(st.floats(0.5, 1.0))
+        timing = Timing(1.0, speedup, speedup, low, draw(st.integers(1, 100)))
+    return Verdict(
+        status,
+        compiled=status in (Status.CORRECT, Status.WRONG) or draw(st.booleans()),
+        trials_passed=passed,
+        trials=trials,
+        max_abs_error=draw(st.floats(0, 1e30)),
+        max_rel_error=draw(st.floats(0, 1e30)),
+        timing=timing,
+        findings=tuple(draw(st.lists(findings, max_size=3))),
+        message=draw(any_text),
+        log=draw(any_text),
+        wall_s=draw(st.floats(0, 1e3)),
+    )
+
+
+kernels = st.builds(Kernel, any_text | python_like(), st.sampled_from(sorted(SAMPLE_KERNELS)))

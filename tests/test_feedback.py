@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.errors import UsageError
+from kernelgym.feedback import CATEGORIES, category, cut_middle, feedback
+from kernelgym.parsing import parse
+from kernelgym.testing import SAMPLE_KERNELS, verdict
+from kernelgym.types import Finding, Reply, Severity, Verdict
+from strategies import texts, verdicts
+
+TIDY = Reply(SAMPLE_KERNELS["triton"])
+
+
+@given(verdicts(), texts, st.integers(200, 2_000))
+def test_feedback_keeps_its_budget_and_is_deterministic(
+    found: Verdict, text: str, budget: int
+) -> None:
+    reply = parse(text, "triton")
+    told = feedback(found, reply, budget_chars=budget)
+    assert len(str(told)) <= budget
+    assert told == feedback(found, reply, budget_chars=budget)
+    assert told.category in CATEGORIES
+    assert told.headline and told.hint
+
+
+@given(st.text(max_size=500), st.integers(0, 300))
+def test_what_is_cut_is_the_middle(text: str, room: int) -> None:
+    cut = cut_middle(text, room)
+    assert len(cut) <= room
+    assert cut == text or len(text) > room
+    if len(text) > room > 80:
+        assert cut[0] == text[0] and cut[-1] == text[-1]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (verdict("no_kernel"), "format"),
+        (verdict("rejected", message="uses too much memory, wrong shape"), "policy"),
+        (verdict("compile_error", message="NameError: name 'tl' is not defined"), "compile"),
+        (verdict("runtime_error", message="IndexError: list index out of range"), "runtime"),
+        (verdict("runtime_error", message="CUDA out of memory. Tried to allocate"), "memory"),
+        (verdict("runtime_error", message="std::bad_alloc"), "memory"),
+        (verdict("runtime_error", message="MemoryError"), "memory"),
+        (verdict("runtime_error", message="an illegal memory access was encountered"), "runtime"),
+        (verdict("runtime_error", message="shape '[3]' is invalid for input"), "shape"),
+        (verdict("runtime_error", message="expected scalar type Float but found Half"), "dtype"),
+        (verdict("timeout", message="memory"), "timeout"),
+        (verdict("wrong", message="output 0 has shape (7, 32) instead of (7, 33)"), "shape"),
+        (verdict("wrong", message="output 0 has dtype float16 instead of float32"), "dtype"),
+        (verdict("wrong", message="values differ"), "numerics"),
+        (verdict("unavailable", message="out of memory"), "infrastructure"),
+        (verdict("correct"), "success"),
+        (verdict("correct", speedup=1.4), "success"),
+        (verdict("correct", speedup=0.6), "slow"),
+    ],
+)
+def test_categories(found: Verdict, expected: str) -> None:
+    assert category(found) == expected
+    assert feedback(found, TIDY).category == expected
+
+
+def test_every_category_is_reached_by_some_verdict() -> None:
+    reached = {mark for mark in CATEGORIES}
+    tested = {args[1] for args in test_categories.pytestmark[0].args[1]}
+    assert reached == tested
+
+
+def test_speed_is_told_with_its_interval() -> None:
+    told = str(feedback(verdict("correct", speedup=1.5, speedup_low=1.31), TIDY))
+    assert "1.50x" in told and "1.31x" in told and "faster" in told
+    told = str(feedback(verdict("correct", speedup=0.5), TIDY))
+    assert "slower" in told
+
+
+def test_an_untimed_success_says_so() -> None:
+    told = str(feedback(verdict("correct"), TIDY))
+    assert "not timed" in told and "x (" not in told
+
+
+def test_a_wrong_kernel_is_told_the_size_of_its_errors() -> None:
+    told = str(feedback(verdict("wrong", trials_passed=1, trials=4), TIDY))
+    assert "1 of 4" in told and "0.5 absolute" in told
+
+
+def test_message_and_log_are_told_and_the_log_gives_way() -> None:
+    found = verdict("compile_error", message="error: no such name", log="L" * 10_000)
+    told = str(feedback(found, TIDY, budget_chars=600))
+    assert "error: no such name" in told
+    assert "middle left out" in told
+    assert len(told) <= 600
+
+
+def test_findings_and_defects_are_told_hard_ones_first() -> None:
+    findings = (
+        Finding("stream_use", "a stream", Severity.SOFT, 3),
+        Finding("forbidden_import", "an import", Severity.HARD, 9),
+    )
+    reply = Reply(SAMPLE_KERNELS["triton"], "", ("several_answers",))
+    told = str(feedback(verdict("rejected", findings=findings), reply))
+    assert told.index("[forbidden_import] (line 9)") < told.index("[stream_use] (line 3)")
+    assert "more than one answer" in told
+
+
+def test_many_findings_are_counted_not_listed() -> None:
+    findings = tuple(Finding(f"code_{i}", "m", line=i) for i in range(1, 31))
+    told = str(feedback(verdict("wrong", findings=findings), TIDY))
+    assert "and 22 more notes" in told
+
+
+def test_a_budget_too_small_to_say_anything_is_refused() -> None:
+    with pytest.raises(UsageError, match="200"):
+        feedback(verdict("wrong"), TIDY, budget_chars=199)

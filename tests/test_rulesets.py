@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import pytest
+
+from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
+from kernelgym.languages import LANGUAGES, check_language, language
+from kernelgym.rulesets import RULESETS, Limits, Ruleset, TimingProtocol, ruleset
+
+
+def test_rulesets_are_found_by_name_and_pass_through() -> None:
+    assert ruleset("strict") is RULESETS["strict"]
+    own = Ruleset("own", min_calls=1)
+    assert ruleset(own) is own
+
+
+@pytest.mark.parametrize("name", ["strikt", "", "STRICT"])
+def test_an_unknown_ruleset_names_the_known_ones(name: str) -> None:
+    with pytest.raises(UnknownName, match="kernelbench") as caught:
+        ruleset(name)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"atol": 1e-3},
+        {"secret_seed": False},
+        {"hard_findings": ()},
+        {"limits": Limits(run_s=1.0)},
+        {"timing": TimingProtocol(min_pairs=9)},
+    ],
+)
+def test_any_change_changes_the_digest(change: dict[str, object]) -> None:
+    strict = RULESETS["strict"]
+    assert dataclasses.replace(strict, **change).digest != strict.digest  # type: ignore[arg-type]
+    assert dataclasses.replace(strict) == strict
+    assert dataclasses.replace(strict).label == strict.label
+
+
+def test_labels_carry_name_and_digest() -> None:
+    labels = {entry.label for entry in RULESETS.values()}
+    assert len(labels) == len(RULESETS)
+    for name, entry in RULESETS.items():
+        assert entry.label == f"{name}@{entry.digest}"
+        assert len(entry.digest) == 8
+
+
+def test_strict_is_strict_and_kernelbench_follows_the_benchmark() -> None:
+    strict, bench = RULESETS["strict"], RULESETS["kernelbench"]
+    assert strict.secret_seed and strict.forbid_input_mutation
+    assert (strict.min_calls, strict.max_calls) == (3, 6)
+    assert not bench.secret_seed
+    assert (bench.min_calls, bench.max_calls, bench.atol, bench.rtol) == (5, 5, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "fits"),
+    [
+        ("triton", "cpu", True),
+        ("triton", "cuda:1", True),
+        ("cpp", "cpu", True),
+        ("cpp", "cuda", False),
+        ("cuda", "cpu", False),
+        ("cuda", "cuda:0", True),
+        ("hip", "cuda", False),
+    ],
+)
+def test_languages_know_their_devices(name: str, device: str, fits: bool) -> None:
+    if fits:
+        assert check_language(name, device) is LANGUAGES[name]
+    else:
+        with pytest.raises(UnsupportedLanguage, match="this device runs"):
+            check_language(name, device)
+
+
+def test_an_unknown_language_suggests_a_near_one() -> None:
+    with pytest.raises(UnknownName, match="did you mean triton"):
+        language("tritn")
+
+
+def test_a_language_is_timed_only_where_it_runs() -> None:
+    for entry in LANGUAGES.values():
+        assert set(entry.timed_on) <= set(entry.devices)
+
+
+def test_usage_errors_are_value_errors_and_survive_pickling() -> None:
+    error = UnknownName("problem", "x", [f"p{i}" for i in range(30)], "Try `kernelgym ls`.")
+    assert isinstance(error, UsageError) and isinstance(error, ValueError)
+    twin = pickle.loads(pickle.dumps(error))
+    assert str(twin) == str(error)
+    assert "30 in all" in str(error) and "p29" not in str(error)

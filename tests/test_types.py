@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
+from kernelgym.types import (
+    Evaluator,
+    Finding,
+    Kernel,
+    Problem,
+    Reply,
+    Score,
+    Severity,
+    Timing,
+    Trajectory,
+    Turn,
+    Verdict,
+    discounted_returns,
+)
+from strategies import any_text, verdicts
+
+scores = st.lists(st.floats(-10, 10), max_size=8)
+gammas = st.floats(0, 1)
+
+
+def close(one: object, other: object) -> bool:
+    return one == pytest.approx(other, abs=1e-9)
+
+
+def turn(index: int, total: float, found: Verdict) -> Turn:
+    from kernelgym.feedback import feedback
+
+    empty = Reply(None)
+    return Turn(index, "", empty, found, feedback(found, empty), Score(total))
+
+
+@given(verdicts())
+def test_a_verdict_survives_json(found: Verdict) -> None:
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    assert Verdict.from_dict(json.loads(text)) == found
+
+
+@given(verdicts())
+def test_a_verdicts_dict_says_what_its_properties_say(found: Verdict) -> None:
+    data = found.to_dict()
+    for name in ("correct", "valid", "timed", "speedup", "speedup_low"):
+        assert data[name] == getattr(found, name)
+    assert (found.speedup > 0) == found.timed
+
+
+@given(verdicts())
+def test_a_verdict_survives_pickling(found: Verdict) -> None:
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "wrong"},
+        {"compiled": False},
+        {"trials_passed": 3},
+        {"trials_passed": 5},
+        {"trials": 0, "trials_passed": 0},
+        {"max_abs_error": math.inf},
+        {"max_rel_error": math.nan},
+        {"status": "splendid"},
+    ],
+)
+def test_a_verdict_that_contradicts_itself_cannot_be_built(change: dict[str, object]) -> None:
+    data = verdict("correct", speedup=2.0).to_dict()
+    assert Verdict.from_dict(data).correct
+    with pytest.raises(ValueError):
+        Verdict.from_dict(data | change)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(0, 1, 1, 1), (1, -1, 1, 1), (1, 1, math.nan, 1), (1, 1, math.inf, 1), (1, 2, 2, 2.1)],
+)
+def test_a_timing_needs_sound_numbers(numbers: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError):
+        Timing(*numbers, samples=3)
+
+
+@given(any_text, any_text)
+def test_digests_tell_texts_apart(one: str, other: str) -> None:
+    same = Kernel(one, "cpp").digest == Kernel(other, "cpp").digest
+    assert same == (one == other)
+    assert Kernel(one, "cpp").digest != Kernel(one, "cuda").digest
+    assert len(Problem("a", "b", 1, "c", one).digest) == 16
+
+
+def test_statuses_and_findings_are_plain_text_in_json() -> None:
+    found = verdict("wrong", findings=(Finding("x", "y", Severity.HARD, 3),))
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["status"] == "wrong"
+    assert data["findings"] == [{"code": "x", "message": "y", "severity": "hard", "line": 3}]
+
+
+@given(scores)
+def test_returns_with_gamma_zero_are_the_scores(values: list[float]) -> None:
+    assert discounted_returns(values, 0.0) == tuple(values)
+
+
+@given(scores)
+def test_returns_with_gamma_one_are_the_sums_of_what_is_left(values: list[float]) -> None:
+    sums = tuple(math.fsum(values[t:]) for t in range(len(values)))
+    assert close(discounted_returns(values, 1.0), sums)
+
+
+@given(scores, gammas)
+def test_returns_follow_the_recursion(values: list[float], gamma: float) -> None:
+    found = (*discounted_returns(values, gamma), 0.0)
+    for t, value in enumerate(values):
+        assert close(found[t], value + gamma * found[t + 1])
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), max_size=8), gammas, gammas)
+def test_returns_are_linear(pairs: list[tuple[float, float]], gamma: float, a: float) -> None:
+    one = discounted_returns([x for x, _ in pairs], gamma)
+    other = discounted_returns([y for _, y in pairs], gamma)
+    mixed = discounted_returns([a * x + y for x, y in pairs], gamma)
+    assert close(mixed, tuple(a * x + y for x, y in zip(one, other, strict=True)))
+
+
+@given(scores, gammas)
+def test_an_earlier_score_shifts_the_returns(values: list[float], gamma: float) -> None:
+    assert discounted_returns([1.0, *values], gamma)[1:] == discounted_returns(values, gamma)
+
+
+@given(scores.filter(bool), gammas, st.integers(0, 4))
+def test_an_absorbing_end_equals_playing_it_out(
+    values: list[float], gamma: float, more: int
+) -> None:
+    played_out = discounted_returns(values + [values[-1]] * more, gamma)
+    absorbed = discounted_returns(values, gamma, horizon=len(values) + more)
+    assert close(absorbed, played_out[: len(values)])
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.1, math.nan])
+def test_gamma_out_of_range_is_refused(gamma: float) -> None:
+    with pytest.raises(ValueError, match="gamma"):
+        discounted_returns([1.0], gamma)
+    with pytest.raises(ValueError, match="gamma"):
+        Trajectory(SAMPLE_PROBLEM).returns(gamma)
+
+
+def test_only_a_solved_trajectory_is_absorbing() -> None:
+    turns = (turn(0, 0.0, verdict("wrong")), turn(1, 1.0, verdict("correct")))
+    solved = Trajectory(SAMPLE_PROBLEM, turns, "solved", horizon=4)
+    assert solved.returns(0.5) == (0.875, 1.75)
+    for other in ("budget", "no_improvement", "cut", ""):
+        assert Trajectory(SAMPLE_PROBLEM, turns, other, horizon=4).returns(0.5) == (0.5, 1.0)
+
+
+def test_the_best_turn_is_the_earliest_of_the_highest() -> None:
+    totals = (0.1, 0.7, 0.7, 0.2)
+    turns = tuple(turn(i, total, verdict("wrong")) for i, total in enumerate(totals))
+    best = Trajectory(SAMPLE_PROBLEM, turns).best
+    assert best is turns[1]
+    assert Trajectory(SAMPLE_PROBLEM).best is None
+
+
+def test_one_unavailable_verdict_makes_a_trajectory_invalid() -> None:
+    turns = (turn(0, 0.0, verdict("correct")), turn(1, 0.0, verdict("unavailable")))
+    assert Trajectory(SAMPLE_PROBLEM, turns[:1]).valid
+    assert not Trajectory(SAMPLE_PROBLEM, turns).valid
+
+
+def test_the_scripted_evaluator_keeps_the_protocol() -> None:
+    assert isinstance(ScriptedEvaluator(), Evaluator)
