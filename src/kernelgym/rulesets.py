@@ -10,6 +10,7 @@ Two verdicts can be compared only if their ruleset labels are equal. Two ruleset
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -75,6 +76,8 @@ class Ruleset:
     rtol: float = 1e-4
     error_factor: float = 16.0
     """`fp64` only: how many times the fp32 reference's own error a kernel may be off."""
+    error_floor: float = 1e-5
+    """`fp64` only: error always allowed, relative to an output's size and its rms."""
     stop_at_first_failure: bool = False
     """End at the first failing call; off where rewards use the fraction of trials."""
     forbid_input_mutation: bool = True
@@ -87,13 +90,19 @@ class Ruleset:
     @property
     def digest(self) -> str:
         """First 8 hex digits of the SHA-256 of all fields."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        return _digest(self)
 
     @property
     def label(self) -> str:
         """``name@digest``, as stamped on verdicts."""
         return f"{self.name}@{self.digest}"
+
+
+@functools.lru_cache(maxsize=256)
+def _digest(rules: Ruleset) -> str:
+    # Kept, since every verdict and every info is stamped with it.
+    text = json.dumps(dataclasses.asdict(rules), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 RULESETS: Mapping[str, Ruleset] = MappingProxyType(

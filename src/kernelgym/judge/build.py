@@ -1,0 +1,335 @@
+"""Build C++ extensions for candidates: elsewhere, confined, once per content, and fast.
+
+A candidate's `load_inline` sends its arguments here. The source is compiled against thin headers
+(the tensor, and only those operators whose names occur in it) in parallel with the binding unit,
+which is the same for every kernel and therefore compiled once per toolchain. Only if the compiler
+misses something that torch's headers do declare is it compiled again with the real ones; a
+genuine error is never compiled twice. Libraries are filed by content and read-only to candidates.
+
+The arguments come from untrusted code: types are checked, and flags must be on an allow-list.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import JudgeError, UnsupportedLanguage
+from kernelgym.judge import extension_source as source
+from kernelgym.judge.sandbox import Plan
+from kernelgym.rulesets import Limits
+
+__all__ = ["Builder", "Built", "find_compiler"]
+
+_LOG_CHARACTERS = 8000
+_MEMORY_BYTES = 6 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The outcome of one build."""
+
+    path: str
+    """The library; empty if it did not build."""
+    module: str
+    """Name under which Python imports it."""
+    log: str
+    """What the compiler said, bounded."""
+    cached: bool
+    wall_s: float
+
+
+def find_compiler() -> str:
+    """Return the path of the C++ compiler ($CXX, c++, g++ or clang++).
+
+    Raises:
+        UnsupportedLanguage: If there is none.
+    """
+    wanted = [name for name in (os.environ.get("CXX"), "g++", "c++", "clang++") if name]
+    for name in wanted:
+        if path := shutil.which(name):
+            return path
+    raise UnsupportedLanguage(
+        f"no C++ compiler found (looked for {', '.join(wanted)}); "
+        "language 'cpp' needs one: install g++ or set CXX, or use language 'triton'"
+    )
+
+
+class Builder:
+    """Builds extensions for one worker.
+
+    Args:
+        cache: Folder of finished libraries; shared with other workers.
+        scratch_root: Folder for intermediate files.
+        tier: Sandbox tier of the compiler.
+        limits: `build_s` bounds one build.
+        readable: Paths that a sandboxed Python needs, from `process.readable_paths`.
+    """
+
+    def __init__(
+        self,
+        cache: Path,
+        scratch_root: Path,
+        tier: str,
+        limits: Limits,
+        readable: tuple[str, ...],
+    ) -> None:
+        self._cache, self._scratch_root = cache, scratch_root
+        self._tier, self._limits, self._readable = tier, limits, readable
+        self._failures: dict[str, Built] = {}
+
+    def build(self, arguments: Any) -> Built:
+        """Build what a candidate asked for. Never raises for the candidate's mistakes."""
+        started = time.monotonic()
+        try:
+            request = source.read_request(arguments)
+        except source.BadRequest as error:
+            return Built("", "", str(error), False, 0.0)
+        toolchain = _toolchain(find_compiler())
+        key = _key(toolchain, dataclasses.astuple(request))
+        folder = self._cache / key
+        if (finished := _finished(folder)) is not None:
+            return dataclasses.replace(finished, wall_s=time.monotonic() - started)
+        if key in self._failures:
+            return dataclasses.replace(self._failures[key], cached=True)
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self._scratch_root) as scratch:
+            built = self._compile(request, toolchain, Path(scratch), started)
+            if built.path:
+                built = _file(built, folder)
+        if not built.path:
+            # In this process only: a failure for want of memory or time may pass next time.
+            self._failures[key] = built
+        return dataclasses.replace(built, wall_s=time.monotonic() - started)
+
+    def _compile(
+        self, request: source.Request, toolchain: _Toolchain, scratch: Path, started: float
+    ) -> Built:
+        deadline = started + self._limits.build_s
+        thin = source.can_be_thin(request)
+        log = ""
+        if thin:
+            binding = self._start_binding(toolchain)
+            (scratch / "kernelgym_needed.h").write_text(source.needed_header(request))
+            log = self._compile_unit(request, toolchain, scratch, thin=True, deadline=deadline)
+            if not log.startswith(_FAILED):
+                objects = [scratch / "kernel.o", self._finish_binding(binding, deadline)]
+                return self._link(request, toolchain, scratch, objects, log, deadline)
+            if binding is not None:
+                self._finish_binding(binding, deadline)
+            if not source.missing_from_thin(log):
+                return Built("", "", _bounded(log.removeprefix(_FAILED)), False, 0.0)
+        log = self._compile_unit(request, toolchain, scratch, thin=False, deadline=deadline)
+        if log.startswith(_FAILED):
+            return Built("", "", _bounded(log.removeprefix(_FAILED)), False, 0.0)
+        return self._link(request, toolchain, scratch, [scratch / "kernel.o"], log, deadline)
+
+    def _compile_unit(
+        self,
+        request: source.Request,
+        toolchain: _Toolchain,
+        scratch: Path,
+        *,
+        thin: bool,
+        deadline: float,
+    ) -> str:
+        (scratch / "kernel.cpp").write_text(
+            source.compose(request, thin), encoding="utf-8", errors="replace"
+        )
+        includes = [f"-I{source.THIN_HEADERS}", f"-I{scratch}"] if thin else []
+        command = [toolchain.compiler, *toolchain.flags, *includes, *toolchain.includes(thin)]
+        name = source.module_name(request, thin)
+        command += [f"-DTORCH_EXTENSION_NAME={name}", *request.cflags]
+        command += ["-c", "kernel.cpp", "-o", "kernel.o"]
+        return self._finish(self._start(command, scratch), deadline)
+
+    def _link(
+        self,
+        request: source.Request,
+        toolchain: _Toolchain,
+        scratch: Path,
+        objects: list[Path],
+        log: str,
+        deadline: float,
+    ) -> Built:
+        library = scratch / "extension.so"
+        command = [toolchain.compiler, "-shared", *map(str, objects), *toolchain.libraries]
+        command += [*request.ldflags, "-o", str(library)]
+        link_log = self._finish(self._start(command, scratch), deadline)
+        if link_log.startswith(_FAILED):
+            return Built("", "", _bounded(link_log.removeprefix(_FAILED)), False, 0.0)
+        name = source.module_name(request, thin=len(objects) == 2)
+        return Built(str(library), name, _bounded(log + link_log), False, 0.0)
+
+    def _start_binding(self, toolchain: _Toolchain) -> _Binding | None:
+        """Begin to compile the binding unit, unless it is there already."""
+        path = self._binding_path(toolchain)
+        if path.exists():
+            return None
+        scratch = tempfile.mkdtemp(prefix="binding-", dir=self._scratch_root)
+        command = [toolchain.compiler, *toolchain.flags, f"-I{source.THIN_HEADERS}"]
+        command += [*toolchain.includes(False), "-c", str(source.BINDING_UNIT), "-o", "binding.o"]
+        return _Binding(self._start(command, Path(scratch)), Path(scratch), path)
+
+    def _finish_binding(self, binding: _Binding | None, deadline: float) -> Path:
+        if binding is None:
+            return self._binding_path(_toolchain(find_compiler()))
+        try:
+            log = self._finish(binding.process, deadline)
+            if log.startswith(_FAILED):
+                raise JudgeError(f"the binding unit does not compile: {_bounded(log)}")
+            binding.path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(binding.scratch / "binding.o", binding.path)
+        finally:
+            shutil.rmtree(binding.scratch, ignore_errors=True)
+        return binding.path
+
+    def _binding_path(self, toolchain: _Toolchain) -> Path:
+        return self._cache / f"binding-{_key(toolchain)}.o"
+
+    def _start(self, command: list[str], scratch: Path) -> subprocess.Popen[bytes]:
+        plan = Plan(
+            tier=self._tier,
+            scratch=str(scratch),
+            readable=(
+                *self._readable,
+                "/usr",
+                "/etc/alternatives",
+                "/bin",
+                sysconfig.get_paths()["include"],
+                str(source.THIN_HEADERS),
+                str(self._cache),
+            ),
+            memory_bytes=_MEMORY_BYTES,
+            file_bytes=self._limits.file_bytes,
+            open_files=self._limits.open_files,
+            processes=self._limits.processes,
+            exec_allowed=True,
+        )
+        wrapper = [sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("sandbox.py"))]
+        log = (scratch / "log").open("wb")
+        with log:
+            return subprocess.Popen(
+                [*wrapper, json.dumps(dataclasses.asdict(plan)), *command],
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(scratch)}
+                | {"LC_ALL": "C.UTF-8", "HOME": str(scratch)},
+                start_new_session=True,
+            )
+
+    def _finish(self, process: subprocess.Popen[bytes], deadline: float) -> str:
+        """Wait; return the log, with `_FAILED` in front if the command failed."""
+        try:
+            code = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            return f"{_FAILED}the build took longer than {self._limits.build_s:g} s"
+        log_path = Path(_working_folder(process)) / "log"
+        with log_path.open("rb") as file:
+            log = file.read(1 << 20).decode("utf-8", "replace")
+        log = log.replace(str(log_path.parent) + "/", "")
+        return log if code == 0 else f"{_FAILED}{log or f'the compiler exited with {code}'}"
+
+
+_FAILED = "\0failed\0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    process: subprocess.Popen[bytes]
+    scratch: Path
+    path: Path
+
+
+def _working_folder(process: subprocess.Popen[bytes]) -> str:
+    plan = json.loads(process.args[5])  # type: ignore[index,call-overload]
+    return str(plan["scratch"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Toolchain:
+    compiler: str
+    version: str
+    torch_version: str
+    python_version: str
+    flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+    torch_include: str
+    headers_digest: str
+
+    def includes(self, thin: bool) -> list[str]:
+        folders = [self.torch_include, f"{self.torch_include}/torch/csrc/api/include"]
+        if not thin:
+            folders.append(sysconfig.get_paths()["include"])
+        return [part for folder in folders for part in ("-isystem", folder)]
+
+
+@functools.lru_cache(maxsize=4)
+def _toolchain(compiler: str) -> _Toolchain:
+    import torch
+
+    answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    root = Path(torch.__file__).parent
+    headers = sorted(p for p in source.THIN_HEADERS.rglob("*") if p.is_file())
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in headers)).hexdigest()
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    flags = ("-std=c++20", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H")
+    return _Toolchain(
+        compiler=compiler,
+        version=answer.stdout.partition("\n")[0],
+        torch_version=str(torch.__version__),
+        python_version=sys.version.partition(" ")[0],
+        flags=(*flags, f"-D_GLIBCXX_USE_CXX11_ABI={abi}"),
+        libraries=(f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
+        torch_include=str(root / "include"),
+        headers_digest=digest,
+    )
+
+
+def _key(toolchain: _Toolchain, *parts: Any) -> str:
+    text = json.dumps([dataclasses.astuple(toolchain), *parts], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _finished(folder: Path) -> Built | None:
+    try:
+        record = json.loads((folder / "built.json").read_text())
+        return Built(str(folder / "extension.so"), record["module"], record["log"], True, 0.0)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _file(built: Built, folder: Path) -> Built:
+    """Move a finished library into the cache; whoever is first wins."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix="staging-", dir=folder.parent))
+    shutil.move(built.path, staging / "extension.so")
+    (staging / "built.json").write_text(json.dumps({"module": built.module, "log": built.log}))
+    try:
+        staging.rename(folder)
+    except OSError:
+        shutil.rmtree(staging, ignore_errors=True)
+    return dataclasses.replace(built, path=str(folder / "extension.so"))
+
+
+def _bounded(log: str) -> str:
+    log = log.removeprefix(_FAILED).strip()
+    if len(log) <= _LOG_CHARACTERS:
+        return log
+    half = _LOG_CHARACTERS // 2
+    return f"{log[:half]}\n... {len(log) - 2 * half} characters cut ...\n{log[-half:]}"

@@ -1,0 +1,297 @@
+"""What a candidate finds changed inside its own process: extension builds and Triton's interpreter.
+
+- `torch.utils.cpp_extension.load_inline` and `load` hand their arguments up the channel; the
+  trusted side builds them elsewhere, and the library is loaded here. Import order stays.
+- Under Triton's interpreter every load, store and atomic is checked against the storages of the
+  launch's tensors: unmasked accesses would otherwise give right answers or crash at random.
+
+Loaded by path in the untrusted process: standard library, torch, numpy and triton only. All of it
+can be undone by code in the same process, so it is help for honest kernels, not a boundary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = [
+    "BuildFailed",
+    "check_interpreter_accesses",
+    "describe_error",
+    "fill_fresh_memory",
+    "flush_output",
+    "launches",
+    "replace_extension_builds",
+]
+
+launches = 0
+"""Kernel launches seen by the interpreter so far."""
+
+
+class BuildFailed(RuntimeError):
+    """The extension did not compile."""
+
+
+def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Route extension builds through `request`, which blocks for the trusted side's answer."""
+    import torch
+    from torch.utils import cpp_extension
+
+    def load_inline(
+        name: str,
+        cpp_sources: str | list[str],
+        cuda_sources: str | list[str] | None = None,
+        sycl_sources: Any = None,
+        functions: str | list[str] | dict[str, str] | None = None,
+        extra_cflags: list[str] | None = None,
+        extra_cuda_cflags: list[str] | None = None,
+        extra_sycl_cflags: Any = None,
+        extra_ldflags: list[str] | None = None,
+        extra_include_paths: Any = None,
+        build_directory: Any = None,
+        verbose: bool = False,
+        with_cuda: bool | None = None,
+        with_sycl: Any = None,
+        is_python_module: bool = True,
+        with_pytorch_error_handling: bool = True,
+        keep_intermediates: bool = True,
+        use_pch: bool = False,
+        no_implicit_headers: bool = False,
+    ) -> Any:
+        """Stand in for `torch.utils.cpp_extension.load_inline`."""
+        if functions is not None and not isinstance(functions, (str, list, tuple, dict)):
+            raise ValueError(
+                f"Expected 'functions' to be a list or dict, but was {type(functions)}"
+            )
+        if isinstance(functions, str):
+            functions = [functions]
+        if not isinstance(functions, Mapping):
+            functions = None if functions is None else {f: f for f in functions}
+        return _build(
+            name=name,
+            cpp_sources=_strings(cpp_sources),
+            cuda_sources=_strings(cuda_sources),
+            functions=functions,
+            cflags=_strings(extra_cflags),
+            cuda_cflags=_strings(extra_cuda_cflags),
+            ldflags=_strings(extra_ldflags),
+            is_python_module=is_python_module,
+            implicit_headers=not no_implicit_headers,
+        )
+
+    def load(name: str, sources: str | list[str], *args: Any, **kwargs: Any) -> Any:
+        """Stand in for `torch.utils.cpp_extension.load`: sources are read here, built elsewhere."""
+        names = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
+        options = {**dict(zip(names, args, strict=False)), **kwargs}
+        texts: dict[bool, list[str]] = {True: [], False: []}
+        for path in _strings(sources):
+            with open(path) as file:
+                texts[os.path.splitext(path)[1] in (".cu", ".cuh")].append(file.read())
+        return _build(
+            name=name,
+            cpp_sources=texts[False],
+            cuda_sources=texts[True],
+            functions=None,
+            cflags=_strings(options.get("extra_cflags")),
+            cuda_cflags=_strings(options.get("extra_cuda_cflags")),
+            ldflags=_strings(options.get("extra_ldflags")),
+            is_python_module=options.get("is_python_module", True),
+            implicit_headers=False,
+        )
+
+    def _build(name: str, is_python_module: bool, **arguments: Any) -> Any:
+        reply = request({"name": str(name), "python_module": bool(is_python_module), **arguments})
+        if "path" not in reply:
+            raise BuildFailed(str(reply.get("failed", "the build failed")))
+        if not is_python_module:
+            torch.ops.load_library(reply["path"])
+            return reply["path"]
+        loader = importlib.machinery.ExtensionFileLoader(reply["module"], reply["path"])
+        spec = importlib.util.spec_from_file_location(
+            reply["module"], reply["path"], loader=loader
+        )
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        module.__name__ = str(name)
+        return module
+
+    cpp_extension.load_inline = load_inline
+    cpp_extension.load = load
+
+
+def _strings(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, (str, os.PathLike)) else [str(item) for item in value]
+
+
+def fill_fresh_memory(on: bool) -> None:
+    """Have the C library fill memory it hands out and takes back, or stop doing so.
+
+    A kernel that leaves part of its output unwritten would else often find zeros there. Bytes of
+    0x3F (floats near 0.75) and 0xC0 (floats near -6) are wrong in almost every output.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
+    if mallopt is not None:
+        mallopt(-6, 0xC0 if on else 0)
+
+
+def check_interpreter_accesses() -> None:
+    """Range-check every memory access of interpreted kernels, and count launches."""
+    import numpy as np
+    from triton.runtime import interpreter
+
+    spans = _Spans(np)
+    builder = type(interpreter.interpreter_builder)
+    executor = interpreter.GridExecutor
+    prepare, call = executor._init_args_hst, executor.__call__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        global launches
+        launches += 1
+        outer = spans.save()
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            spans.restore(outer)
+
+    def prepared(self: Any, args: Any, kwargs: Any) -> Any:
+        on_host = prepare(self, args, kwargs)
+        names = getattr(self, "arg_names", None) or []
+        named = [(names[i] if i < len(names) else f"#{i}", a) for i, a in enumerate(on_host[0])]
+        spans.set([*named, *on_host[1].items()])
+        return on_host
+
+    def checked(name: str, pointer: int, mask: int | None) -> None:
+        original = getattr(builder, name)
+        kind = "store" if "store" in name else "load" if "load" in name else "atomic"
+
+        def access(self: Any, *args: Any) -> Any:
+            active = None if mask is None or args[mask] is None else args[mask].data
+            spans.check(kind, args[pointer], active)
+            return original(self, *args)
+
+        setattr(builder, name, access)
+
+    executor.__call__, executor._init_args_hst = counted, prepared
+    checked("create_masked_load", 0, 1)
+    checked("create_masked_store", 0, 2)
+    checked("create_atomic_cas", 0, None)
+    checked("create_atomic_rmw", 1, 3)
+
+
+class _Spans:
+    """The address ranges a running launch may touch."""
+
+    def __init__(self, np: Any) -> None:
+        self._np = np
+        self._set: tuple[Any, Any, list[str]] = (np.zeros(0, np.uint64), np.zeros(0, np.uint64), [])
+
+    def save(self) -> tuple[Any, Any, list[str]]:
+        return self._set
+
+    def restore(self, saved: tuple[Any, Any, list[str]]) -> None:
+        self._set = saved
+
+    def set(self, arguments: list[tuple[str, Any]]) -> None:
+        found: dict[int, tuple[int, str]] = {}
+
+        def visit(name: str, value: Any) -> None:
+            if isinstance(value, tuple):
+                for item in value:
+                    visit(name, item)
+                return
+            value = getattr(value, "base", None) if hasattr(value, "block_shape") else value
+            if not hasattr(value, "data_ptr"):
+                return
+            storage = getattr(value, "base", value) if hasattr(value, "reinterpret") else value
+            storage = storage.untyped_storage()
+            start = storage.data_ptr()
+            found.setdefault(start, (start + storage.nbytes(), name))
+
+        for name, value in arguments:
+            visit(name, value)
+        starts = sorted(found)
+        as_array = self._np.array
+        self._set = (
+            as_array(starts, dtype=self._np.uint64),
+            as_array([found[s][0] for s in starts], dtype=self._np.uint64),
+            [found[s][1] for s in starts],
+        )
+
+    def check(self, kind: str, pointers: Any, mask: Any) -> None:
+        np = self._np
+        starts, ends, names = self._set
+        addresses = np.asarray(pointers.data, dtype=np.uint64).reshape(-1)
+        if mask is not None:
+            active = np.broadcast_to(np.asarray(mask, dtype=bool), pointers.data.shape)
+            addresses = addresses[active.reshape(-1)]
+        if addresses.size == 0:
+            return
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        if len(starts):
+            owner = np.maximum(np.searchsorted(starts, addresses, side="right"), 1) - 1
+            fine = (addresses >= starts[owner]) & (addresses + np.uint64(size) <= ends[owner])
+        else:
+            owner, fine = np.zeros(addresses.shape, int), np.zeros(addresses.shape, bool)
+        if fine.all():
+            return
+        bad = int(np.argmin(fine))
+        where = "no tensor was passed to this launch"
+        if len(starts):
+            first, base = int(addresses[bad]), int(starts[owner[bad]])
+            end, name = int(ends[owner[bad]]), names[owner[bad]]
+            past = (first - end) // size
+            where = (
+                f"the first is {past} elements past the end of {name!r}"
+                if first >= end
+                else f"the first is {(base - first) // size} elements before {name!r}"
+                if first < base
+                else f"the first straddles the end of {name!r}"
+            )
+        count = int(addresses.size - fine.sum())
+        raise IndexError(
+            f"out-of-bounds {kind}: {count} of {addresses.size} active lanes lie outside the "
+            f"launch's tensors; {where}"
+        )
+
+
+def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
+    """Say what was raised and where in the kernel's own file, without traceback noise."""
+    places = []
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None and len(chain) < 8:
+        chain.append(chain[-1].__cause__)
+    for link in chain:
+        trace = link.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == source_file:
+                places.append(f"line {trace.tb_lineno}, in {trace.tb_frame.f_code.co_name}")
+            trace = trace.tb_next
+    root = chain[-1]
+    if isinstance(root, SyntaxError) and root.lineno:
+        places.append(f"line {root.lineno}")
+    try:
+        text = str(root)
+    except BaseException:
+        text = "(its message cannot be printed)"
+    return {
+        "type": type(root).__name__[:200],
+        "text": text[:8000],
+        "where": "; ".join(dict.fromkeys(places[-4:])),
+    }
+
+
+def flush_output() -> None:
+    """Flush what the candidate printed, so that it reaches the pipes before a reply does."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            continue

@@ -1,0 +1,196 @@
+"""The trusted side's reference: the problem's own model, its inputs and what they should give.
+
+Lives in the worker process only. A problem's source is trusted code; if it fails, that is the
+judge's failure (`JudgeError`), never the kernel's.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Problem
+
+__all__ = ["Expected", "Reference", "Seeds", "tensors_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """All randomness of one verdict, derived from one secret (or from KernelBench's 42)."""
+
+    secret: str
+    """Hexadecimal; empty for the public seeds."""
+
+    def derive(self, purpose: str, index: int = 0) -> int:
+        """Return 63 bits for one purpose; a candidate that is told one cannot tell another."""
+        text = f"{self.secret}:{purpose}:{index}".encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
+
+    def init(self) -> int:
+        """Seed under which both sides construct their models."""
+        return self.derive("init") if self.secret else 42
+
+    def trial(self, index: int) -> int:
+        """Seed under which the inputs of one judged call are drawn."""
+        return self.derive("trial", index) if self.secret else _kernelbench_trial_seeds()[index]
+
+    def forward(self, index: int) -> int:
+        """Seed set before one forward call on both sides, for layers that draw (dropout)."""
+        return self.derive("forward", index) if self.secret else self.trial(index)
+
+    def calls(self, ruleset: Ruleset) -> int:
+        """Number of judged calls."""
+        span = ruleset.max_calls - ruleset.min_calls + 1
+        return ruleset.min_calls + self.derive("calls") % span
+
+
+@lru_cache(maxsize=1)
+def _kernelbench_trial_seeds() -> list[int]:
+    """The trial seeds KernelBench derives from its seed 42: the same for every kernel."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(42)
+        return [int(torch.randint(0, 2**32 - 1, (1,)).item()) for _ in range(64)]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the reference gives for one set of inputs."""
+
+    output: Any
+    """Tensor, or nested tuples, lists and dicts of tensors and numbers."""
+    precise: Any
+    """The same computed in fp64; None if the reference cannot be run so."""
+    mutates_inputs: bool
+
+
+class Reference:
+    """One problem's model, built under one seed.
+
+    Args:
+        problem: The problem.
+        ruleset: Decides the precision and whether an fp64 twin is made.
+        seeds: Randomness of this verdict.
+
+    Raises:
+        JudgeError: If the problem's own code fails.
+    """
+
+    def __init__(self, problem: Problem, ruleset: Ruleset, seeds: Seeds) -> None:
+        self._seeds = seeds
+        self._dtype = torch.float32
+        with _our_fault("define its model"), torch.no_grad():
+            names = _namespace(problem.source, problem.id)
+            self._get_inputs: Callable[[], Any] = names["get_inputs"]
+            _seed(seeds.init())
+            self.init_args = [self._cast(value) for value in names["get_init_inputs"]()]
+            _seed(seeds.init())
+            self.model = names["Model"](*self.init_args).to(self._dtype)
+        self._precise = self._twin() if ruleset.tolerance == "fp64" else None
+        self.stateful = any(True for _ in self.model.buffers())
+        """Its output may depend on the calls made before, so both sides must make the same."""
+
+    def _twin(self) -> torch.nn.Module | None:
+        try:
+            return copy.deepcopy(self.model).double()
+        except Exception:
+            return None  # not every module can be copied; the fixed tolerances apply then
+
+    def inputs(self, seed: int) -> list[Any]:
+        """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""
+        with _our_fault("draw its inputs"), torch.no_grad():
+            _seed(seed)
+            return [self._cast(value) for value in self._get_inputs()]
+
+    def expect(self, inputs: list[Any], forward_seed: int) -> Expected:
+        """Run the reference (and its fp64 twin) on `inputs`, which are left as they are."""
+        with _our_fault("run"), torch.no_grad():
+            given = copy.deepcopy(inputs)
+            _seed(forward_seed)
+            output = self.model(*given)
+            mutates = not all(
+                _same_bytes(a, b)
+                for a, b in zip(tensors_of(given), tensors_of(inputs), strict=True)
+            )
+        return Expected(output, self._run_precisely(inputs, forward_seed), mutates)
+
+    def _run_precisely(self, inputs: list[Any], forward_seed: int) -> Any:
+        if self._precise is None:
+            return None
+        try:
+            with torch.no_grad():
+                _seed(forward_seed)
+                return self._precise(*[_widen(value) for value in copy.deepcopy(inputs)])
+        except Exception:
+            self._precise = None  # mixes types; from now on the fixed tolerances apply
+            return None
+
+    def _cast(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.detach().to(self._dtype)
+        return value
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested lists, tuples and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value
+
+
+def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    # NaNs equal themselves here; a reinterpretation as integers compares bits.
+    a, b = a.contiguous(), b.contiguous()
+    return bool(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)))
+
+
+def _seed(seed: int) -> None:
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+
+
+@lru_cache(maxsize=64)
+def _code(source: str, name: str) -> Any:
+    return compile(source, f"<{name}>", "exec")
+
+
+def _namespace(source: str, name: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "problem"}
+    exec(_code(source, name), names)
+    return names
+
+
+class _our_fault:  # noqa: N801  (reads as a verb in a with statement)
+    """Turn whatever the problem's own code raises into a `JudgeError`."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, JudgeError):
+            raise JudgeError(
+                f"the reference could not {self._doing}: {type(error).__name__}: {error}"
+            ) from error

@@ -1,0 +1,317 @@
+"""Put the calling process into a sandbox: namespaces, landlock, seccomp, limits.
+
+Three tiers, strongest first; the host decides which can be had:
+
+- ``ns+landlock+seccomp``: new user, mount, pid, network and IPC namespaces on top of the next;
+- ``landlock+seccomp``: files outside an allow-list unreadable, scratch alone writable, no
+  sockets, no tracing, no new processes, no exec;
+- ``limits``: resource limits only. Files, network and other processes stay reachable.
+
+Loaded by path in the untrusted process, so it imports nothing but the standard library. Also a
+program: ``python sandbox.py PLAN_JSON ARGV...`` runs a compiler inside the same walls (exec
+allowed). It does not cover kernel bugs, side channels, or native code that spins up threads
+until its deadline.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from dataclasses import dataclass
+
+__all__ = ["TIERS", "Plan", "confine", "die_with_parent", "enter_namespaces", "mount_private"]
+
+TIERS = ("ns+landlock+seccomp", "landlock+seccomp", "limits")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+_CLONE_NAMESPACES = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
+_PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sandboxed process may have."""
+
+    tier: str
+    scratch: str
+    """The one folder it may write to; a private tmpfs in the strongest tier."""
+    readable: tuple[str, ...]
+    """Files and folders it may read."""
+    memory_bytes: int
+    """Address space beyond what the process maps when it is confined; 0 for no limit."""
+    file_bytes: int
+    open_files: int
+    processes: int
+    exec_allowed: bool = False
+    """True for compilers only: may start programs and processes."""
+    scratch_bytes: int = 1 << 30
+    """Size of the private tmpfs."""
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl(PDEATHSIG)")
+
+
+def enter_namespaces() -> None:
+    """Unshare user (ids mapped one to one), mount, network, IPC and, for children, pid.
+
+    Raises:
+        OSError: If the host does not allow it.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    _check(_libc.unshare(_CLONE_NAMESPACES), "unshare")
+    # Without an id map CUDA cannot open memory shared by another process.
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def mount_private(plan: Plan) -> None:
+    """As the first process of a pid namespace: own /proc, own bounded scratch folder.
+
+    Raises:
+        OSError: If a mount is refused (containers often mask /proc).
+    """
+    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None), "mount(private)")
+    quiet = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    _check(_libc.mount(b"proc", b"/proc", b"proc", quiet, None), "mount(/proc)")
+    if not plan.exec_allowed:
+        options = f"size={plan.scratch_bytes},mode=700".encode()
+        target = os.fsencode(plan.scratch)
+        flags = _MS_NOSUID | _MS_NODEV
+        _check(_libc.mount(b"tmpfs", target, b"tmpfs", flags, options), "mount(scratch)")
+
+
+def confine(plan: Plan) -> None:
+    """Apply limits and, by tier, landlock and seccomp to this process, for good.
+
+    Raises:
+        OSError: If a layer of the plan's tier cannot be had.
+    """
+    _limit(plan)
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(NO_NEW_PRIVS)")
+    if plan.tier == "limits":
+        return
+    _restrict_files(plan)
+    if plan.tier.startswith("ns+"):
+        _drop_capabilities()
+    # Not traceable by siblings of the same user; restored by exec, so compilers are unaffected.
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(DUMPABLE)")
+    _filter_syscalls(plan.exec_allowed)
+
+
+def _limit(plan: Plan) -> None:
+    def cap(what: int, value: int) -> None:
+        _, hard = resource.getrlimit(what)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(what, (value, value))
+
+    cap(resource.RLIMIT_CORE, 0)
+    cap(resource.RLIMIT_FSIZE, plan.file_bytes)
+    cap(resource.RLIMIT_NOFILE, plan.open_files)
+    cap(resource.RLIMIT_NPROC, plan.processes + _own_processes())
+    if plan.memory_bytes:
+        with open("/proc/self/statm") as file:
+            mapped_bytes = int(file.read().split()[0]) * resource.getpagesize()
+        cap(resource.RLIMIT_AS, mapped_bytes + plan.memory_bytes)
+
+
+def _own_processes() -> int:
+    """Count this user's threads: RLIMIT_NPROC counts them all, not those of one process."""
+    uid, count = os.getuid(), 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+            except OSError:
+                continue
+    return count
+
+
+def _drop_capabilities() -> None:
+    for capability in range(64):
+        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    _libc.prctl(_PR_SET_SECUREBITS, 0x2F, 0, 0, 0)  # no root privileges on exec, locked
+    header = struct.pack("Ii", 0x20080522, 0)
+    _check(_libc.capset(header, struct.pack("6I", *([0] * 6))), "capset")
+
+
+# --- landlock -----------------------------------------------------------------------------------
+_LL_CREATE, _LL_ADD, _LL_RESTRICT = 444, 445, 446
+_LL_EXECUTE, _LL_WRITE, _LL_READ, _LL_READ_DIR = 1, 2, 4, 8
+_LL_FILE_RIGHTS = 1 | 2 | 4 | (1 << 14) | (1 << 15)
+
+
+def _restrict_files(plan: Plan) -> None:
+    abi = _libc.syscall(_LL_CREATE, None, 0, 1)
+    _check(abi, "landlock")
+    all_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
+    network = 3 if abi >= 4 else 0
+    scoped = 3 if abi >= 6 else 0  # no signals and no abstract sockets to the outside
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    attributes = struct.pack("QQQ", all_rights, network, scoped)[:size]
+    ruleset = _check(_libc.syscall(_LL_CREATE, attributes, size, 0), "landlock_create_ruleset")
+    read = _LL_READ | _LL_READ_DIR | (_LL_EXECUTE if plan.exec_allowed else 0)
+    try:
+        for path in plan.readable:
+            _allow(ruleset, path, read, all_rights)
+        _allow(ruleset, plan.scratch, all_rights, all_rights)
+        for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"):
+            _allow(ruleset, path, _LL_READ | _LL_WRITE, all_rights)
+        # Another process's entries would show its environment: only a namespace's own /proc.
+        own = "/proc" if plan.tier.startswith("ns+") else "/proc/self"
+        _allow(ruleset, own, _LL_READ | _LL_READ_DIR, all_rights)
+        for path in ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"):
+            _allow(ruleset, path, _LL_READ | _LL_READ_DIR, all_rights)
+        _check(_libc.syscall(_LL_RESTRICT, ruleset, 0), "landlock_restrict_self")
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int, all_rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what does not exist needs no rule
+    try:
+        if not os.path.isdir(path):
+            rights &= _LL_FILE_RIGHTS
+        rule = struct.pack("=Qi", rights & all_rights, fd)
+        _check(_libc.syscall(_LL_ADD, ruleset, 1, rule, 0), f"landlock_add_rule({path})")
+    finally:
+        os.close(fd)
+
+
+# --- seccomp ------------------------------------------------------------------------------------
+# Numbers from the kernel's system call tables: (x86_64, aarch64).
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_NEVER = {
+    "socket": (41, 198),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "mount_setattr": (442, 442),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    "kexec_load": (246, 104),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "open_by_handle_at": (304, 265),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+}
+_NO_EXEC = {
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, None),
+    "vfork": (58, None),
+    # Memory in such files is not bounded by the address-space limit.
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+}
+_CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
+_ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
+_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+
+
+def _filter_syscalls(exec_allowed: bool) -> None:
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"seccomp: no system call table for {machine}")
+    architecture, column = _ARCHITECTURES[machine]
+    program = [
+        (_LOAD, 0, 0, 4),
+        (_JUMP_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, 0),
+        (_JUMP_GREATER_EQUAL, 0, 1, 0x40000000),  # x32 calls alias the 64-bit ones
+        (_RETURN, 0, 0, _KILL),
+    ]
+    denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
+    for numbers in denied.values():
+        if numbers[column] is not None:
+            program += [
+                (_JUMP_EQUAL, 0, 1, numbers[column]),
+                (_RETURN, 0, 0, _DENY | errno.EPERM),
+            ]
+    if not exec_allowed:
+        program += [
+            # clone3's flags lie in memory a filter cannot read; libc falls back to clone.
+            (_JUMP_EQUAL, 0, 1, _CLONE3[column]),
+            (_RETURN, 0, 0, _DENY | errno.ENOSYS),
+            (_JUMP_EQUAL, 0, 3, _CLONE[column]),
+            (_LOAD, 0, 0, 16),
+            (_JUMP_SET, 1, 0, _CLONE_THREAD),
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
+        ]
+    program.append((_RETURN, 0, 0, _ALLOW))
+    code = b"".join(struct.pack("HBBI", *step) for step in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
+    _check(_libc.prctl(_PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
+
+
+def main(plan_json: str, argv: list[str]) -> None:
+    """Run `argv` confined by the plan; exits with its status (128 + signal if it was killed)."""
+    plan = Plan(**json.loads(plan_json))
+    die_with_parent()
+    if plan.tier.startswith("ns+"):
+        enter_namespaces()
+    child = os.fork()
+    if child == 0:
+        die_with_parent()
+        if plan.tier.startswith("ns+"):
+            mount_private(plan)
+        confine(plan)
+        os.execvp(argv[0], argv)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(128 - code if code < 0 else code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

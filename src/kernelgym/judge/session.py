@@ -1,0 +1,287 @@
+"""One candidate process seen from the trusted side: load it, construct it, call it, compare.
+
+Whatever goes wrong on the candidate's side is raised as `Rejected` with the status it earns.
+Inputs are drawn into private tensors, copied to the candidate's slot just before the call, and
+compared with the slot afterwards; the reference never reads a slot.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.arena import Arena, Region, encode
+from kernelgym.judge.build import Built
+from kernelgym.judge.compare import Comparison, compare
+from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
+from kernelgym.judge.reference import Expected, Reference, Seeds, tensors_of
+from kernelgym.rulesets import Ruleset, TimingProtocol
+from kernelgym.types import Finding, Kernel, Severity, Status
+
+__all__ = ["Rejected", "Session", "Slot"]
+
+
+class Rejected(Exception):  # noqa: N818  (an outcome, not an error of ours)
+    """The kernel's run is over; says with which status."""
+
+    def __init__(self, status: Status, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.status, self.log = status, log
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room for one call: where its inputs and outputs lie."""
+
+    arguments: Any
+    """The encoded arguments."""
+    inputs: tuple[Region, ...]
+    outputs: tuple[Region, ...]
+
+
+class Session:
+    """Drives one candidate.
+
+    Args:
+        candidate: A fresh process.
+        ruleset: The rules.
+        build: Builds extensions for it; None where it may ask for none.
+    """
+
+    def __init__(self, candidate: Candidate, ruleset: Ruleset, build: Any) -> None:
+        self._candidate, self._ruleset, self._build = candidate, ruleset, build
+        self._arena: Arena | None = None
+        self._slots: list[Slot] = []
+        self._left_s = ruleset.limits.run_s
+        self._failed_build: Built | None = None
+        self._entry = ""
+        self._launches = 0
+        self.loaded = False
+
+    @property
+    def protocol(self) -> TimingProtocol:
+        """How its ruleset times kernels."""
+        return self._ruleset.timing
+
+    def log(self) -> str:
+        """What the kernel printed, bounded."""
+        return self._candidate.output()
+
+    def load(self, source: str, entry: str, interpreted: bool) -> None:
+        """Send the source; the answer is awaited by `construct`, so that both sides work."""
+        self._entry = entry
+        self._candidate.post(
+            {"op": "load", "source": source, "entry": entry, "interpreted": interpreted}
+        )
+        self._posted = time.monotonic()
+
+    def construct(self, reference: Reference, seeds: Seeds) -> None:
+        """Build the kernel's model as the reference's was built."""
+        self._answer("load")
+        self.loaded = True
+        tensors = tensors_of(reference.init_args)
+        arena = Arena(len(tensors), sum(t.numel() * t.element_size() for t in tensors))
+        with _closing(arena):
+            self._share(arena)
+            arguments = [encode(v, lambda t: _fill(arena, t)) for v in reference.init_args]
+            self._post(
+                {
+                    "op": "construct",
+                    "args": arguments,
+                    "seed": seeds.init(),
+                    "entry": self._entry,
+                    "dtype": "float32",
+                }
+            )
+            self._answer("construct")
+
+    def reserve(self, inputs: list[Any], output: Any, count: int) -> None:
+        """Lay out `count` slots for calls with such inputs and outputs, in one new arena."""
+        tensors, outputs = tensors_of(inputs), tensors_of(output)
+        size = sum(t.untyped_storage().nbytes() for t in tensors)
+        size += sum(t.numel() * t.element_size() for t in outputs)
+        if self._arena is not None:
+            self._arena.close()
+        arena = self._arena = Arena(count * (len(tensors) + len(outputs)), count * size)
+        self._slots = []
+        for _ in range(count):
+            regions: list[Region] = []
+
+            def place(tensor: torch.Tensor, regions: list[Region] = regions) -> Region:
+                regions.append(arena.place(tensor))
+                return regions[-1]
+
+            encoded = [encode(value, place) for value in inputs]
+            places = tuple(arena.place(t, contiguous=True) for t in outputs)
+            self._slots.append(Slot(encoded, tuple(regions), places))
+        self._share(arena)
+
+    def run(
+        self, batches: list[list[Any]], forward_seeds: list[int], timed: bool
+    ) -> tuple[float, list[Any]]:
+        """Make one call per batch; return the window in milliseconds and the descriptions.
+
+        Values reach the slots after the candidate has said that it is ready, and the clock is
+        this side's.
+        """
+        assert self._arena is not None
+        slots = self._slots[: len(batches)]
+        calls = [
+            {
+                "args": slot.arguments,
+                "outputs": [region.to_json() for region in slot.outputs],
+                "seed": seed,
+            }
+            for slot, seed in zip(slots, forward_seeds, strict=True)
+        ]
+        self._post({"op": "prepare", "calls": calls, "timed": timed})
+        self._answer("prepare")
+        for slot, inputs in zip(slots, batches, strict=True):
+            for region, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
+                self._arena.view(region).copy_(tensor)
+            for region in slot.outputs:
+                self._arena.poison(region)
+        started = time.perf_counter()
+        self._post({"op": "go"})
+        answer = self._answer("go")
+        window_ms = (time.perf_counter() - started) * 1e3
+        results = answer.get("results")
+        if not isinstance(results, list) or len(results) != len(batches):
+            raise Rejected(Status.RUNTIME_ERROR, "the kernel's process sent no readable results")
+        launches = answer.get("launches")
+        self._launches = launches if isinstance(launches, int) else 0
+        return window_ms, results
+
+    def call(self, reference: Reference, seeds: Seeds, index: int) -> Comparison:
+        """Make and judge one untimed call on fresh inputs."""
+        inputs = reference.inputs(seeds.trial(index))
+        forward_seed = seeds.forward(index)
+        expected = reference.expect(inputs, forward_seed)
+        if not self._fits(inputs, expected.output):
+            self.reserve(inputs, expected.output, 1)
+        _, results = self.run([inputs], [forward_seed], timed=False)
+        return self.compare(0, inputs, results[0], expected)
+
+    def compare(self, slot_index: int, inputs: list[Any], result: Any, expected: Expected) -> Any:
+        """Judge what lies in a slot after a call."""
+        assert self._arena is not None
+        slot = self._slots[slot_index]
+        outputs = [self._arena.view(region).clone() for region in slot.outputs]
+        if self._ruleset.forbid_input_mutation and not expected.mutates_inputs:
+            for number, (region, tensor) in enumerate(
+                zip(slot.inputs, tensors_of(inputs), strict=True)
+            ):
+                now = self._arena.view(region)
+                if not torch.equal(now.nan_to_num(), tensor.nan_to_num()):
+                    return Comparison(False, message=f"the kernel changed input tensor {number}")
+        return compare(result, outputs, expected.output, expected.precise, self._ruleset)
+
+    def findings(self, kernel: Kernel) -> tuple[Finding, ...]:
+        """What the run itself showed; policy for honest kernels, forgeable by hostile ones."""
+        if kernel.language == "triton" and self._launches == 0:
+            message = "no Triton kernel was launched while the outputs were computed"
+            return (Finding("no_kernel_launch", message, Severity.SOFT),)
+        return ()
+
+    def _fits(self, inputs: list[Any], output: Any) -> bool:
+        if not self._slots:
+            return False
+        slot = self._slots[0]
+        wanted = [*tensors_of(inputs), *tensors_of(output)]
+        regions = [*slot.inputs, *slot.outputs]
+        values = [value for value in inputs if not isinstance(value, torch.Tensor)]
+        return (
+            not values  # a number may change from call to call, so it is encoded anew
+            and len(wanted) == len(regions)
+            and all(
+                t.shape == r.shape and t.dtype == r.dtype
+                for t, r in zip(wanted, regions, strict=True)
+            )
+        )
+
+    def _share(self, arena: Arena) -> None:
+        self._post({"op": "slots", "bytes": arena.bytes}, (arena.fd,))
+        self._answer("slots")
+
+    def _post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        self._candidate.post(message, fds)
+        self._posted = time.monotonic()
+
+    def _answer(self, stage: str) -> dict[str, Any]:
+        built_before = self._candidate.building_s
+        try:
+            answer = self._candidate.answer(self._posted + self._left_s, self._serve_build)
+        except CandidateTimedOut:
+            raise Rejected(
+                Status.TIMEOUT,
+                f"no answer within {self._ruleset.limits.run_s:g} s (while {_DOING[stage]})",
+            ) from None
+        except CandidateEnded as end:
+            message = f"the kernel's process failed while {_DOING[stage]}: {end}"
+            raise Rejected(Status.RUNTIME_ERROR, message) from None
+        spent = time.monotonic() - self._posted - (self._candidate.building_s - built_before)
+        self._left_s -= max(0.0, spent)
+        if "error" in answer:
+            raise self._blame(answer["error"], stage)
+        return answer
+
+    def _serve_build(self, arguments: Any) -> dict[str, Any]:
+        if self._build is None:
+            return {"failed": "no extension may be built here"}
+        built: Built = self._build(arguments)
+        if built.path:
+            return {"path": built.path, "module": built.module}
+        self._failed_build = built
+        return {"failed": built.log}
+
+    def _blame(self, error: Any, stage: str) -> Rejected:
+        fields = error if isinstance(error, dict) else {}
+        kind, text, where = (str(fields.get(key, ""))[:8000] for key in ("type", "text", "where"))
+        place = f" ({where})" if where else ""
+        if self._failed_build is not None and kind == "BuildFailed":
+            log = self._failed_build.log
+            first = next((line for line in log.splitlines() if "error" in line), log[:300])
+            self.loaded = False
+            return Rejected(Status.COMPILE_ERROR, f"the extension did not compile: {first}", log)
+        message = f"{kind}: {text}{place}"
+        if stage == "load":
+            return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
+        if stage in ("slots", "prepare"):
+            raise JudgeError(f"a candidate could not be set up: {message}")
+        return Rejected(Status.RUNTIME_ERROR, message)
+
+    def close(self) -> None:
+        """Give the buffers back."""
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
+
+
+_DOING = {
+    "slots": "being set up",
+    "load": "loading the module",
+    "construct": "constructing ModelNew",
+    "prepare": "being set up",
+    "go": "running forward",
+}
+
+
+class _closing:  # noqa: N801
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._arena.close()
+
+
+def _fill(arena: Arena, tensor: torch.Tensor) -> Region:
+    region = arena.place(tensor)
+    arena.view(region).copy_(tensor)
+    return region

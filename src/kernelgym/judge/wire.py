@@ -1,0 +1,98 @@
+"""Framing of the judge's channels: four bytes of length, then that much JSON.
+
+Used on both sides of the trust boundary and loaded by path in the untrusted one, so it imports
+nothing but the standard library. It carries data only: nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+import struct
+from typing import Any
+
+__all__ = ["MAX_MESSAGE_BYTES", "Decoder", "WireError", "pack", "receive", "send"]
+
+MAX_MESSAGE_BYTES = 16 << 20
+_HEADER = struct.Struct("!I")
+
+
+class WireError(Exception):
+    """The other side sent something that is not a message."""
+
+
+def pack(message: dict[str, Any]) -> bytes:
+    """Encode one message."""
+    body = json.dumps(message).encode("ascii")
+    return _HEADER.pack(len(body)) + body
+
+
+class Decoder:
+    """Turns a stream of bytes into messages; refuses anything that is not one."""
+
+    def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self._buffer = bytearray()
+        self._max_bytes = max_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Add received bytes."""
+        self._buffer += data
+
+    def next(self) -> dict[str, Any] | None:
+        """Return the next whole message, or None if more bytes are needed.
+
+        Raises:
+            WireError: If the bytes are too many, not JSON, or not an object.
+        """
+        if len(self._buffer) < _HEADER.size:
+            return None
+        (length,) = _HEADER.unpack_from(self._buffer)
+        if length > self._max_bytes:
+            raise WireError(f"a message of {length} bytes (at most {self._max_bytes})")
+        end = _HEADER.size + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[_HEADER.size : end])
+        del self._buffer[:end]
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"a message that is not JSON ({type(error).__name__})") from None
+        if not isinstance(message, dict):
+            raise WireError(f"a message that is a {type(message).__name__}, not an object")
+        return message
+
+
+def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    """Send one message, with open file descriptors attached to its first byte."""
+    data = pack(message)
+    if fds:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        sent = sock.sendmsg([data], rights)
+        data = data[sent:]
+    sock.sendall(data)
+
+
+def receive(
+    sock: socket.socket, decoder: Decoder, max_fds: int = 0
+) -> tuple[dict[str, Any], list[int]]:
+    """Block for one message and the descriptors that came with it.
+
+    Raises:
+        EOFError: If the other side closed the channel.
+        WireError: As `Decoder.next`.
+    """
+    fds: list[int] = []
+    while True:
+        message = decoder.next()
+        if message is not None:
+            return message, fds
+        if max_fds:
+            data, received, _, _ = socket.recv_fds(sock, 1 << 16, max_fds)
+            fds += received
+        else:
+            data = sock.recv(1 << 16)
+        if not data:
+            raise EOFError
+        decoder.feed(data)

@@ -1,0 +1,225 @@
+"""The trusted worker: owns the buffers, runs the reference, drives candidates, says the verdict.
+
+Started by `local.py` as ``python -m kernelgym.judge.worker``; takes one job at a time over a
+socket. It is a process of its own so that the caller imports no torch and survives whatever the
+problem's code does; candidates run in further processes, forked by a zygote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import resource
+import secrets
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge import wire
+from kernelgym.judge.build import Builder
+from kernelgym.judge.lease import Lease
+from kernelgym.judge.process import Zygote, readable_paths
+from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.stopwatch import measure
+from kernelgym.languages import LANGUAGES
+from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
+from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+
+__all__ = ["Worker", "main"]
+
+
+class Worker:
+    """Judges kernels one at a time on the CPU.
+
+    Args:
+        ruleset: The rules.
+        timing: Whether correct kernels are timed where the language can be.
+        folder: Cache folder, shared with other workers.
+        tier: Sandbox tier, or ``auto``.
+    """
+
+    def __init__(self, ruleset: Ruleset, timing: bool, folder: Path, tier: str = "auto") -> None:
+        self._ruleset, self._timing, self._tier = ruleset, timing, tier
+        self._libraries, self._scratch = folder / "builds", folder / "scratch"
+        self._libraries.mkdir(parents=True, exist_ok=True)
+        self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lease = Lease(folder / "cpu.lock")
+        self._zygotes: dict[bool, Zygote] = {}
+        self._builder: Builder | None = None
+
+    def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
+        """Judge one kernel.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            seed: Hexadecimal secret of an earlier verdict, to repeat it; empty for a new one.
+
+        Raises:
+            JudgeError: If the judge fails.
+        """
+        started = time.monotonic()
+        seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
+        interpreted = kernel.language == "triton"
+        zygote = self._zygote(interpreted)
+        candidate = zygote.take()
+        with candidate:
+            candidate_session = Session(candidate, self._ruleset, self._build(zygote))
+            candidate_session.load(kernel.source, "ModelNew", interpreted)
+            _bound_own_memory()
+            reference = Reference(problem, self._ruleset, seeds)
+            verdict = self._run(candidate_session, reference, seeds, problem, kernel)
+        return dataclasses.replace(
+            verdict,
+            device="cpu",
+            isolation=zygote.tier,
+            ruleset=self._ruleset.label,
+            seed=seeds.secret,
+            log=verdict.log or candidate_session.log(),
+            wall_s=round(time.monotonic() - started, 6),
+        )
+
+    def _run(
+        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem, kernel: Kernel
+    ) -> Verdict:
+        calls = seeds.calls(self._ruleset)
+        passed, errors, complaint = 0, (0.0, 0.0), ""
+        try:
+            with self._lease.shared():
+                session.construct(reference, seeds)
+                for index in range(calls):
+                    outcome = session.call(reference, seeds, index)
+                    passed += outcome.passed
+                    errors = (
+                        max(errors[0], outcome.max_abs_error),
+                        max(errors[1], outcome.max_rel_error),
+                    )
+                    if not outcome.passed:
+                        complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
+                        if self._ruleset.stop_at_first_failure:
+                            break
+            counts = {"compiled": True, "trials_passed": passed, "trials": calls}
+            sizes = {"max_abs_error": errors[0], "max_rel_error": errors[1]}
+            if complaint:
+                message = f"{calls - passed} of {calls} calls failed; {complaint}"
+                if self._ruleset.stop_at_first_failure:
+                    message = complaint
+                return Verdict(Status.WRONG, message=message, **counts, **sizes)  # type: ignore[arg-type]
+            findings = session.findings(kernel)
+            timing = None
+            if self._timing and "cpu" in LANGUAGES[kernel.language].timed_on:
+                with self._lease.exclusive(), self._zygote(False).take() as other:
+                    baseline = Session(other, self._ruleset, None)
+                    timing = measure(session, baseline, reference, seeds, problem.source)
+            message = f"all {calls} calls agree with the reference"
+            message += "" if timing else "; not timed"
+            return Verdict(
+                Status.CORRECT, message=message, timing=timing, findings=findings, **counts, **sizes  # type: ignore[arg-type]
+            )
+        except Rejected as end:
+            return Verdict(
+                end.status,
+                compiled=session.loaded,
+                trials_passed=passed,
+                trials=calls if session.loaded else 0,
+                max_abs_error=errors[0],
+                max_rel_error=errors[1],
+                message=str(end),
+                log=end.log,
+            )
+
+    def _zygote(self, interpreted: bool) -> Zygote:
+        if interpreted not in self._zygotes:
+            readable = readable_paths(str(self._libraries))
+            limits = self._ruleset.limits
+            zygote = Zygote(interpreted, limits, readable, self._scratch, self._tier)
+            try:
+                zygote.wait_ready()
+            except JudgeError:
+                zygote.close()
+                raise
+            self._zygotes[interpreted] = zygote
+        return self._zygotes[interpreted]
+
+    def _build(self, zygote: Zygote) -> Any:
+        if self._builder is None:
+            self._builder = Builder(
+                self._libraries, self._scratch, zygote.tier, self._ruleset.limits, readable_paths()
+            )
+        return self._builder.build
+
+    def reset(self) -> None:
+        """Drop the zygotes after a failure of ours; the next job starts clean."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
+
+    close = reset
+
+
+def _bound_own_memory() -> None:
+    """Let a problem too large for this machine raise, instead of inviting the OOM killer."""
+    with open("/proc/meminfo") as file:
+        available_kib = next(int(line.split()[1]) for line in file if "MemAvailable" in line)
+    with open("/proc/self/statm") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(available_kib * 1024 * 0.9), hard))
+
+
+def read_ruleset(data: dict[str, Any]) -> Ruleset:
+    """Rebuild a ruleset from `dataclasses.asdict` after JSON."""
+    values = dict(data)
+    values["timing"] = TimingProtocol(**values["timing"])
+    values["limits"] = Limits(**values["limits"])
+    values["hard_findings"] = tuple(values["hard_findings"])
+    return Ruleset(**values)
+
+
+def _unavailable(message: str) -> Verdict:
+    finding = Finding("judge_failed", message, Severity.INFO)
+    return Verdict(Status.UNAVAILABLE, message=message, findings=(finding,))
+
+
+def _exit_with_parent(lifeline: int) -> None:
+    """End this process, and with it the zygotes, as soon as the parent is gone."""
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(job_fd: int, lifeline_fd: int) -> None:
+    """Serve jobs until the socket closes."""
+    _exit_with_parent(lifeline_fd)
+    jobs = socket.socket(fileno=job_fd)
+    decoder = wire.Decoder(1 << 30)
+    setup, _ = wire.receive(jobs, decoder)
+    worker = Worker(
+        read_ruleset(setup["ruleset"]), setup["timing"], Path(setup["folder"]), setup["tier"]
+    )
+    wire.send(jobs, {"ready": True})
+    while True:
+        try:
+            job, _ = wire.receive(jobs, decoder)
+        except EOFError:
+            break
+        problem = Problem(**job["problem"])
+        try:
+            verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
+        except (JudgeError, OSError, MemoryError) as error:
+            worker.reset()
+            verdict = _unavailable(f"{type(error).__name__}: {error}")
+        wire.send(jobs, {"verdict": verdict.to_dict()})
+    worker.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

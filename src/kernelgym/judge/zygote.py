@@ -1,0 +1,259 @@
+"""A process with torch and Triton imported that forks one sandboxed process per candidate.
+
+Forking from here costs milliseconds; importing costs seconds. The zygote runs no parallel torch
+work (a child forked after an OpenMP region hangs) and never touches CUDA. It is driven over one
+socket by the trusted side: ``spawn`` (with the channel, stdout and stderr attached), ``kill``.
+It answers ``spawned`` and ``exited``, and takes every child down with it.
+
+Loaded by path: standard library, torch and triton only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import importlib.util
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+from types import ModuleType
+from typing import Any
+
+__all__ = ["main"]
+
+
+def _sibling(name: str) -> ModuleType:
+    """Load a module that lies beside this file, by path: nothing else of the package."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"_kernelgym_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_libraries() -> None:
+    import numpy  # noqa: F401
+    import torch
+    import torch.nn.functional
+    import torch.utils.cpp_extension  # noqa: F401
+
+    torch.manual_seed(0)
+    torch.set_printoptions(profile="default")
+    try:
+        import triton
+        import triton.language as tl
+    except ImportError:
+        return
+    if os.environ.get("TRITON_INTERPRET") == "1":
+
+        @triton.jit
+        def warm_up(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+            offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            mask = offsets < n
+            tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + 1.0, mask=mask)
+
+        # Triton's first launch in a process costs 32 ms, later ones 7 ms: spend it before forking.
+        warm_up[(1,)](torch.zeros(3), 3, BLOCK=4)
+
+
+class _Zygote:
+    def __init__(self, control: socket.socket, plan: dict[str, Any], tier: str) -> None:
+        self.wire, self.sandbox = _sibling("wire"), _sibling("sandbox")
+        self.hooks, self.candidate = _sibling("hooks"), _sibling("candidate")
+        self.control = control
+        self.plan = self.sandbox.Plan(tier="limits", scratch="", **plan)
+        self.children: dict[int, int] = {}  # pid -> id
+        self.exiting: list[tuple[int, int]] = []
+        self.plan = dataclasses.replace(self.plan, tier=self._strongest_tier(tier))
+
+    def _strongest_tier(self, wanted: str) -> str:
+        """Try the tiers by running a trial child in each; the whole composition or nothing."""
+        tiers = self.sandbox.TIERS
+        for tier in tiers if wanted == "auto" else (wanted,):
+            with tempfile.TemporaryDirectory(prefix="kernelgym-probe-") as scratch:
+                ours, theirs = socket.socketpair()
+                null = os.open(os.devnull, os.O_RDWR)
+                self.plan = dataclasses.replace(self.plan, tier=tier)
+                try:
+                    pid = self._fork(scratch, theirs.fileno(), null, null)
+                    ours.shutdown(socket.SHUT_WR)  # end of file: the child leaves its loop
+                    if pid is not None and os.waitpid(pid, 0)[1] == 0:
+                        return str(tier)
+                finally:
+                    os.close(null)
+                    ours.close()
+                    theirs.close()
+        raise RuntimeError(f"no sandbox tier of {wanted!r} works on this host")
+
+    def serve(self) -> None:
+        """Serve until the control socket closes."""
+        wakeup, notify = socket.socketpair()
+        wakeup.setblocking(False)
+        notify.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(notify.fileno(), warn_on_full_buffer=False)
+        decoder = self.wire.Decoder()
+        self.wire.send(self.control, {"ready": True, "tier": self.plan.tier})
+        while True:
+            readable, _, _ = select.select([self.control, wakeup], [], [], 1.0)
+            if wakeup in readable:
+                wakeup.recv(4096)
+            self._reap()
+            if self.control not in readable:
+                continue
+            try:
+                request, fds = self.wire.receive(self.control, decoder, max_fds=3)
+            except (EOFError, ConnectionError):
+                break
+            self._handle(request, fds)
+        for pid in self.children:
+            self._kill(pid)
+
+    def _handle(self, request: dict[str, Any], fds: list[int]) -> None:
+        if request["op"] == "spawn":
+            pid = self._fork(request["scratch"], *fds)
+            for fd in fds:
+                os.close(fd)
+            if pid is None:
+                self.wire.send(self.control, {"exited": request["id"], "code": 255})
+            else:
+                self.children[pid] = request["id"]
+                self.wire.send(self.control, {"spawned": request["id"], "pid": pid})
+        else:
+            for pid, job in self.children.items():
+                if job == request["id"]:
+                    self._kill(pid)
+
+    def _kill(self, pid: int) -> None:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            # Harmless where a pid namespace has taken the rest down already.
+            os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                break
+            if pid in self.children:
+                code = os.waitstatus_to_exitcode(status)
+                job = self.children.pop(pid)
+                self._kill_group(pid)
+                self.wire.send(self.control, {"exited": job, "code": code})
+        self._kill_strays()
+
+    def _kill_group(self, pid: int) -> None:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def _kill_strays(self) -> None:
+        """Kill what candidates left behind; orphans come to us because we are the subreaper."""
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:
+                strays = {int(pid) for pid in file.read().split()} - set(self.children)
+        except OSError:
+            return
+        for pid in strays:
+            self._kill(pid)
+
+    def _fork(self, scratch: str, channel: int, stdout: int, stderr: int) -> int | None:
+        """Fork one candidate; return its pid as seen from here, None if the sandbox failed."""
+        plan = dataclasses.replace(self.plan, scratch=scratch)
+        namespaces = plan.tier.startswith("ns+")
+        adopted_read, adopted_write = os.pipe()
+        pid_read, pid_write = os.pipe()
+        first = os.fork()
+        if first == 0:
+            os.close(adopted_write)
+            os.close(pid_read)
+            try:
+                if namespaces:
+                    # Only children of a process that unshared its pid namespace live in the new
+                    # one, so a middle process is needed; the zygote adopts the grandchild.
+                    self.sandbox.enter_namespaces()
+                    second = os.fork()
+                    if second:
+                        os.write(pid_write, str(second).encode())
+                        os._exit(0)
+                os.close(pid_write)
+                os.read(adopted_read, 1)
+                self._become_candidate(plan, channel, stdout, stderr)
+                os._exit(0)
+            except BaseException as error:
+                message = f"sandbox: {type(error).__name__}: {error}\n"
+                os.write(stderr, message.encode(errors="replace"))
+                os._exit(255)
+        os.close(adopted_read)
+        os.close(pid_write)
+        pid: int | None = first
+        if namespaces:
+            text = os.read(pid_read, 32)
+            pid = int(text) if text else None
+            os.waitpid(first, 0)
+        os.close(pid_read)
+        os.close(adopted_write)  # end of file tells the child that it has been adopted
+        return pid
+
+    def _become_candidate(self, plan: Any, channel: int, stdout: int, stderr: int) -> None:
+        self.sandbox.die_with_parent()
+        if plan.tier.startswith("ns+"):
+            self.sandbox.mount_private(plan)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        # Duplicate upwards first: the numbers given may lie among those they are to become.
+        moved = [os.dup(fd) for fd in (null, stdout, stderr, channel)]
+        for target, fd in enumerate(moved):
+            os.dup2(fd, target, inheritable=target != 3)
+        os.closerange(4, 1 << 16)
+        environment = _private_environment(plan.scratch)
+        os.environ.clear()
+        os.environ.update(environment)
+        tempfile.tempdir = plan.scratch
+        os.chdir(plan.scratch)
+        self.sandbox.confine(plan)
+        gc.enable()
+        with socket.socket(fileno=3) as sock:
+            self.candidate.serve(sock, plan.scratch, self.hooks, self.wire)
+
+
+def _private_environment(scratch: str) -> dict[str, str]:
+    """The whole environment of a candidate: nothing of the caller's but the interpreter switch."""
+    own = {name: scratch for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME")}
+    own |= {
+        name: os.path.join(scratch, name.lower())
+        for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    }
+    kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+    return own | {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def main(control_fd: int, config: dict[str, Any]) -> None:
+    """Import, probe the sandbox, serve."""
+    control = socket.socket(fileno=control_fd)
+    ctypes_libc = _sibling("sandbox")._libc
+    ctypes_libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    _import_libraries()
+    zygote = _Zygote(control, config["plan"], config["tier"])
+    gc.collect()
+    gc.freeze()  # keep the collector from touching, and so copying, the shared pages
+    zygote.serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), json.loads(sys.argv[2]))
