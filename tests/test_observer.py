@@ -63,7 +63,9 @@ def test_a_small_budget_drops_the_oldest_first() -> None:
     small = render(OBSERVER.observe(SAMPLE_PROBLEM, turns, 1_500))
     assert "- Turn 1:" in whole and "variant 6" in whole
     assert "variant 7" in small and "variant 6" not in small
-    tight = render(OBSERVER.observe(SAMPLE_PROBLEM, turns, len(str(turns[-1].feedback)) + 1_500))
+    last = OBSERVER.observe(SAMPLE_PROBLEM, turns, 1_500)[-2:]
+    room_for_a_line = sum(len(message.content) for message in last) + 70
+    tight = render(OBSERVER.observe(SAMPLE_PROBLEM, turns, room_for_a_line))
     assert "- Turn 1:" not in tight and "- Turn 6:" in tight
 
 

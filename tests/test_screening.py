@@ -97,6 +97,16 @@ def test_honest_kernels_have_no_findings(language: str) -> None:
         triton(top="def unused(x):\n    return torch.relu(x)\n"),
         triton(init="self.scale = torch.sqrt(torch.tensor(4.0)).item()"),
         triton("torch.empty(3, device=x.device, dtype=x.dtype)"),
+        Kernel(
+            "import triton\ndef make():\n    @triton.jit\n    def k(x):\n        pass\n"
+            "    return k\nK = make()\nclass ModelNew:\n    def forward(self, x):\n        K[(1,)](x)\n",
+            "triton",
+        ),
+        Kernel(
+            "import triton\nclass ModelNew:\n    @staticmethod\n    @triton.jit\n    def k(x):\n"
+            "        pass\n    def forward(self, x):\n        self.k[(1,)](x)\n",
+            "triton",
+        ),
     ],
 )
 def test_what_an_honest_kernel_may_do(kernel: Kernel) -> None:

@@ -25,7 +25,8 @@ _LEAST_CHARS = 200
 _HINTS = {
     "format": "Answer with one complete module that defines class ModelNew, inside "
     "<KERNEL> and </KERNEL>.",
-    "policy": "Do the computation in a kernel of your own, without what the notes object to.",
+    "policy": "Do the computation in a kernel of your own, leave the inputs as they are, and do "
+    "without what the notes object to.",
     "compile": "Fix the first error; later ones often follow from it. Check names, imports, "
     "signatures and brackets.",
     "runtime": "Check indices, masks at the edges, argument types and the launch configuration.",
@@ -54,7 +55,7 @@ _BY_STATUS = {
 }
 _HEADLINES = {
     "format": "No kernel could be read from your answer.",
-    "policy": "Your kernel was refused by the rules.",
+    "policy": "Your kernel broke a rule.",
     "compile": "Your kernel did not compile or load.",
     "runtime": "Your kernel failed while running.",
     "memory": "Your kernel ran out of memory.",
@@ -76,6 +77,7 @@ _DTYPE = re.compile(
     r"\bdtypes?\b|\bscalar ?type\b|data type|expected .{0,20}\b(?:float|double|half|int|long)\b",
     re.IGNORECASE,
 )
+_MUTATION = re.compile(r"changed (?:its |an |the )?inputs?\b", re.IGNORECASE)
 
 
 def category(verdict: Verdict) -> str:
@@ -87,6 +89,8 @@ def category(verdict: Verdict) -> str:
     message = verdict.message[:2_000]
     if verdict.status is Status.RUNTIME_ERROR and _MEMORY.search(message):
         return "memory"
+    if verdict.status is Status.WRONG and _MUTATION.search(message):
+        return "policy"
     if verdict.status in (Status.RUNTIME_ERROR, Status.WRONG):
         # A dtype message often mentions shapes in passing, seldom the other way round.
         if _DTYPE.search(message):

@@ -65,7 +65,8 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
 def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """A kernel is defined or built, and ModelNew never gets to it."""
     for function in facts.functions:
-        if function.jitted and function.name not in facts.live:
+        # A kernel in a class is reached through attributes, which say too little to judge by.
+        if function.jitted and not function.owner and function.name not in facts.live:
             message = f"kernel {function.name!r} is never used by ModelNew"
             yield "kernel_never_used", message, function.node.lineno
     names = {n.id for n in facts.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -50,7 +50,7 @@ _CPP_CALL = re.compile(r"\b(?:at|torch)::(\w+(?:::\w+)*)\s*\(")
 _CPP_ALLOWED = re.compile(
     r"(?:empty|zeros|ones|full|new_)\w*|from_blob|\w*TensorOptions|Tensor|device|dtype|arange"
     r"|\w*Guard|\w*ArrayRef|tensor|parallel_for|get_num_threads|set_num_threads|cuda::\w+|\w*Options"
-    r"|detail::\w+|elementSize|kCPU|kCUDA|optional|numeric_limits\w*|ceil_div|divup"
+    r"|autograd::\w+|detail::\w+|elementSize|toString|Scalar\w*|Half|BFloat16|optional|ceil_div"
 )
 _CPP_COMMENT = re.compile(r"//[^\n]*|/\*[^*]*(?:\*(?!/)[^*]*)*\*/")
 _LOW = frozenset(

@@ -16,7 +16,7 @@ _Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Function:
-    """One function or method, nested functions included in its nodes."""
+    """One function or method; functions nested in it are functions of their own."""
 
     node: _Def
     name: str
@@ -75,7 +75,7 @@ def survey(tree: ast.Module) -> Facts:
     """Return the facts about a module."""
     facts = Facts(tree)
     docstrings: set[int] = set()
-    # (node, innermost enclosing function that is no nested one, class it is in)
+    # (node, innermost enclosing function, outermost enclosing class)
     stack: list[tuple[ast.AST, Function | None, str]] = [(tree, None, "")]
     while stack:
         node, function, owner = stack.pop()
@@ -83,9 +83,8 @@ def survey(tree: ast.Module) -> Facts:
         if function is not None:
             function.nodes.append(node)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if function is None:
-                function = Function(node, node.name, owner)
-                facts.functions.append(function)
+            function = Function(node, node.name, owner)
+            facts.functions.append(function)
         elif isinstance(node, ast.ClassDef):
             owner = owner or node.name
         elif isinstance(node, ast.Call):
