@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,28 @@ def test_starting_from_a_kernel_shows_it_unjudged() -> None:
     for bad in ("", "  \n", 3, Kernel("x = 1", "cpp")):
         with pytest.raises(UsageError, match="kernel"):
             env.reset(options={"kernel": bad})
+
+
+def test_parts_of_the_observer_are_shown_beside_the_kernel_to_start_from() -> None:
+    env = make()
+    part = lambda problem, turns: f"NOTE on {problem.id}"  # noqa: E731
+    env.observer = dataclasses.replace(env.observer, parts=(part,))
+    observation, _ = env.reset(options={"kernel": "start = 1"})
+    assert f"NOTE on {SAMPLE_PROBLEM.id}" in observation and "start = 1" in observation
+
+
+def test_a_sibling_plays_on_its_own(bench: KernelEnv) -> None:
+    bench.reset(seed=7)
+    expected = [bench.reset()[1]["problem_id"] for _ in range(20)]
+    bench.reset(seed=7)
+    twin = bench.sibling()
+    with pytest.raises(ResetNeeded):
+        twin.step(ANSWER)
+    twin.reset(seed=3)
+    twin.step(ANSWER)
+    assert twin.evaluator is bench.evaluator and twin.problems == bench.problems
+    assert bench.step("none")[4]["turn"] == 1
+    assert [bench.reset()[1]["problem_id"] for _ in range(20)] == expected
 
 
 def test_a_failed_reset_leaves_the_episode_alone() -> None:

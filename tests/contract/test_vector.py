@@ -127,6 +127,17 @@ def test_single_turn_wastes_no_answer() -> None:
     assert isinstance(evaluator, Counting) and evaluator.batches == [2] * 5
 
 
+def test_autoreset_goes_through_the_problems() -> None:
+    envs = make(2, max_turns=1)
+    seen = []
+    for _ in range(2):
+        envs.reset(seed=6)
+        stream = [tuple(envs.step(["none"] * 2)[4]["problem_id"]) for _ in range(10)]
+        seen.append(stream)
+    assert seen[0] == seen[1]
+    assert len({first for first, _ in stream}) > 3 and len({second for _, second in stream}) > 3
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_infos_are_stable_whichever_slot_fails(order: tuple[int, int]) -> None:
     texts = ["no kernel", answer("correct 1.7")]
