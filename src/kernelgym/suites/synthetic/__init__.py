@@ -1,0 +1,24 @@
+"""Procedural problems in KernelBench's format, with right and wrong kernels for each.
+
+`SyntheticSuite` lists the problems. `solve` (or `correct_triton`, `correct_cpp`) writes a correct
+kernel for any of them, `broken_variants` writes typical broken ones with the verdict each gets,
+and `canonical_form` says which problems count as the same.
+
+Everything is text made from a seed: nothing here imports PyTorch, runs a problem or judges one.
+"""
+
+from kernelgym.suites.synthetic.broken import BrokenKernel, broken_variants
+from kernelgym.suites.synthetic.correct import correct_cpp, correct_triton, solve
+from kernelgym.suites.synthetic.style import Defect
+from kernelgym.suites.synthetic.suite import SyntheticSuite, canonical_form
+
+__all__ = [
+    "BrokenKernel",
+    "Defect",
+    "SyntheticSuite",
+    "broken_variants",
+    "canonical_form",
+    "correct_cpp",
+    "correct_triton",
+    "solve",
+]

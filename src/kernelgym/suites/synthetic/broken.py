@@ -1,0 +1,161 @@
+"""Typical broken kernels, each with what is wrong and the verdict it gets.
+
+`broken_variants` writes one kernel per defect that can be shown on the problem: a defect whose
+label could not hold is left out. A kernel differs from a correct one in the defect only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from dataclasses import dataclass
+
+from kernelgym.suites.synthetic.correct import Target, check_target
+from kernelgym.suites.synthetic.solve import Flaw, styles_of, write_cpp, write_triton
+from kernelgym.suites.synthetic.source import spec_of
+from kernelgym.suites.synthetic.spec import Rows, Spec, Stage
+from kernelgym.suites.synthetic.style import Defect, Style
+from kernelgym.suites.synthetic.visible import (
+    axis_shows,
+    early_stop_shows,
+    missing_loop_shows,
+    missing_mask_shows,
+    slips_that_show,
+    steps_of,
+)
+from kernelgym.types import Kernel, Problem, Status
+
+__all__ = ["BrokenKernel", "broken_variants"]
+
+_TRIES = 24
+
+_EXPLANATIONS = {
+    Defect.MISSING_MASK: "Loads and stores carry no mask: the last block reaches beyond the end.",
+    Defect.NAME_ERROR: "The result is stored under a name that does not exist.",
+    Defect.WRONG_CONSTANT: "A constant has the wrong value.",
+    Defect.WRONG_AXIS: "The work is done along the wrong axis.",
+    Defect.NO_BOUNDS_CHECK: "The last, partial block is never computed and stays unwritten.",
+    Defect.TYPE_SLIP: "Values pass through an integer type and lose their fraction.",
+    Defect.MISSING_LOOP: "Only the first block is looked at; the loop over the rest is missing.",
+    Defect.MISSING_STEP: "One step of the computation is left out.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenKernel:
+    """A kernel with one defect, and the verdict the judge gives it on the CPU."""
+
+    kernel: Kernel
+    defect: str
+    """A `Defect`: ``missing_mask``, ``wrong_axis``, ..."""
+    expected: Status
+    explanation: str
+    """One sentence for a reader."""
+
+
+def broken_variants(
+    problem: Problem, language: Target = "triton", style_seed: int = 0
+) -> tuple[BrokenKernel, ...]:
+    """Return one broken kernel per defect that shows on a problem.
+
+    Args:
+        problem: A problem of this suite.
+        language: ``triton`` or ``cpp``.
+        style_seed: Varies the style, and which stage or step is broken.
+
+    Raises:
+        ProblemError: If the problem is not one of this suite's.
+        UnsupportedLanguage: If `language` is neither ``triton`` nor ``cpp``.
+    """
+    check_target(language)
+    spec = spec_of(problem)
+    found = []
+    for defect in Defect:
+        if defect is Defect.MISSING_MASK and language == "cpp":
+            continue
+        source = _write(spec, defect, language, style_seed)
+        if source is not None:
+            kernel = Kernel(source, language)
+            expected = _expected(defect, language)
+            found.append(BrokenKernel(kernel, defect.value, expected, _EXPLANATIONS[defect]))
+    return tuple(found)
+
+
+def _expected(defect: Defect, language: Target) -> Status:
+    if defect is Defect.MISSING_MASK:
+        return Status.RUNTIME_ERROR
+    if defect is Defect.NAME_ERROR:
+        return Status.RUNTIME_ERROR if language == "triton" else Status.COMPILE_ERROR
+    return Status.WRONG
+
+
+def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str | None:
+    """Return a module with the defect, in the first style that shows it."""
+    rng = random.Random(f"broken/{spec.name}/{spec.sizes}/{defect}/{style_seed}")
+    write = write_triton if language == "triton" else write_cpp
+    stages = list(range(len(spec.stages)))
+    rng.shuffle(stages)
+    for number in stages:
+        stage = spec.stages[number]
+        if defect is Defect.MISSING_STEP:
+            changed = _without_step(rng, spec, number)
+            if changed is not None:
+                return write(changed, style_seed)
+            continue
+        if defect is Defect.WRONG_AXIS:
+            if not axis_shows(spec, stage):
+                continue
+            if isinstance(stage, Rows) and stage.tail:
+                return write(_along_other_axis(spec, number, stage), style_seed)
+        slips = [-1]
+        if defect is Defect.WRONG_CONSTANT:
+            slips = slips_that_show(spec, stage, language)
+            if not slips:
+                continue
+        flaw = Flaw(defect, number, rng.choice(slips))
+        for attempt in range(_TRIES):
+            seed = style_seed + 1000 * attempt
+            if _shows(spec, stage, styles_of(spec, seed, flaw)[number], defect, language):
+                return write(spec, seed, flaw)
+    return None
+
+
+def _shows(spec: Spec, stage: Stage, style: Style, defect: Defect, language: Target) -> bool:
+    match defect:
+        case Defect.MISSING_MASK:
+            return missing_mask_shows(spec, stage, style)
+        case Defect.NO_BOUNDS_CHECK:
+            return early_stop_shows(spec, stage, style, language)
+        case Defect.MISSING_LOOP:
+            return missing_loop_shows(spec, stage, style, language)
+        case _:
+            return True
+
+
+def _replaced(spec: Spec, number: int, stage: Stage) -> Spec:
+    stages = (*spec.stages[:number], stage, *spec.stages[number + 1 :])
+    return dataclasses.replace(spec, stages=stages)
+
+
+def _along_other_axis(spec: Spec, number: int, stage: Rows) -> Spec:
+    rank = len(stage.shape)
+    axis = (stage.axis - 1) % rank if stage.axis % rank else rank - 1
+    return _replaced(spec, number, dataclasses.replace(stage, axis=axis))
+
+
+def _without_step(rng: random.Random, spec: Spec, number: int) -> Spec | None:
+    """Return the spec with one step of a stage left out; None if nothing would be left."""
+    stage = spec.stages[number]
+    steps = steps_of(stage)
+    bare = isinstance(stage, Rows) and not stage.tail
+    if len(steps) < (2 if bare else 1):
+        return None
+    place = rng.randrange(len(steps))
+    if isinstance(stage, Rows):
+        count = len(stage.before)
+        if place < count:
+            before = stage.before[:place] + stage.before[place + 1 :]
+            return _replaced(spec, number, dataclasses.replace(stage, before=before))
+        place -= count
+    after = stage.after[:place] + stage.after[place + 1 :]
+    return _replaced(spec, number, dataclasses.replace(stage, after=after))

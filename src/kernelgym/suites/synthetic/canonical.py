@@ -1,0 +1,225 @@
+"""Canonical forms: which problems count as the same, and which part each belongs to.
+
+`simplify` rewrites a chain of element-wise steps into a normal form with the same meaning:
+constants folded, scales and shifts pushed to the front, commuting operations sorted, idempotents
+and operations that cannot bite removed. `canonical_form` writes that down without the constants'
+values, so that problems that differ only in a constant count as the same; for single operators
+(level 1) the shape class is part of it. `part_of` hashes the form, so that the three parts share
+none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from kernelgym.suites.synthetic.operators import OPERATORS, span
+from kernelgym.suites.synthetic.spec import Dot, Rows, Spec, Stage, Step
+
+__all__ = ["PARTS", "Part", "form_of", "part_of", "simplify"]
+
+Part: TypeAlias = Literal["warmstart", "rl", "heldout"]
+PARTS: tuple[Part, ...] = ("warmstart", "rl", "heldout")
+
+_SHARES = (50, 80, 100)
+_ODD = ("tanh", "softsign", "sin")
+_EVEN = ("abs", "square")
+_HOMOGENEOUS = ("abs", "leaky_relu")
+_INF = math.inf
+_REWRITES = 400
+
+
+def part_of(form: str) -> Part:
+    """Return the part a canonical form belongs to: half, 30 % and 20 % of all forms."""
+    bucket = int.from_bytes(hashlib.sha256(form.encode()).digest()[:4], "big") % 100
+    for part, end in zip(PARTS, _SHARES, strict=True):
+        if bucket < end:
+            return part
+    raise AssertionError("the shares add up to 100")
+
+
+def form_of(spec: Spec) -> str:
+    """Return the canonical form of a problem."""
+    form = " ; ".join(_stage_form(stage) for stage in spec.stages)
+    return f"{form} | {_shape_class(spec)}" if spec.level == 1 else form
+
+
+def simplify(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return an equivalent chain in normal form."""
+    chain = [_plain(step) for step in steps]
+    for _ in range(_REWRITES):
+        if not (_drop_idle(chain) or _rewrite_pair(chain)):
+            break
+    return tuple(chain)
+
+
+def _plain(step: Step) -> Step:
+    """Spell special cases by the general operation."""
+    match step.op:
+        case "relu":
+            return Step("clamp", (0.0, _INF))
+        case "relu6":
+            return Step("clamp", (0.0, 6.0))
+        case "neg":
+            return Step("scale", (-1.0,))
+    return step
+
+
+def _drop_idle(chain: list[Step]) -> bool:
+    """Remove the first step that changes nothing."""
+    low, high = -_INF, _INF
+    for place, step in enumerate(chain):
+        idle = (
+            (step.op == "scale" and step.consts == (1.0,))
+            or (step.op == "shift" and step.consts == (0.0,))
+            or (step.op == "clamp" and step.consts[0] <= low and step.consts[1] >= high)
+            or (step.op in ("abs", "leaky_relu") and low >= 0.0)
+        )
+        if idle:
+            del chain[place]
+            return True
+        if step.op == "clamp" and step.consts[0] != -_INF and step.consts[0] <= low:
+            chain[place] = Step("clamp", (-_INF, step.consts[1]))
+            return True
+        if step.op == "clamp" and step.consts[1] != _INF and step.consts[1] >= high:
+            chain[place] = Step("clamp", (step.consts[0], _INF))
+            return True
+        low, high = span(step, low, high)
+    return False
+
+
+def _rewrite_pair(chain: list[Step]) -> bool:
+    """Apply the first rule that fits two neighbours."""
+    for place in range(len(chain) - 1):
+        first, second = chain[place], chain[place + 1]
+        pair = _fold(first, second)
+        if pair is None:
+            pair = _swap(first, second)
+        if pair is not None:
+            chain[place : place + 2] = pair
+            return True
+    return False
+
+
+def _fold(first: Step, second: Step) -> tuple[Step, ...] | None:
+    """Return what two neighbours fold into, if they do."""
+    a, b = first.consts, second.consts
+    match first.op, second.op:
+        case "scale", "scale":
+            return (Step("scale", (a[0] * b[0],)),)
+        case "shift", "shift":
+            return (Step("shift", (a[0] + b[0],)),)
+        case "clamp", "clamp":
+            ends = tuple(min(max(end, b[0]), b[1]) for end in a)
+            return (Step("clamp", ends),)
+        case ("abs", "abs") | ("square", "abs"):
+            return (first,)
+        case "abs", "square":
+            return (second,)
+        case ("exp", "log") | ("log", "exp") | ("sqrt", "square"):
+            return ()
+        case "square", "sqrt":
+            return (Step("abs"),)
+        case "scale", ("abs" | "square") if a[0] < 0:
+            return Step("scale", (-a[0],)), second
+        case "scale", op if op in _ODD and a[0] < 0:
+            return Step("scale", (-a[0],)), second, Step("scale", (-1.0,))
+    return None
+
+
+def _swap(first: Step, second: Step) -> tuple[Step, ...] | None:
+    """Return two commuting neighbours in their normal order, if they are out of it."""
+    a, b = first.consts, second.consts
+    match first.op, second.op:
+        case "shift", "scale":
+            return Step("scale", b), Step("shift", (a[0] * b[0],))
+        case "clamp", "scale":
+            ends = sorted(end * b[0] for end in a)
+            return Step("scale", b), Step("clamp", (ends[0], ends[1]))
+        case "clamp", "shift":
+            return Step("shift", b), Step("clamp", (a[0] + b[0], a[1] + b[0]))
+        case "square", "scale" if b[0] > 0 and b[0] != 1.0:
+            return Step("scale", (math.sqrt(b[0]),)), first
+        case op, "scale" if op in _HOMOGENEOUS and b[0] > 0:
+            return second, first
+        case "mul", "scale":
+            return second, first
+        case (("add" | "sub"), "shift"):
+            return second, first
+        case ("max", "clamp") if b[1] == _INF:
+            return second, first
+        case ("min", "clamp") if b[0] == -_INF:
+            return second, first
+    alike = {first.op, second.op} <= {"add", "sub"} or (
+        first.op == second.op and first.op in ("mul", "max", "min")
+    )
+    if alike and (first.op, first.spread) > (second.op, second.spread):
+        return second, first
+    return None
+
+
+def _stage_form(stage: Stage) -> str:
+    if isinstance(stage, Dot):
+        layout = ("T" if stage.left_t else "N") + ("T" if stage.right_t else "N")
+        kind = "linear" if stage.layer else "matvec" if stage.n == "1" else f"matmul:{layout}"
+        if stage.batch:
+            kind = f"batched {kind}"
+        return _chain_form([kind], stage.after)
+    if not isinstance(stage, Rows):
+        return _chain_form([stage.kind], stage.after)
+    before, after = list(simplify(stage.before)), list(stage.after)
+    if not stage.tail:
+        return _words(simplify(stage.before + stage.after)) or "copy"
+    # A scale in front of a linear tail is the same scale behind it.
+    if stage.tail in ("sum", "mean", "cumsum", "reverse_cumsum", "norm2", "center"):
+        while after and after[0].op in ("scale", "neg"):
+            before = list(simplify([*before, after.pop(0)]))
+    while before and _invisible(stage.tail, before[-1]):
+        before.pop()
+    tail = f"{stage.tail}{':learned' if stage.weights else ''}"
+    return _chain_form([word for word in (_words(before), tail) if word], after)
+
+
+def _invisible(tail: str, step: Step) -> bool:
+    """Return whether a tail undoes the step before it."""
+    if step.op == "shift":
+        return tail in ("softmax", "log_softmax", "layer_norm", "center")
+    if step.op == "scale" and step.consts[0] > 0:
+        return tail in ("layer_norm", "rms_norm", "unit_norm")
+    return False
+
+
+def _chain_form(words: list[str], steps: Sequence[Step]) -> str:
+    chain = _words(simplify(steps))
+    return " ".join([*words, chain] if chain else words)
+
+
+def _words(steps: Sequence[Step]) -> str:
+    return " ".join(_word(step) for step in steps)
+
+
+def _word(step: Step) -> str:
+    if step.op == "clamp":
+        low, high = step.consts
+        return "floor" if high == _INF else "ceiling" if low == -_INF else "clamp"
+    return f"{step.op}:{step.spread}" if OPERATORS[step.op].binary else step.op
+
+
+def _shape_class(spec: Spec) -> str:
+    """Return what kind of shape a single operator works on: rank, axis, short or long."""
+    stage = spec.stages[0]
+    if isinstance(stage, Dot):
+        small = spec.size(stage.k) <= min(spec.size(stage.m), spec.size(stage.n))
+        return "flat k" if small else "deep k"
+    rank = len(stage.shape)
+    last = spec.size(stage.shape[-1])
+    if isinstance(stage, Rows) and stage.tail:
+        length = spec.size(stage.shape[stage.axis])
+        reach = "long" if length > _LONG else "short"
+        return f"rank {rank} axis {stage.axis % rank} {reach}"
+    return f"rank {rank} {'wide' if last > _LONG else 'narrow'}"
+
+
+_LONG = 128

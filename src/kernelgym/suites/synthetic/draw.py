@@ -1,0 +1,277 @@
+"""Draws level 1: single operators, each on a shape that shows a defect.
+
+Sizes are prime wherever a block could hide a missing mask, and longer than one block wherever a
+loop could be forgotten. Everything is a pure function of the random generator handed in.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kernelgym.suites.synthetic.probe import draw_step
+from kernelgym.suites.synthetic.spec import (
+    Dot,
+    Draw,
+    Move,
+    MoveKind,
+    Param,
+    Preset,
+    Rows,
+    Spec,
+    Spread,
+    Step,
+    Tail,
+    Tensor,
+)
+
+__all__ = ["Sizes", "draw_single", "extra_inputs", "tail_shape"]
+
+Sizes: TypeAlias = dict[str, int]
+
+_NORMAL = (
+    "relu", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus",
+    "mish", "hardswish", "softsign", "abs", "square", "exp", "sin", "neg", "scale", "shift",
+    "clamp",
+)  # fmt: skip
+_UNARY: tuple[tuple[str, Draw], ...] = (
+    *((op, "normal") for op in _NORMAL),
+    ("relu6", "wide"),
+    ("log", "positive"),
+    ("sqrt", "positive"),
+    ("rsqrt", "positive"),
+)
+
+_DIMS: tuple[tuple[str, str, str], ...] = (
+    ("batch", "rows", "cols"),
+    ("groups", "tokens", "features"),
+    ("batch_size", "seq_len", "hidden"),
+    ("planes", "height", "width"),
+)
+
+
+@functools.cache
+def _primes() -> tuple[int, ...]:
+    limit = 5000
+    alive = bytearray([1]) * limit
+    for n in range(2, 71):
+        if alive[n]:
+            alive[n * n :: n] = bytes(len(range(n * n, limit, n)))
+    return tuple(n for n in range(2, limit) if alive[n])
+
+
+def prime(rng: random.Random, low: int, high: int) -> int:
+    """Return a prime in ``[low, high]``, or an odd number if `high` is beyond the table."""
+    if high >= 5000:
+        return rng.randrange(low, high) | 1
+    return rng.choice([p for p in _primes() if low <= p <= high])
+
+
+def dim_names(rng: random.Random) -> tuple[str, str, str]:
+    """Return names for up to three axes, outermost first."""
+    return rng.choice(_DIMS)
+
+
+def free_shape(rng: random.Random, preset: Preset, rank: int) -> tuple[tuple[str, ...], Sizes]:
+    """Return a shape for element-wise work."""
+    a, b, c = dim_names(rng)
+    gpu = preset == "gpu"
+    if rank == 1:
+        return (c,), {c: prime(rng, *((6_000_000, 12_000_000) if gpu else (1201, 3500)))}
+    if rank == 2:
+        narrow = rng.random() < 0.5
+        if gpu:
+            sizes = {b: prime(rng, 40_000, 90_000), c: prime(rng, 67, 127)}
+            if not narrow:
+                sizes = {b: prime(rng, 2003, 4001), c: prime(rng, 1501, 3001)}
+        else:
+            sizes = {b: prime(rng, 11, 31), c: prime(rng, 67, 113)}
+            if not narrow:
+                sizes = {b: prime(rng, 5, 13), c: prime(rng, 149, 263)}
+        return (b, c), sizes
+    ranges = ((7, 13), (607, 997), (701, 1201)) if gpu else ((2, 3), (5, 11), (71, 139))
+    return (a, b, c), {n: prime(rng, *r) for n, r in zip((a, b, c), ranges, strict=True)}
+
+
+def tail_shape(
+    rng: random.Random, preset: Preset, rank: int, axis: int, longest: int = 4093
+) -> tuple[tuple[str, ...], Sizes]:
+    """Return a shape for work along `axis`, which is the one with the reach."""
+    names = dim_names(rng)[3 - rank :]
+    gpu = preset == "gpu"
+    short = rng.random() < 0.4
+    sizes: Sizes = {}
+    last = axis == rank - 1
+    for place, name in enumerate(names):
+        if place == axis:
+            reach = (67, 127) if short else (1009, longest) if gpu else (149, 331)
+        elif gpu:
+            reach = (1009, 2999) if place == rank - 1 or rank == 2 else (5, 13)
+            if last:
+                reach = (3001, 4999) if place == rank - 2 else (2, 3)
+        elif last:
+            reach = (3, 5) if rank == 2 else (2, 3)
+        else:
+            reach = (41, 83) if place == rank - 1 else (2, 3)
+        sizes[name] = prime(rng, *reach)
+    return names, sizes
+
+
+def extra_inputs(
+    steps: tuple[Step, ...], shape: tuple[str, ...], known: set[str]
+) -> tuple[Tensor, ...]:
+    """Return the inputs that steps need beside those already there."""
+    shapes: dict[Spread, tuple[str, ...]] = {
+        "full": shape,
+        "row": shape[-1:],
+        "col": (*shape[:-1], "1"),
+    }
+    return tuple(
+        Tensor(step.operand, shapes[step.spread], "normal")
+        for step in steps
+        if step.operand and step.operand not in known and not step.operand.startswith("self.")
+    )
+
+
+def _elementwise(rng: random.Random, preset: Preset) -> Spec:
+    op, draw = rng.choice(_UNARY)
+    shape, sizes = free_shape(rng, preset, rng.choice((1, 2, 2, 3)))
+    stage = Rows("out", "x", shape, (draw_step(rng, op),))
+    return _single("elementwise", op, sizes, (Tensor("x", shape, draw),), stage)
+
+
+def _binary(rng: random.Random, preset: Preset) -> Spec:
+    op = rng.choice(("add", "sub", "mul", "max", "min"))
+    spread: Spread = rng.choice(("full", "row", "col"))
+    rank = rng.choice((1, 2, 3)) if spread == "full" else rng.choice((2, 3))
+    shape, sizes = free_shape(rng, preset, rank)
+    name = {"full": "y", "row": "bias", "col": "offset"}[spread]
+    step = Step(op, (), name, spread)
+    inputs = (Tensor("x", shape), *extra_inputs((step,), shape, {"x"}))
+    name = op if spread == "full" else f"{op}_{spread}"
+    return _single("binary", name, sizes, inputs, Rows("out", "x", shape, (step,)))
+
+
+def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Callable[..., Spec]:
+    def draw_one(rng: random.Random, preset: Preset) -> Spec:
+        tail = rng.choice(tails)
+        rank = rng.choice((2, 2, 3))
+        axis = rng.choice((rank - 1, rank - 1, rng.randrange(rank)))
+        longest = 1021 if tail == "softmax" else 4093
+        shape, sizes = tail_shape(rng, preset, rank, axis, longest)
+        stage = Rows("out", "x", shape, (), tail, axis)
+        name = f"{tail}_axis{axis}"
+        return _single(family, name, sizes, (Tensor("x", shape, draw),), stage)
+
+    return draw_one
+
+
+def _norm(rng: random.Random, preset: Preset) -> Spec:
+    tail: Tail = rng.choice(("layer_norm", "rms_norm", "unit_norm", "center"))
+    learned = tail in ("layer_norm", "rms_norm") and rng.random() < 0.6
+    rank = rng.choice((2, 2, 3))
+    shape, sizes = tail_shape(rng, preset, rank, rank - 1)
+    params: tuple[Param, ...] = ()
+    weights: tuple[str, ...] = ()
+    layer = ""
+    if learned and tail == "layer_norm":
+        params = (Param("norm", "layer_norm", shape[-1:]),)
+        weights, layer = (params[0].weight, params[0].offset), "norm"
+    elif learned:
+        params = (Param("gain", "vector", shape[-1:]),)
+        weights = (params[0].weight,)
+    # Drawn around one, so that forgetting to take the mean away shows.
+    draw: Draw = "positive" if tail != "rms_norm" else "normal"
+    stage = Rows("out", "x", shape, (), tail, rank - 1, weights, (), layer)
+    name = f"{tail}{'_learned' if learned else ''}"
+    return _single("norm", name, sizes, (Tensor("x", shape, draw),), stage, params)
+
+
+def _matmul(rng: random.Random, preset: Preset) -> Spec:
+    left_t, right_t = rng.choice(((False, False), (False, True), (True, False), (True, True)))
+    batch = "batch" if rng.random() < 0.3 else ""
+    vector = not batch and not left_t and rng.random() < 0.35
+    sizes = dot_sizes(rng, preset, bool(batch))
+    if vector:
+        reach = ((4001, 6001), (3001, 4999)) if preset == "gpu" else ((23, 47), (101, 199))
+        sizes = {"m": prime(rng, *reach[0]), "k": prime(rng, *reach[1])}
+        right_t = False
+    lead = (batch,) if batch else ()
+    left = (*lead, *(("k", "m") if left_t else ("m", "k")))
+    right = ("k",) if vector else (*lead, *(("n", "k") if right_t else ("k", "n")))
+    stage = Dot("out", "a", "b", "m", "1" if vector else "n", "k", batch, left_t, right_t)
+    name = "matvec" if vector else f"{'batched_' if batch else ''}matmul"
+    name += ("_ta" if left_t else "") + ("_tb" if right_t else "")
+    inputs = (Tensor("a", left), Tensor("b", right))
+    return _single("matvec" if vector else "matmul", name, sizes, inputs, stage)
+
+
+def dot_sizes(rng: random.Random, preset: Preset, batched: bool = False) -> Sizes:
+    """Return sizes of a matrix product: more than one block along k, odd ends everywhere."""
+    if preset == "gpu":
+        reach = ((509, 1021), (509, 1021), (257, 769)) if batched else ((1021, 2003),) * 3
+    else:
+        reach = ((17, 29), (17, 29), (37, 61)) if batched else ((17, 43), (19, 47), (19, 61))
+    sizes = {n: prime(rng, *r) for n, r in zip(("m", "n", "k"), reach, strict=True)}
+    return {"batch": prime(rng, 5, 11) if preset == "gpu" else 2, **sizes} if batched else sizes
+
+
+def _transpose(rng: random.Random, preset: Preset) -> Spec:
+    kind: MoveKind = rng.choice(("transpose", "swap_last", "flip", "roll"))
+    rank = {"transpose": 2, "swap_last": 3}.get(kind, rng.choice((2, 3)))
+    shape, sizes = free_shape(rng, preset, rank)
+    out = (*shape[:-2], shape[-1], shape[-2]) if kind in ("transpose", "swap_last") else shape
+    shift = rng.randrange(3, 29) if kind == "roll" else 0
+    stage = Move("out", "x", kind, shape, out, "", shift)
+    return _single("transpose", kind, sizes, (Tensor("x", shape),), stage)
+
+
+def draw_move(rng: random.Random, preset: Preset) -> tuple[Move, tuple[Tensor, ...], Sizes]:
+    """Draw a gather: rows or columns picked by an index tensor."""
+    kind: MoveKind = rng.choice(("select_rows", "select_cols", "gather_cols"))
+    shape, sizes = free_shape(rng, preset, 2)
+    rows, cols = shape
+    sizes["picks"] = prime(rng, 1009, 2003) if preset == "gpu" else prime(rng, 13, 41)
+    out = ("picks", cols) if kind == "select_rows" else (rows, "picks")
+    at = (rows, "picks") if kind == "gather_cols" else ("picks",)
+    bound = rows if kind == "select_rows" else cols
+    inputs = (Tensor("x", shape), Tensor("index", at, "index", bound))
+    return Move("out", "x", kind, shape, out, "index"), inputs, sizes
+
+
+def _gather(rng: random.Random, preset: Preset) -> Spec:
+    stage, inputs, sizes = draw_move(rng, preset)
+    return _single("gather", stage.kind, sizes, inputs, stage)
+
+
+def _single(
+    family: str,
+    name: str,
+    sizes: Sizes,
+    inputs: tuple[Tensor, ...],
+    stage: Rows | Dot | Move,
+    params: tuple[Param, ...] = (),
+) -> Spec:
+    return Spec(1, family, name, tuple(sizes.items()), inputs, (stage,), params)
+
+
+_FAMILIES: tuple[tuple[int, Callable[..., Spec]], ...] = (
+    (24, _elementwise),
+    (14, _binary),
+    (15, _along("reduction", ("sum", "mean", "max", "min", "norm2"))),
+    (10, _along("softmax", ("softmax", "log_softmax"))),
+    (10, _norm),
+    (10, _matmul),
+    (6, _transpose),
+    (6, _gather),
+    (5, _along("scan", ("cumsum", "reverse_cumsum"))),
+)
+
+
+def draw_single(rng: random.Random, preset: Preset) -> Spec:
+    """Draw one level-1 problem."""
+    weights = [weight for weight, _ in _FAMILIES]
+    family = rng.choices([function for _, function in _FAMILIES], weights)[0]
+    return family(rng, preset)

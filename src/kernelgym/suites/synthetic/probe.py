@@ -1,0 +1,259 @@
+"""Draws chains of element-wise steps that mean something.
+
+Each chain is tried on a small fixed sample while it is drawn. It is kept only if its result is
+spread out (no constant and not one of its inputs), stays in a sane range, and changes visibly
+when any one step is left out: so no step is dead and "one step missing" is really wrong. Arguments
+of ``log`` and the like are kept in their domain by interval arithmetic, not by the sample.
+
+The sample is fixed, so that a chain is a pure function of the random generator handed in.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelgym.suites.synthetic.canonical import simplify
+from kernelgym.suites.synthetic.operators import OPERATORS, Array, apply, span
+from kernelgym.suites.synthetic.spec import Spread, Step, Tail
+
+__all__ = ["LOWEST", "draw_chain", "draw_step", "sample", "share_apart", "tail_of"]
+
+LOWEST: Mapping[str, float] = {"normal": -math.inf, "wide": -1.5, "positive": 0.5}
+"""Smallest value of each kind of input."""
+
+_ROWS, _COLS = 8, 32
+_ACTIVATIONS = (
+    "relu", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus",
+    "mish", "hardswish", "softsign", "relu6",
+)  # fmt: skip
+_PLAIN = ("abs", "square", "exp", "log", "sqrt", "rsqrt", "sin", "clamp")
+_AFFINE = ("scale", "shift", "neg")
+_BINARY = ("add", "mul", "sub", "max", "min")
+_EXTREME_SAFE = ("scale", "neg", "shift", "add", "sub", "mul", "abs")
+"""Steps that a maximum or minimum over many elements cannot make invisible or constant."""
+_SPREAD_OUT = 0.3
+_TRIES = 30
+
+_Offered = Sequence[tuple[str, Spread]]
+
+
+@functools.cache
+def _pool() -> tuple[Array, ...]:
+    rng = random.Random("kernelgym synthetic probe")
+    arrays = []
+    for _ in range(12):
+        values = np.array([rng.gauss(0.0, 1.0) for _ in range(_ROWS * _COLS)])
+        arrays.append(values.reshape(_ROWS, _COLS))
+    return tuple(arrays)
+
+
+def sample(draw: str, which: int, spread: Spread = "full") -> Array:
+    """Return sample values of one input.
+
+    Args:
+        draw: How the input is drawn.
+        which: Number of the input, so that inputs differ.
+        spread: How it meets the running value.
+    """
+    pool = _pool()
+    values = pool[which % len(pool)]
+    if draw == "positive":
+        values = 0.5 + 1.0 / (1.0 + np.exp(-1.7 * values))
+    elif draw == "wide":
+        values = 3.0 / (1.0 + np.exp(-1.7 * values)) - 1.5
+    if spread == "row":
+        return values[:1]
+    if spread == "col":
+        return values[:, :1]
+    return values
+
+
+def tail_of(tail: Tail, x: Any) -> Array:
+    """Return the tail's result along the last axis, kept as an axis of one where reduced."""
+    result: Array
+    match tail:
+        case "sum":
+            result = x.sum(-1, keepdims=True)
+        case "mean":
+            result = x.mean(-1, keepdims=True)
+        case "max":
+            result = x.max(-1, keepdims=True)
+        case "min":
+            result = x.min(-1, keepdims=True)
+        case "norm2":
+            result = np.sqrt(np.square(x).sum(-1, keepdims=True))
+        case "softmax" | "log_softmax":
+            shifted = x - x.max(-1, keepdims=True)
+            logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+            result = np.exp(logs) if tail == "softmax" else logs
+        case "layer_norm":
+            result = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        case "rms_norm":
+            result = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-5)
+        case "unit_norm":
+            result = x / np.sqrt(np.square(x).sum(-1, keepdims=True))
+        case "center":
+            result = x - x.mean(-1, keepdims=True)
+        case "cumsum":
+            result = x.cumsum(-1)
+        case "reverse_cumsum":
+            result = x[..., ::-1].cumsum(-1)[..., ::-1]
+        case _:
+            result = x
+    return result
+
+
+def share_apart(a: Array, b: Array) -> float:
+    """Return the share of elements that differ visibly."""
+    apart = np.abs(a - b) > 1e-3 + 0.01 * np.abs(b)
+    return float(np.mean(apart | ~np.isfinite(a)))
+
+
+def _spread_out(value: Array) -> bool:
+    """Return whether no constant comes close to a large share of the elements."""
+    flat = np.sort(value, axis=None)
+    if not np.isfinite(flat).all() or abs(flat[0]) > 150 or abs(flat[-1]) > 150:
+        return False
+    width = 1e-3 * max(abs(flat[0]), abs(flat[-1]), 1e-6)
+    reach = max(int(len(flat) * (1.0 - _SPREAD_OUT)), 1)
+    if reach >= len(flat):
+        reach = len(flat) - 1
+    return bool((flat[reach:] - flat[:-reach]).min() > width)
+
+
+def draw_step(rng: random.Random, op: str, operand: str = "", spread: Spread = "") -> Step:
+    """Return a step with constants drawn for it."""
+    consts = tuple(round(rng.uniform(*ends), 2) for ends in OPERATORS[op].ranges)
+    if op == "scale" and rng.random() < 0.4:
+        consts = (round(1.0 / consts[0], 2),)
+    if op == "shift" and rng.random() < 0.5:
+        consts = (-consts[0],)
+    return Step(op, consts, operand, spread)
+
+
+def _pick_op(rng: random.Random, binary: bool) -> str:
+    roll = rng.random()
+    if roll < 0.38:
+        return rng.choice(_ACTIVATIONS)
+    if roll < 0.55:
+        return rng.choice(_PLAIN)
+    if roll < 0.75 or not binary:
+        return rng.choice(_AFFINE)
+    return rng.choice(_BINARY)
+
+
+def draw_chain(
+    rng: random.Random,
+    counts: tuple[int, int],
+    draw: str,
+    offered: _Offered,
+    tail: Tail = "",
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Draw the steps before and after a tail.
+
+    Args:
+        rng: Source of randomness.
+        counts: How many steps come before the tail and after it.
+        draw: How the running value's source is drawn.
+        offered: Second operands that may be used, each at most once: name, and how it meets the
+            running value.
+        tail: What stands between the two groups.
+
+    Returns:
+        The steps before the tail and those after it.
+    """
+    with np.errstate(all="ignore"):
+        while True:
+            chain = _try_chain(rng, counts, draw, offered, tail)
+            if chain is not None:
+                return chain
+
+
+def _try_chain(
+    rng: random.Random,
+    counts: tuple[int, int],
+    draw: str,
+    offered: _Offered,
+    tail: Tail,
+) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
+    source = sample(draw, 0)
+    values: dict[str, Array] = {}
+    steps: list[Step] = []
+    value, low, high = source, LOWEST[draw], math.inf
+    for place in range(sum(counts)):
+        if place == counts[0]:
+            value, low, high = tail_of(tail, value), -math.inf, math.inf
+        grown = _grow(rng, value, low, high, offered, values, tail if place < counts[0] else "")
+        if grown is None:
+            return None
+        step, value = grown
+        low, high = span(step, low, high)
+        steps.append(step)
+    before, after = tuple(steps[: counts[0]]), tuple(steps[counts[0] :])
+    groups = (before, after) if tail else ((*before, *after),)
+    if any(len(simplify(group)) < len(group) for group in groups):
+        return None
+
+    def run(first: Sequence[Step], second: Sequence[Step]) -> Array:
+        result = source
+        for step in first:
+            result = apply(step, result, values.get(step.operand))
+        result = tail_of(tail, result)
+        for step in second:
+            result = apply(step, result, values.get(step.operand))
+        return result
+
+    whole = run(before, after)
+    if not _spread_out(whole) or float(whole.std()) < 0.02:
+        return None
+    if whole.shape == source.shape and share_apart(whole, source) < _SPREAD_OUT:
+        return None
+    for place in range(len(before)):
+        if share_apart(run(before[:place] + before[place + 1 :], after), whole) < _SPREAD_OUT:
+            return None
+    for place in range(len(after)):
+        if share_apart(run(before, after[:place] + after[place + 1 :]), whole) < _SPREAD_OUT:
+            return None
+    return before, after
+
+
+def _grow(
+    rng: random.Random,
+    value: Array,
+    low: float,
+    high: float,
+    offered: _Offered,
+    values: dict[str, Array],
+    tail: Tail,
+) -> tuple[Step, Array] | None:
+    """Draw one further step that is in its domain, bites, and keeps the values in range."""
+    for _ in range(_TRIES):
+        op = _pick_op(rng, bool(offered))
+        if tail in ("max", "min") and op not in _EXTREME_SAFE:
+            continue
+        if low < OPERATORS[op].floor or (op == "exp" and float(value.max()) > 3.0):
+            continue
+        if op == "square" and float(np.abs(value).max()) > 9.0:
+            continue
+        step, second = draw_step(rng, op), None
+        if OPERATORS[op].binary:
+            free = [entry for entry in offered if entry[0] not in values]
+            if not free:
+                continue
+            name, spread = rng.choice(free)
+            step = Step(op, (), name, spread)
+            second = sample("normal", 1 + len(values), spread)
+        result = apply(step, value, second)
+        if float(np.abs(result).max()) > 60 or float(result.std()) < 0.1:
+            continue
+        if share_apart(result, value) >= _SPREAD_OUT:
+            if second is not None:
+                values[step.operand] = second
+            return step, result
+    return None

@@ -1,0 +1,182 @@
+"""How a kernel is written: skeleton, block sizes, names, argument order; and what is wrong with it.
+
+A `Style` is drawn for one stage from the problem's sizes and a seed. Block sizes are powers of two
+chosen so that a launch under the interpreter has a handful of programs and yet more than one block.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Stage
+
+__all__ = ["Defect", "Names", "Skeleton", "Style", "draw_style", "power_of_two", "skeletons"]
+
+Skeleton: TypeAlias = Literal["flat", "row", "tile", "loop", "tile_loop"]
+"""One block of elements a program; one row; a two-dimensional tile; or a loop over blocks."""
+
+_SMALL = 200_000
+"""Elements below which a problem is meant for the interpreter."""
+
+
+class Defect(StrEnum):
+    """What is wrong with a broken kernel."""
+
+    MISSING_MASK = "missing_mask"
+    NAME_ERROR = "name_error"
+    WRONG_CONSTANT = "wrong_constant"
+    WRONG_AXIS = "wrong_axis"
+    NO_BOUNDS_CHECK = "no_bounds_check"
+    TYPE_SLIP = "type_slip"
+    MISSING_LOOP = "missing_loop"
+    MISSING_STEP = "missing_step"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Identifiers of one house style."""
+
+    pid: str
+    offs: str
+    mask: str
+    value: str
+    block: str
+    count: str
+    length: str
+    pointer: str
+    """Format of a pointer's name."""
+
+
+_NAMES = (
+    Names("pid", "offsets", "mask", "v", "BLOCK_SIZE", "n_elements", "n_cols", "{}_ptr"),
+    Names("program", "idx", "ok", "val", "BLOCK", "numel", "width", "p_{}"),
+    Names("block_id", "offs", "valid", "value", "BLOCK_N", "total", "length", "{}_pointer"),
+    Names("i_blk", "pos", "inside_mask", "cur", "TILE", "size", "row_len", "{}_base"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one stage is written."""
+
+    function: str
+    """Name of the host function; the kernel's is derived from it."""
+    skeleton: Skeleton
+    names: Names
+    block: int
+    """Block size along the axis worked on (along k for a product)."""
+    lanes: int
+    """Block size across it (along m and n for a product)."""
+    repeats: int = 2
+    """Blocks one program handles in a flat loop."""
+    out_first: bool = False
+    reverse: bool = False
+    """Extra operands come in reverse order."""
+    defect: Defect | None = None
+
+
+def power_of_two(n: int) -> int:
+    """Return the smallest power of two that is at least `n`."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def row_geometry(spec: Spec, stage: Rows) -> tuple[int, int, int]:
+    """Return (lanes, length, inner) of the work along a stage's axis."""
+    axis = stage.axis % len(stage.shape)
+    length = spec.size(stage.shape[axis])
+    inner = spec.elements(stage.shape[axis + 1 :])
+    return spec.elements(stage.shape) // length, length, inner
+
+
+def skeletons(spec: Spec, stage: Stage) -> tuple[Skeleton, ...]:
+    """Return the skeletons that suit a stage."""
+    if isinstance(stage, Dot):
+        if stage.n == "1":
+            return ("loop",) if spec.size(stage.m) < 1000 else ("row", "loop")
+        return ("tile", "flat")
+    if isinstance(stage, Move):
+        return ("flat", "tile") if stage.kind in ("transpose", "swap_last") else ("flat", "loop")
+    small = spec.elements(stage.shape) < _SMALL
+    lanes, length, inner = row_geometry(spec, stage)
+    if not stage.tail:
+        if len(stage.shape) == 1:
+            return ("flat", "loop")
+        rows = spec.elements(stage.shape[:-1])
+        return ("flat", "loop", "tile", *(("row",) if not small or rows <= 8 else ()))
+    # A whole row in one tile must fit; a program per lane must not mean hundreds of programs.
+    found: list[Skeleton] = ["tile_loop"]
+    if length <= 512:
+        found.append("tile")
+    if inner == 1 and (not small or lanes <= 9):
+        found += ["row", "loop"]
+    return tuple(found)
+
+
+def draw_style(
+    rng: random.Random, spec: Spec, stage: Stage, function: str, defect: Defect | None = None
+) -> Style:
+    """Draw how a stage is written."""
+    skeleton = rng.choice(skeletons(spec, stage))
+    if isinstance(stage, Dot):
+        block, lanes = _dot_blocks(rng, spec, stage)
+    elif isinstance(stage, Rows) and stage.tail:
+        block, lanes = _row_blocks(rng, spec, stage, skeleton)
+    else:
+        block, lanes = _flat_blocks(rng, spec, stage, skeleton)
+    return Style(
+        function,
+        skeleton,
+        rng.choice(_NAMES),
+        block,
+        lanes,
+        2,
+        rng.random() < 0.25,
+        rng.random() < 0.3,
+        defect,
+    )
+
+
+def _flat_blocks(
+    rng: random.Random, spec: Spec, stage: Rows | Move, skeleton: Skeleton
+) -> tuple[int, int]:
+    total = spec.elements(stage.out_shape)
+    cols = spec.size(stage.out_shape[-1])
+    rows = total // cols
+    if skeleton in ("row", "tile"):
+        if total >= _SMALL:
+            return (rng.choice((512, 1024)), 1) if skeleton == "row" else (64, 32)
+        # Half a row, so that there is a second block; about half of the rows.
+        return min(power_of_two(cols) // 2, 128), max(power_of_two(rows) // 2, 1)
+    if total >= _SMALL:
+        return rng.choice((1024, 2048)), 1
+    whole = power_of_two(total)
+    return max(rng.choice((whole // 4, whole // 8)), 16), 1
+
+
+def _row_blocks(rng: random.Random, spec: Spec, stage: Rows, skeleton: Skeleton) -> tuple[int, int]:
+    lanes, length, _ = row_geometry(spec, stage)
+    whole = power_of_two(length)
+    small = spec.elements(stage.shape) < _SMALL
+    if skeleton in ("row", "tile"):
+        block = whole
+    else:
+        block = max(min(rng.choice((whole // 2, whole // 4)), 1024), 2)
+    if skeleton in ("row", "loop"):
+        return block, 1
+    if not small:
+        block = min(block, 64) if skeleton == "tile_loop" else block
+        return block, max(2, min(32, 4096 // block))
+    return block, max(power_of_two(lanes) // rng.choice((2, 4)), 1)
+
+
+def _dot_blocks(rng: random.Random, spec: Spec, stage: Dot) -> tuple[int, int]:
+    small = spec.elements(stage.out_shape) * spec.size(stage.k) < _SMALL * 10
+    if stage.n == "1":
+        return (64, 16) if small else (128, 16)
+    if not small:
+        return 32, 64
+    block = 32 if spec.size(stage.k) > 32 else 16
+    return block, 32 if max(spec.size(stage.m), spec.size(stage.n)) > 24 else 16

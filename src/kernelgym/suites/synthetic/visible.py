@@ -1,0 +1,163 @@
+"""Can a defect be seen? The rules by which a broken variant may be emitted.
+
+A variant is written only if the problem's sizes, the style's blocks and the operations around it
+make the defect show in the result (or, for a missing mask, make it reach beyond a tensor). The
+labels are checked by judging samples in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernelgym.suites.synthetic.operators import Array, apply
+from kernelgym.suites.synthetic.probe import sample, share_apart, tail_of
+from kernelgym.suites.synthetic.slips import can_slip, slip_value
+from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Stage, Step
+from kernelgym.suites.synthetic.style import Style, row_geometry
+
+__all__ = [
+    "axis_shows",
+    "early_stop_shows",
+    "missing_loop_shows",
+    "missing_mask_shows",
+    "slips_that_show",
+    "steps_of",
+]
+
+_SHARE = 0.15
+_CALLS = 3
+"""The fewest calls a kernel is judged on."""
+
+
+def steps_of(stage: Stage) -> tuple[Step, ...]:
+    """Return all element-wise steps of a stage."""
+    return (*stage.before, *stage.after) if isinstance(stage, Rows) else stage.after
+
+
+def slips_that_show(spec: Spec, stage: Stage, language: str) -> list[int]:
+    """Return the numbers of the steps whose constant can be wrong for all to see."""
+    target = "triton" if language == "triton" else "cpp"
+    steps = steps_of(stage)
+    found = [
+        number
+        for number, step in enumerate(steps)
+        if can_slip(step, target) and _slip_shows(spec, stage, number)  # type: ignore[arg-type]
+    ]
+    if isinstance(stage, Move) and stage.kind == "roll" and not steps:
+        found.append(0)
+    if isinstance(stage, Rows) and stage.tail == "mean":
+        found.append(-1)
+    return found
+
+
+def _slip_shows(spec: Spec, stage: Stage, slip: int) -> bool:
+    draws = {tensor.name: tensor.draw for tensor in spec.inputs}
+    source = stage.left if isinstance(stage, Dot) else stage.source
+    draw = draws.get(source, "normal") if isinstance(stage, Rows) else "normal"
+    count = len(stage.before) if isinstance(stage, Rows) else 0
+    steps = steps_of(stage)
+
+    def run(wrong: int) -> Array:
+        value = _chain(sample(draw, 0), steps[:count], 0, wrong)
+        if isinstance(stage, Rows):
+            value = tail_of(stage.tail, value)
+        return _chain(value, steps[count:], count, wrong)
+
+    with np.errstate(all="ignore"):
+        return share_apart(run(slip), run(-1)) >= _SHARE
+
+
+def _chain(value: Array, steps: Sequence[Step], first: int, wrong: int) -> Array:
+    for number, step in enumerate(steps, first):
+        if number == wrong:
+            value = slip_value(step, value)
+        else:
+            second = sample("normal", 1 + number, step.spread) if step.operand else None
+            value = apply(step, value, second)
+    return value
+
+
+def axis_shows(spec: Spec, stage: Stage) -> bool:
+    """Return whether working along another axis stays in bounds and gives something else."""
+    if isinstance(stage, Dot):
+        return stage.n != "1"
+    if isinstance(stage, Move):
+        return stage.kind in ("transpose", "swap_last", "flip", "roll")
+    spreads = {step.spread for step in steps_of(stage)}
+    if stage.tail:
+        return not stage.weights and not spreads & {"row", "col"}
+    cols = spec.size(stage.shape[-1])
+    return "row" in spreads and 1 < spec.elements(stage.shape) // cols <= cols
+
+
+def missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
+    """Return whether an unmasked access reaches beyond the end of a tensor."""
+    if isinstance(stage, Dot):
+        return spec.size(stage.m) % style.lanes != 0 or spec.size(stage.k) % style.block != 0
+    if isinstance(stage, Rows) and stage.tail:
+        lanes, length, _ = row_geometry(spec, stage)
+        return length % style.block != 0 or lanes % style.lanes != 0
+    total = spec.elements(stage.out_shape)
+    cols = spec.size(stage.shape[-1])
+    match style.skeleton:
+        case "flat":
+            return total % style.block != 0
+        case "row":
+            return cols % style.block != 0
+        case "tile":
+            return cols % style.block != 0 or (total // cols) % style.lanes != 0
+        case _:
+            return total % (style.block * style.repeats) != 0
+
+
+def early_stop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> bool:
+    """Return whether leaving out the last, partial block leaves elements unwritten."""
+    if isinstance(stage, Dot):
+        lines = spec.size(stage.m)
+        if language == "cpp":
+            lines *= spec.size(stage.batch) if stage.batch else 1
+            return lines % 8 != 0 and (stage.n == "1" or spec.size(stage.n) % 8 != 0)
+        return style.skeleton != "row" and _partial(lines, style.lanes)
+    cols = spec.size(stage.shape[-1])
+    total = spec.elements(stage.out_shape)
+    if isinstance(stage, Rows) and stage.tail:
+        lanes, _, _ = row_geometry(spec, stage)
+        if language == "cpp":
+            return lanes % 2 != 0 and lanes > 1
+        return style.skeleton in ("tile", "tile_loop") and _partial(lanes, style.lanes)
+    if language == "cpp":
+        nested = isinstance(stage, Rows) and style.skeleton in ("row", "tile")
+        return (cols if nested else total) % 32 != 0
+    if style.skeleton in ("row", "tile"):
+        return _partial(cols, style.block)
+    return _partial(total, style.block * (style.repeats if style.skeleton == "loop" else 1))
+
+
+def _partial(n: int, block: int) -> bool:
+    return n > block and n % block != 0
+
+
+def missing_loop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> bool:
+    """Return whether there is a loop, and doing only its first turn changes the result."""
+    if isinstance(stage, Dot):
+        return language == "triton" and spec.size(stage.k) > style.block
+    if isinstance(stage, Rows) and stage.tail:
+        lanes, length, _ = row_geometry(spec, stage)
+        reach = style.block
+        if language == "cpp":
+            if stage.tail in ("cumsum", "reverse_cumsum"):
+                return False
+            reach = length // 2
+        elif style.skeleton not in ("loop", "tile_loop"):
+            return False
+        if stage.tail in ("max", "min"):
+            # The extreme may lie in the first block: it must not do so everywhere.
+            return (reach / length) ** (lanes * _CALLS) < 1e-6
+        return length > reach
+    if language == "cpp":
+        return False
+    if style.skeleton == "row":
+        return spec.size(stage.shape[-1]) > style.block
+    return style.skeleton == "loop" and spec.elements(stage.out_shape) > style.block
