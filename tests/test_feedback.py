@@ -14,7 +14,7 @@ from strategies import texts, verdicts
 TIDY = Reply(SAMPLE_KERNELS["triton"])
 
 
-@given(verdicts(), texts, st.integers(200, 2_000))
+@given(verdicts(), texts, st.integers(400, 2_000))
 def test_feedback_keeps_its_budget_and_is_deterministic(
     found: Verdict, text: str, budget: int
 ) -> None:
@@ -113,5 +113,5 @@ def test_many_findings_are_counted_not_listed() -> None:
 
 
 def test_a_budget_too_small_to_say_anything_is_refused() -> None:
-    with pytest.raises(UsageError, match="200"):
-        feedback(verdict("wrong"), TIDY, budget_chars=199)
+    with pytest.raises(UsageError, match="400"):
+        feedback(verdict("wrong"), TIDY, budget_chars=399)

@@ -77,6 +77,7 @@ def test_speed_is_promised_only_where_it_is_measured() -> None:
 def test_the_ruleset_is_told() -> None:
     assert "atol 0.0001" in prompt(ruleset="kernelbench")
     assert "rounding error" in prompt(ruleset="strict")
+    assert "Refused" in prompt(ruleset="strict") and "Refused" not in prompt(ruleset="kernelbench")
     with pytest.raises(UnknownName):
         prompt(ruleset="lax")
 

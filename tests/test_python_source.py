@@ -36,6 +36,14 @@ def test_hostile_sources_are_unreadable(name: str) -> None:
     assert found.message
 
 
+def test_what_is_wrong_with_a_source_is_said_with_its_line() -> None:
+    assert read_python("x = 1\ny = (\n") == Unreadable(
+        "syntax_error", "SyntaxError: '(' was never closed", 2
+    )
+    surrogate = read_python("x = '\ud800'")
+    assert isinstance(surrogate, Unreadable) and "valid Unicode" in surrogate.message
+
+
 def test_a_source_over_the_limit_is_not_parsed() -> None:
     found = read_python("x = 1\n" * (MAX_SOURCE_CHARS // 6 + 1))
     assert isinstance(found, Unreadable)

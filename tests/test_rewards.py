@@ -129,6 +129,7 @@ def test_kevins_score_is_the_papers() -> None:
         ("stage1", "correct", 1.0),
         ("stage2", "compile_error", 0.1),
         ("stage2", "wrong", 0.1 + 0.2 + 0.7 * 0.5 * 0.5),
+        ("stage2", "runtime_error", 0.1 + 0.2),
         ("stage2", "correct", 1.0),
         ("stage3", "correct", 0.65),
         ("sparse", "wrong", 0.0),
@@ -160,7 +161,7 @@ def test_improvement_reads_the_history() -> None:
     worse = verdict("correct", speedup=1.5, speedup_low=1.5)
     assert score_turn(preset, TIDY, better, history).total == pytest.approx(1.0)
     assert score_turn(preset, TIDY, better, history[:1]).total == pytest.approx(2.0)
-    assert score_turn(preset, TIDY, worse, history).total == 0.0
+    assert score_turn(preset, TIDY, worse, history).parts["improvement"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,8 @@ def test_honest_kernels_have_no_findings(language: str) -> None:
         triton("torch.empty(3, device=x.device, dtype=x.dtype)"),
         Kernel(
             "import triton\ndef make():\n    @triton.jit\n    def k(x):\n        pass\n"
-            "    return k\nK = make()\nclass ModelNew:\n    def forward(self, x):\n        K[(1,)](x)\n",
+            "    return k\nK = make()\n"
+            "class ModelNew:\n    def forward(self, x):\n        K[(1,)](x)\n",
             "triton",
         ),
         Kernel(

@@ -20,7 +20,7 @@ __all__ = ["CATEGORIES", "FEEDBACK_CHARS", "category", "cut_middle", "feedback"]
 
 FEEDBACK_CHARS = 4_000
 """Default budget of one feedback, in characters."""
-_LEAST_CHARS = 200
+_LEAST_CHARS = 400
 
 _HINTS = {
     "format": "Answer with one complete module that defines class ModelNew, inside "
@@ -106,7 +106,7 @@ def feedback(verdict: Verdict, reply: Reply, *, budget_chars: int = FEEDBACK_CHA
     Args:
         verdict: The judge's verdict.
         reply: What was read from the model's text.
-        budget_chars: Most characters of ``str(feedback)``; at least 200.
+        budget_chars: Most characters of ``str(feedback)``; at least 400.
 
     Raises:
         UsageError: If the budget is too small.

@@ -73,6 +73,12 @@ _TASKS = {
     "current stream.",
 }
 
+_REFUSED = {
+    "no_custom_kernel": "an answer without a kernel of its own",
+    "forbidden_import": "importing what reaches outside the computation (ctypes, subprocess, "
+    "socket, gc and the like)",
+}
+
 
 def system_prompt(language: str) -> str:
     """Return the system part: the task and the form of an answer.
@@ -90,8 +96,9 @@ that defines `class ModelNew`, a drop-in replacement. {_TASKS[entry.name]}
 The contract of `ModelNew`:
 - The constructor and `forward` take the same arguments as those of `Model`; `forward` returns \
 the same outputs, in shape and dtype.
-- It creates the same parameters, with the same shapes and initialisers, in the same order: both \
-models are built under one random seed, and that is how their weights come to match.
+- It creates the same parameters and buffers, with the same names, shapes and initialisers, in \
+the same order: both models are built under one random seed, and that is how their weights come \
+to match.
 - The computation itself is done by your own kernels. Allocating with PyTorch (`torch.empty` and \
 the like) and reshaping are fine; computing with PyTorch operators is not the task.
 - Inputs differ from call to call, and so do weights from judgement to judgement. Results may not \
@@ -202,6 +209,9 @@ def _judgement(rules: Ruleset, timed_on: tuple[str, ...], device: str, max_turns
             "- Triton runs in its interpreter here: tensors are on the CPU, and every "
             "out-of-bounds access must be masked."
         )
+    if rules.hard_findings:
+        refused = "; ".join(_REFUSED.get(code, code) for code in rules.hard_findings)
+        lines.append(f"- Refused without being run: {refused}.")
     if max_turns == 1:
         lines.append("- You have one turn: there is no second try.")
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
 
 from kernelgym.rulesets import Ruleset
 from kernelgym.screening.torch_use import (
@@ -69,12 +68,10 @@ def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator
         if function.jitted and not function.owner and function.name not in facts.live:
             message = f"kernel {function.name!r} is never used by ModelNew"
             yield "kernel_never_used", message, function.node.lineno
-    names = {n.id for n in facts.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    attributes = {
-        n.attr for n in facts.nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)
-    }
-    for node in facts.nodes:
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+    names = {node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Load)}
+    attributes = {node.attr for node in facts.of(ast.Attribute) if isinstance(node.ctx, ast.Load)}
+    for node in facts.of(ast.Assign):
+        if not isinstance(node.value, ast.Call):
             continue
         if not _is_builder(facts, node.value, _GPU_BUILDERS):
             continue
@@ -88,22 +85,25 @@ def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator
 def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """Errors of the kernel, or of building it, are caught and something else is done."""
     in_forward = {id(node) for function in facts.forward for node in function.nodes}
-    for node in facts.nodes:
-        if isinstance(node, ast.Try | ast.TryStar) and any(
-            not _ends_in_raise(handler) for handler in node.handlers
-        ):
-            builds = any(
-                isinstance(inner, ast.Call) and _is_builder(facts, inner, _GPU_BUILDERS)
-                for statement in node.body
-                for inner in ast.walk(statement)
+    tries: list[ast.Try | ast.TryStar] = [*facts.of(ast.Try), *facts.of(ast.TryStar)]
+    for node in tries:
+        if all(_ends_in_raise(handler) for handler in node.handlers):
+            continue
+        builds = any(
+            isinstance(inner, ast.Call) and _is_builder(facts, inner, _GPU_BUILDERS)
+            for statement in node.body
+            for inner in ast.walk(statement)
+        )
+        if builds or id(node) in in_forward:
+            yield (
+                "try_except_fallback",
+                "errors of the kernel are caught; let them show",
+                node.lineno,
             )
-            if builds or id(node) in in_forward:
-                message = "errors of the kernel are caught; let them show"
-                yield "try_except_fallback", message, node.lineno
-        elif isinstance(node, ast.Call) and id(node) in in_forward:
-            if facts.external(node.func) == "contextlib.suppress":
-                message = "errors of the kernel are suppressed; let them show"
-                yield "try_except_fallback", message, node.lineno
+    for call in facts.calls:
+        if facts.external(call.func) == "contextlib.suppress" and id(call) in in_forward:
+            message = "errors of the kernel are suppressed; let them show"
+            yield "try_except_fallback", message, call.lineno
 
 
 def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
@@ -143,36 +143,33 @@ def dynamic_code(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rais
 
 def library_patch(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """Something of an imported module is replaced; worse if it is a clock."""
-    for node in facts.nodes:
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign | ast.Delete):
-            targets = node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            targets = [node.target]
-        flat = chain.from_iterable(
-            target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-            for target in targets
-        )
-        for target in flat:
-            if isinstance(target, ast.Attribute):
-                yield from _patch(facts.external(target), target.lineno)
-        if isinstance(node, ast.Call) and len(node.args) >= 2:
-            if isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
-                owner, name = facts.external(node.args[0]), node.args[1]
-                if owner:
-                    last = str(name.value) if isinstance(name, ast.Constant) else "?"
-                    yield from _patch(f"{owner}.{last}", node.lineno)
+    targets: list[ast.expr] = []
+    several: list[ast.Assign | ast.Delete] = [*facts.of(ast.Assign), *facts.of(ast.Delete)]
+    for node in several:
+        for target in node.targets:
+            targets += target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    targets += [node.target for node in facts.of(ast.AugAssign)]
+    targets += [node.target for node in facts.of(ast.AnnAssign)]
+    for target in targets:
+        if isinstance(target, ast.Attribute):
+            yield from _patch(facts.external(target), target.lineno)
+    for call in facts.calls:
+        if len(call.args) >= 2 and isinstance(call.func, ast.Name):
+            if call.func.id in ("setattr", "delattr") and (owner := facts.external(call.args[0])):
+                name = call.args[1]
+                last = str(name.value) if isinstance(name, ast.Constant) else "?"
+                yield from _patch(f"{owner}.{last}", call.lineno)
 
 
 def frame_access(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """Looking into callers, or tracing them."""
-    for node in facts.nodes:
-        if isinstance(node, ast.Attribute):
-            name = facts.external(node)
-            if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:
-                yield "frame_access", f"{name or node.attr} looks into other frames", node.lineno
-        elif isinstance(node, ast.Name) and facts.imports.get(node.id) in _FRAMES:
-            yield "frame_access", f"{node.id} looks into other frames", node.lineno
+    for node in facts.of(ast.Attribute):
+        name = facts.external(node)
+        if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:
+            yield "frame_access", f"{name or node.attr} looks into other frames", node.lineno
+    for plain in facts.of(ast.Name):
+        if facts.imports.get(plain.id) in _FRAMES:
+            yield "frame_access", f"{plain.id} looks into other frames", plain.lineno
 
 
 def _patch(name: str, line: int) -> Iterator[Raised]:

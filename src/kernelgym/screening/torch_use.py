@@ -104,11 +104,10 @@ def precision_downgrade(facts: Facts, language: str, ruleset: Ruleset) -> Iterat
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
             if (name := facts.external(argument)) in _LOW:
                 yield code, f"{name} in an fp32 problem", call.lineno
-    for node in facts.nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if _TF32.fullmatch(facts.dotted(target)):
-                    yield code, "TF32 is switched in an fp32 problem", node.lineno
+    for node in facts.of(ast.Assign):
+        for target in node.targets:
+            if _TF32.fullmatch(facts.dotted(target)):
+                yield code, "TF32 is switched in an fp32 problem", node.lineno
     for text, line in facts.strings:
         if found := _LOW_CPP.search(text):
             yield code, f"{found.group()} in an fp32 problem", line

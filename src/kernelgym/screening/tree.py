@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 __all__ = ["Facts", "Function", "survey"]
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
+_Node = TypeVar("_Node", bound=ast.AST)
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SILENT_FIELDS = frozenset("ctx op ops id attr arg name names module level kind".split())
 
 
 @dataclass(slots=True)
@@ -25,7 +29,7 @@ class Function:
     nodes: list[ast.AST] = field(default_factory=list)
     jitted: bool = False
     """Decorated with, or passed to, ``triton.jit``."""
-    called: set[str] = field(default_factory=set)
+    mentions: set[str] = field(default_factory=set)
     """Names and attribute names it mentions."""
 
 
@@ -39,8 +43,10 @@ class Facts:
     imported: list[tuple[str, int]] = field(default_factory=list)
     """(dotted module name, line) of every import."""
     functions: list[Function] = field(default_factory=list)
-    calls: list[ast.Call] = field(default_factory=list)
-    nodes: list[ast.AST] = field(default_factory=list)
+    nodes: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
+    """Every node by its type, but for operators and contexts."""
+    mentions: dict[str, set[str]] = field(default_factory=dict)
+    """Top-level function or class -> names in it; under the empty name, those of the rest."""
     strings: list[tuple[str, int]] = field(default_factory=list)
     """(text, line) of every string that is not a docstring."""
     live: set[str] = field(default_factory=set)
@@ -49,6 +55,15 @@ class Facts:
     """Functions other than kernels that run when `ModelNew.forward` runs."""
     layers: dict[str, str] = field(default_factory=dict)
     """Attribute of ModelNew -> the torch.nn class it is built from."""
+
+    def of(self, kind: type[_Node]) -> list[_Node]:
+        """Return the nodes of exactly that type."""
+        return cast("list[_Node]", self.nodes.get(kind, []))
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        """Every call."""
+        return self.of(ast.Call)
 
     def dotted(self, node: ast.AST) -> str:
         """Return the dotted name that an expression stands for, or an empty string."""
@@ -74,38 +89,63 @@ class Facts:
 def survey(tree: ast.Module) -> Facts:
     """Return the facts about a module."""
     facts = Facts(tree)
+    nodes = facts.nodes
     docstrings: set[int] = set()
-    # (node, innermost enclosing function, outermost enclosing class)
-    stack: list[tuple[ast.AST, Function | None, str]] = [(tree, None, "")]
+    # (node, innermost enclosing function, outermost enclosing class, names its statement mentions)
+    stack: list[tuple[ast.AST, Function | None, str, set[str]]] = []
+    for statement in tree.body:
+        name = statement.name if isinstance(statement, _NAMED) else ""
+        stack.append((statement, None, "", facts.mentions.setdefault(name, set())))
     while stack:
-        node, function, owner = stack.pop()
-        facts.nodes.append(node)
+        node, function, owner, mentions = stack.pop()
+        kind = type(node)
+        if kind in nodes:
+            nodes[kind].append(node)
+        else:
+            nodes[kind] = [node]
         if function is not None:
             function.nodes.append(node)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.Name):
+            mentions.add(node.id)
+            if function is not None:
+                function.mentions.add(node.id)
+            continue  # nothing below
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and id(node) not in docstrings:
+                facts.strings.append((node.value, node.lineno))
+            continue
+        if isinstance(node, ast.Attribute):
+            if function is not None:
+                function.mentions.add(node.attr)
+        elif isinstance(node, ast.Expr):
+            if isinstance(node.value, ast.Constant):
+                docstrings.add(id(node.value))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = Function(node, node.name, owner)
             facts.functions.append(function)
         elif isinstance(node, ast.ClassDef):
             owner = owner or node.name
-        elif isinstance(node, ast.Call):
-            facts.calls.append(node)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            _note_import(facts, node)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            docstrings.add(id(node.value))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in docstrings:
-                facts.strings.append((node.value, node.lineno))
-        elif function is not None:
-            if isinstance(node, ast.Name):
-                function.called.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                function.called.add(node.attr)
-        stack.extend((child, function, owner) for child in ast.iter_child_nodes(node))
+        for child in _children(node):
+            stack.append((child, function, owner, mentions))
+    for node in facts.of(ast.Import) + facts.of(ast.ImportFrom):
+        _note_import(facts, node)
     _mark_jitted(facts)
     _note_reach(facts)
     _note_layers(facts)
     return facts
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """Return the child nodes, without operators and contexts, which say nothing here."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        if name not in _SILENT_FIELDS:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return found
 
 
 def _note_import(facts: Facts, node: ast.Import | ast.ImportFrom) -> None:
@@ -142,21 +182,12 @@ def _mark_jitted(facts: Facts) -> None:
 
 def _note_reach(facts: Facts) -> None:
     """Find what is reachable from `ModelNew`, by the names that are mentioned."""
-    mentions: dict[str, set[str]] = {}
-    for statement in facts.tree.body:
-        key = ""
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            key = statement.name
-        bag = mentions.setdefault(key, set())
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                bag.add(node.id)
     todo = ["ModelNew", ""]
     while todo:
         name = todo.pop()
         if name not in facts.live:
             facts.live.add(name)
-            todo.extend(mentions.get(name, ()))
+            todo.extend(facts.mentions.get(name, ()))
 
     by_name: dict[str, list[Function]] = {}
     for function in facts.functions:
@@ -171,7 +202,7 @@ def _note_reach(facts: Facts) -> None:
             continue
         seen.add(id(function))
         facts.forward.append(function)
-        for name in sorted(function.called & by_name.keys()):
+        for name in sorted(function.mentions & by_name.keys()):
             pending.extend(f for f in by_name[name] if f.name not in ("__init__", "backward"))
 
 
