@@ -24,7 +24,7 @@ from gymnasium.error import InvalidAction, ResetNeeded
 
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.infos import episode_info
+from kernelgym.infos import episode_frame, episode_info
 from kernelgym.languages import check_language
 from kernelgym.observer import Observer, Part, render
 from kernelgym.prompts import Hardware
@@ -35,7 +35,7 @@ from kernelgym.spaces import KernelText
 from kernelgym.stopping import StopRule
 from kernelgym.suites import Ids, Suite
 from kernelgym.suites import suite as find_suite
-from kernelgym.suites.base import find_problem, select_ids
+from kernelgym.suites.base import find_problem, problem_keys
 from kernelgym.types import Evaluator, Kernel, Problem, Turn, Verdict
 
 __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
@@ -104,12 +104,15 @@ class KernelEnv(gym.Env[str, str]):
         self.gamma = gamma
         self.render_mode = render_mode
         self._suite: Suite | None = None
+        self._level = level
         self.problems: tuple[Problem, ...]
         if _are_problems(problems):
             self.problems = tuple(problems)
         else:
             ids = cast("Ids | None", problems)
-            found = find_suite(suite)
+            # Problems big enough to be timed where they can be; the interpreter needs small ones.
+            sized = {"size": "gpu"} if suite == "Synthetic" and self.device != "cpu" else {}
+            found = find_suite(suite, **sized)
             self.problems = found.problems(level, ids, split, exclude_degenerate)
             if ids is None and split is None and not exclude_degenerate:
                 self._suite = found  # nothing was ruled out: any problem of it may be asked for
@@ -248,9 +251,10 @@ class KernelEnv(gym.Env[str, str]):
         if self.render_mode is None:
             gym.logger.warn("render() needs a render_mode: make the environment with 'ansi'")
             return None
+        frame = episode_frame(self.episode, self.device)
         if self.render_mode == "ansi":
-            return self._frame()
-        print(self._frame())
+            return frame
+        print(frame)
         return None
 
     def close(self) -> None:
@@ -265,13 +269,16 @@ class KernelEnv(gym.Env[str, str]):
             return self.problems[int(self.np_random.integers(len(self.problems)))]
         if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
             raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
-        try:
-            return select_ids(self.problems, problem_id)[0]
-        except (UsageError, IndexError):
-            if isinstance(problem_id, str) and self._suite is not None:
-                return self._suite.get(problem_id)
-            # The ids alone: "1-3" or "" are no id either, and deserve the same message.
-            return find_problem(self.problems, str(problem_id))
+        text = str(problem_id)
+        key = int(text) if text.isdecimal() else text
+        for problem in self.problems:
+            if key in problem_keys(problem):
+                return problem
+        if self._suite is not None and (text.isdecimal() or "/" in text):
+            short = f"L{self._level}/{text}" if text.isdecimal() else text
+            name = self._suite.name
+            return self._suite.get(short if short.startswith(f"{name}/") else f"{name}/{short}")
+        return find_problem(self.problems, text)
 
     def _read_start(self, kernel: object) -> Kernel | None:
         if kernel is None:
@@ -295,18 +302,6 @@ class KernelEnv(gym.Env[str, str]):
 
     def _info(self, turn: Turn | None) -> dict[str, Any]:
         return episode_info(self.episode, self.device, self.gamma, turn)
-
-    def _frame(self) -> str:
-        episode = self.episode
-        head = (
-            f"{episode.problem.id} {episode.problem.name}: {self.language} on {self.device}, "
-            f"turn {len(episode.turns)} of {self.max_turns}"
-        )
-        if not episode.turns:
-            return head
-        last = episode.turns[-1]
-        tail = f"; over: {episode.ended}" if episode.over else ""
-        return f"{head}\n{last.verdict.status}, score {last.score.total:.3f}{tail}\n{last.feedback}"
 
 
 def _agreed(

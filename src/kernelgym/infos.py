@@ -1,4 +1,6 @@
-"""The `info` of a reset or step: flat, typed, the same keys every time.
+"""The `info` of a reset or step, and the frame that `render` shows.
+
+An info is flat and typed, with the same keys every time.
 
 Vector environments gather infos into arrays by the type of the first value they meet, so a key
 is never missing, a float is never an int, and nothing is None or NaN. What has not happened yet
@@ -20,7 +22,7 @@ from typing import Any
 from kernelgym.episode import Episode
 from kernelgym.types import Turn
 
-__all__ = ["REWARD_PARTS", "episode_info"]
+__all__ = ["REWARD_PARTS", "episode_frame", "episode_info"]
 
 REWARD_PARTS = ("format", "compile", "correct", "speed", "improvement", "penalty")
 
@@ -68,3 +70,16 @@ def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None)
     if verdict is not None:
         info["verdict"] = verdict
     return info
+
+
+def episode_frame(episode: Episode, device: str) -> str:
+    """Return an episode's state for a reader: problem, turn, and what the last one came to."""
+    head = (
+        f"{episode.problem.id} {episode.problem.name}: {episode.language} on {device}, "
+        f"turn {len(episode.turns)} of {episode.max_turns}"
+    )
+    if not episode.turns:
+        return head
+    last = episode.turns[-1]
+    tail = f"; over: {episode.ended}" if episode.over else ""
+    return f"{head}\n{last.verdict.status}, score {last.score.total:.3f}{tail}\n{last.feedback}"

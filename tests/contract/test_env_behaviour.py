@@ -251,6 +251,17 @@ def test_a_full_id_may_leave_the_level_unless_the_choice_was_narrowed(
             narrow.reset(options={"problem_id": outside})
 
 
+def test_synthetic_problems_are_endless_and_sized_for_the_device() -> None:
+    env = KernelEnv("Synthetic", 2, evaluator=ScriptedEvaluator())
+    for wanted in (5000, "5000", "L2/5000"):
+        _, info = env.reset(options={"problem_id": wanted})
+        assert info["problem_id"].startswith("Synthetic/L2/5000") and info["level"] == 2
+    with pytest.raises(UnknownName):
+        env.reset(options={"problem_id": "L2/x"})
+    gpu = KernelEnv("Synthetic", 2, evaluator=ScriptedEvaluator(device="cuda:0"))
+    assert gpu.problems[0].id != env.problems[0].id and "gpu" in gpu.problems[0].id
+
+
 @pytest.mark.parametrize("given", ["L2/99", 99, "", "9-1", "KernelBench/L2/99", "softmax"])
 def test_unknown_problems(bench: KernelEnv, given: str | int) -> None:
     with pytest.raises(UnknownName, match="KernelBench/L2/1"):

@@ -28,6 +28,7 @@ __all__ = [
     "natural_key",
     "non_empty",
     "parse_ids",
+    "problem_keys",
     "problem_number",
     "read_source",
     "select_ids",
@@ -130,6 +131,13 @@ def problem_number(problem: Problem) -> int | None:
     return int(last) if last.isdecimal() else None
 
 
+def problem_keys(problem: Problem) -> frozenset[str | int]:
+    """Return what a problem may be called: its id with and without suite, name and number."""
+    keys: set[str | int | None] = {problem.id, problem.name, problem_number(problem)}
+    keys.add(problem.id.partition("/")[2])
+    return frozenset(key for key in keys if key is not None and key != "")
+
+
 def select_ids(problems: Sequence[Problem], ids: Ids) -> tuple[Problem, ...]:
     """Pick problems in the order of `ids`, each once.
 
@@ -142,9 +150,7 @@ def select_ids(problems: Sequence[Problem], ids: Ids) -> tuple[Problem, ...]:
     """
     by_key: dict[str | int, list[Problem]] = {}
     for problem in problems:
-        keys: set[str | int] = {problem.id, problem.id.partition("/")[2], problem.name}
-        number = problem_number(problem)
-        for key in keys if number is None else keys | {number}:
+        for key in problem_keys(problem):
             by_key.setdefault(key, []).append(problem)
     chosen: dict[str, Problem] = {}
     for part in (ids,) if isinstance(ids, str | int) else ids:
@@ -255,10 +261,7 @@ def read_source(path: Path) -> str:
     return source
 
 
-def natural_key(text: str) -> tuple[tuple[int, str], ...]:
-    """Sort key under which ``2_x`` comes before ``10_x``."""
-    return tuple(
-        (int(part), "") if part.isdecimal() else (-1, part)
-        for part in re.split(r"(\d+)", text)
-        if part
-    )
+def natural_key(text: str) -> tuple[tuple[tuple[int, str], ...], str]:
+    """Sort key under which ``2_x`` comes before ``10_x``; only equal texts have equal keys."""
+    parts = filter(None, re.split(r"(\d+)", text))
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), text
