@@ -49,7 +49,7 @@ class TimingProtocol:
     warmup_pairs: int = 2
     """Pairs run first and thrown away."""
     min_pairs: int = 8
-    max_pairs: int = 40
+    max_pairs: int = 30
     relative_width: float = 0.05
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
     window_ms: float = 2.0

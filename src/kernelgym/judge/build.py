@@ -12,11 +12,11 @@ The arguments come from untrusted code: types are checked, and flags must be on 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -26,12 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import JudgeError, UnsupportedLanguage
+from kernelgym.errors import JudgeError
 from kernelgym.judge import extension_source as source
 from kernelgym.judge.sandbox import Plan
+from kernelgym.judge.toolchain import Toolchain, find_compiler
+from kernelgym.judge.toolchain import toolchain as find_toolchain
 from kernelgym.rulesets import Limits
 
-__all__ = ["Builder", "Built", "find_compiler"]
+__all__ = ["Builder", "Built"]
 
 _LOG_CHARACTERS = 8000
 _MEMORY_BYTES = 6 << 30
@@ -49,22 +51,6 @@ class Built:
     """What the compiler said, bounded."""
     cached: bool
     wall_s: float
-
-
-def find_compiler() -> str:
-    """Return the path of the C++ compiler ($CXX, c++, g++ or clang++).
-
-    Raises:
-        UnsupportedLanguage: If there is none.
-    """
-    wanted = [name for name in (os.environ.get("CXX"), "g++", "c++", "clang++") if name]
-    for name in wanted:
-        if path := shutil.which(name):
-            return path
-    raise UnsupportedLanguage(
-        f"no C++ compiler found (looked for {', '.join(wanted)}); "
-        "language 'cpp' needs one: install g++ or set CXX, or use language 'triton'"
-    )
 
 
 class Builder:
@@ -97,7 +83,7 @@ class Builder:
             request = source.read_request(arguments)
         except source.BadRequest as error:
             return Built("", "", str(error), False, 0.0)
-        toolchain = _toolchain(find_compiler())
+        toolchain = find_toolchain(find_compiler())
         key = _key(toolchain, dataclasses.astuple(request))
         folder = self._cache / key
         if (finished := _finished(folder)) is not None:
@@ -114,7 +100,7 @@ class Builder:
         return dataclasses.replace(built, wall_s=time.monotonic() - started)
 
     def _compile(
-        self, request: source.Request, toolchain: _Toolchain, scratch: Path, started: float
+        self, request: source.Request, toolchain: Toolchain, scratch: Path, started: float
     ) -> Built:
         deadline = started + self._limits.build_s
         thin = source.can_be_thin(request)
@@ -138,7 +124,7 @@ class Builder:
     def _compile_unit(
         self,
         request: source.Request,
-        toolchain: _Toolchain,
+        toolchain: Toolchain,
         scratch: Path,
         *,
         thin: bool,
@@ -152,12 +138,12 @@ class Builder:
         name = source.module_name(request, thin)
         command += [f"-DTORCH_EXTENSION_NAME={name}", *request.cflags]
         command += ["-c", "kernel.cpp", "-o", "kernel.o"]
-        return self._finish(self._start(command, scratch), deadline)
+        return self._start(command, scratch).finish(deadline)
 
     def _link(
         self,
         request: source.Request,
-        toolchain: _Toolchain,
+        toolchain: Toolchain,
         scratch: Path,
         objects: list[Path],
         log: str,
@@ -166,13 +152,13 @@ class Builder:
         library = scratch / "extension.so"
         command = [toolchain.compiler, "-shared", *map(str, objects), *toolchain.libraries]
         command += [*request.ldflags, "-o", str(library)]
-        link_log = self._finish(self._start(command, scratch), deadline)
+        link_log = self._start(command, scratch).finish(deadline)
         if link_log.startswith(_FAILED):
             return Built("", "", _bounded(link_log.removeprefix(_FAILED)), False, 0.0)
         name = source.module_name(request, thin=len(objects) == 2)
         return Built(str(library), name, _bounded(log + link_log), False, 0.0)
 
-    def _start_binding(self, toolchain: _Toolchain) -> _Binding | None:
+    def _start_binding(self, toolchain: Toolchain) -> _Binding | None:
         """Begin to compile the binding unit, unless it is there already."""
         path = self._binding_path(toolchain)
         if path.exists():
@@ -180,25 +166,25 @@ class Builder:
         scratch = tempfile.mkdtemp(prefix="binding-", dir=self._scratch_root)
         command = [toolchain.compiler, *toolchain.flags, f"-I{source.THIN_HEADERS}"]
         command += [*toolchain.includes(False), "-c", str(source.BINDING_UNIT), "-o", "binding.o"]
-        return _Binding(self._start(command, Path(scratch)), Path(scratch), path)
+        return _Binding(self._start(command, Path(scratch)), path)
 
     def _finish_binding(self, binding: _Binding | None, deadline: float) -> Path:
         if binding is None:
-            return self._binding_path(_toolchain(find_compiler()))
+            return self._binding_path(find_toolchain(find_compiler()))
         try:
-            log = self._finish(binding.process, deadline)
+            log = binding.running.finish(deadline)
             if log.startswith(_FAILED):
                 raise JudgeError(f"the binding unit does not compile: {_bounded(log)}")
             binding.path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(binding.scratch / "binding.o", binding.path)
+            os.replace(binding.running.scratch / "binding.o", binding.path)
         finally:
-            shutil.rmtree(binding.scratch, ignore_errors=True)
+            shutil.rmtree(binding.running.scratch, ignore_errors=True)
         return binding.path
 
-    def _binding_path(self, toolchain: _Toolchain) -> Path:
+    def _binding_path(self, toolchain: Toolchain) -> Path:
         return self._cache / f"binding-{_key(toolchain)}.o"
 
-    def _start(self, command: list[str], scratch: Path) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str], scratch: Path) -> _Running:
         plan = Plan(
             tier=self._tier,
             scratch=str(scratch),
@@ -220,7 +206,7 @@ class Builder:
         wrapper = [sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("sandbox.py"))]
         log = (scratch / "log").open("wb")
         with log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [*wrapper, json.dumps(dataclasses.asdict(plan)), *command],
                 cwd=scratch,
                 stdin=subprocess.DEVNULL,
@@ -231,77 +217,43 @@ class Builder:
                 start_new_session=True,
             )
 
-    def _finish(self, process: subprocess.Popen[bytes], deadline: float) -> str:
-        """Wait; return the log, with `_FAILED` in front if the command failed."""
-        try:
-            code = process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
-            return f"{_FAILED}the build took longer than {self._limits.build_s:g} s"
-        log_path = Path(_working_folder(process)) / "log"
-        with log_path.open("rb") as file:
-            log = file.read(1 << 20).decode("utf-8", "replace")
-        log = log.replace(str(log_path.parent) + "/", "")
-        return log if code == 0 else f"{_FAILED}{log or f'the compiler exited with {code}'}"
+        return _Running(process, scratch, self._limits.build_s)
 
 
 _FAILED = "\0failed\0"
 
 
 @dataclass(frozen=True, slots=True)
-class _Binding:
+class _Running:
+    """A compiler at work in a folder of its own."""
+
     process: subprocess.Popen[bytes]
     scratch: Path
-    path: Path
+    build_s: float
 
-
-def _working_folder(process: subprocess.Popen[bytes]) -> str:
-    plan = json.loads(process.args[5])  # type: ignore[index,call-overload]
-    return str(plan["scratch"])
+    def finish(self, deadline: float) -> str:
+        """Wait; return the log, with `_FAILED` in front if the command failed."""
+        try:
+            code = self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            return f"{_FAILED}the build took longer than {self.build_s:g} s"
+        with (self.scratch / "log").open("rb") as file:
+            log = file.read(1 << 20).decode("utf-8", "replace")
+        log = log.replace(f"{self.scratch}/", "")
+        return log if code == 0 else f"{_FAILED}{log or f'the compiler exited with {code}'}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Toolchain:
-    compiler: str
-    version: str
-    torch_version: str
-    python_version: str
-    flags: tuple[str, ...]
-    libraries: tuple[str, ...]
-    torch_include: str
-    headers_digest: str
+class _Binding:
+    """The binding unit being compiled, and where it is to go."""
 
-    def includes(self, thin: bool) -> list[str]:
-        folders = [self.torch_include, f"{self.torch_include}/torch/csrc/api/include"]
-        if not thin:
-            folders.append(sysconfig.get_paths()["include"])
-        return [part for folder in folders for part in ("-isystem", folder)]
+    running: _Running
+    path: Path
 
 
-@functools.lru_cache(maxsize=4)
-def _toolchain(compiler: str) -> _Toolchain:
-    import torch
-
-    answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
-    root = Path(torch.__file__).parent
-    headers = sorted(p for p in source.THIN_HEADERS.rglob("*") if p.is_file())
-    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in headers)).hexdigest()
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-    flags = ("-std=c++20", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H")
-    return _Toolchain(
-        compiler=compiler,
-        version=answer.stdout.partition("\n")[0],
-        torch_version=str(torch.__version__),
-        python_version=sys.version.partition(" ")[0],
-        flags=(*flags, f"-D_GLIBCXX_USE_CXX11_ABI={abi}"),
-        libraries=(f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
-        torch_include=str(root / "include"),
-        headers_digest=digest,
-    )
-
-
-def _key(toolchain: _Toolchain, *parts: Any) -> str:
+def _key(toolchain: Toolchain, *parts: Any) -> str:
     text = json.dumps([dataclasses.astuple(toolchain), *parts], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -5,8 +5,8 @@ send says "correct": the trusted side looks at the clock and at the bytes. Loade
 fork from the zygote: standard library and torch only (plus `hooks.py` and `wire.py` beside it).
 
 Every request carries a nonce that its answer repeats. Requests: ``slots`` (with a descriptor of
-shared memory), ``load``, ``construct``, ``prepare`` (where the inputs of the next calls lie),
-``go`` (make them).
+shared memory), ``load``, ``construct``, ``prepare`` (where the inputs of calls lie), ``go`` (make
+so many of them; the values lie there by then).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def serve(channel: socket.socket, scratch: str, hooks: ModuleType, wire: ModuleT
                     state.construct(request)
                 case "prepare":
                     state.prepare(request["calls"])
-                    hooks.fill_fresh_memory(not request["timed"])
                 case "go":
-                    reply["results"] = state.go()
+                    hooks.fill_fresh_memory(not request["timed"])
+                    reply["results"] = state.go(request["seeds"])
                     reply["launches"] = hooks.launches
         except BaseException as error:
             reply["error"] = hooks.describe_error(error, state.source_file)
@@ -75,7 +75,7 @@ class _State:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._entry: Any = None
         self._model: Any = None
-        self._calls: list[tuple[list[Any], list[Any], int]] = []
+        self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
 
     def map(self, fd: int, size: int) -> None:
         """Map the trusted side's buffers."""
@@ -109,21 +109,20 @@ class _State:
             raise TypeError(f"{request['entry']} is not callable: it needs a forward method")
 
     def prepare(self, calls: list[dict[str, Any]]) -> None:
-        """Lay tensors over the buffers of the next calls; their values come later."""
+        """Lay tensors over the buffers of calls to come; their values come later."""
         self._calls = [
             (
                 [self._decode(value) for value in call["args"]],
                 [self._view(region) for region in call["outputs"]],
-                call["seed"],
             )
             for call in calls
         ]
 
-    def go(self) -> list[Any]:
-        """Make the prepared calls; copy each output to its place and describe what it is."""
+    def go(self, seeds: list[int]) -> list[Any]:
+        """Make one prepared call per seed; copy its output to its place and describe it."""
         results = []
         with _no_grad():
-            for arguments, outputs, seed in self._calls:
+            for (arguments, outputs), seed in zip(self._calls, seeds, strict=False):
                 _seed(seed)
                 results.append(_export(self._model(*arguments), outputs))
         return results

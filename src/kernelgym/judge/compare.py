@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from kernelgym.rulesets import Ruleset
@@ -186,7 +187,7 @@ def _summary(
     if count == 0:
         return Comparison(True, worst_abs, worst_rel)
     first = int(differing.reshape(-1).to(torch.uint8).argmax())
-    place = [int(i) for i in torch.unravel_index(torch.tensor(first), reference.shape)]
+    place = [int(i) for i in np.unravel_index(first, tuple(reference.shape))]
     message = f"values differ at {count} of {output.numel()} elements, first at {place}"
     message += f"; largest absolute error {worst_abs:.3g}" if worst_abs else ""
     if output.is_floating_point():

@@ -1,5 +1,6 @@
-"""From the arguments of `load_inline` to the text that is compiled. Pure, except for look-ups of
-which headers torch ships.
+"""From the arguments of `load_inline` to the text that is compiled.
+
+Pure, except for look-ups of which headers torch ships.
 
 Names in the source decide which headers it is given: ``torch::empty_like`` brings
 ``ATen/ops/empty_like.h``, ``at::parallel_for`` brings ``ATen/Parallel.h``.
@@ -141,7 +142,9 @@ def module_name(request: Request, thin: bool) -> str:
 def compose(request: Request, thin: bool) -> str:
     """Return the text of the kernel unit. The candidate's own text stands in it unchanged."""
     parts = ["#include <torch/extension.h>"] if request.implicit_headers else []
-    parts += request.cpp_sources
+    for number, text in enumerate(request.cpp_sources):
+        # So that the compiler's line numbers are those of the text its author wrote.
+        parts += [f'#line 1 "{_file_name(number)}"', text]
     if request.functions is None:
         return "\n".join(parts)
     if thin:
@@ -164,6 +167,10 @@ def compose(request: Request, thin: bool) -> str:
         ]
         parts.append("}")
     return "\n".join(parts) + "\n"
+
+
+def _file_name(number: int) -> str:
+    return "kernel.cpp" if number == 0 else f"kernel_{number + 1}.cpp"
 
 
 def _quoted(text: str) -> str:

@@ -112,9 +112,7 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
             torch.ops.load_library(reply["path"])
             return reply["path"]
         loader = importlib.machinery.ExtensionFileLoader(reply["module"], reply["path"])
-        spec = importlib.util.spec_from_file_location(
-            reply["module"], reply["path"], loader=loader
-        )
+        spec = importlib.util.spec_from_file_location(reply["module"], reply["path"], loader=loader)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
@@ -128,7 +126,7 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
 def _strings(value: Any) -> list[str]:
     if value is None:
         return []
-    return [value] if isinstance(value, (str, os.PathLike)) else [str(item) for item in value]
+    return [str(value)] if isinstance(value, (str, os.PathLike)) else [str(v) for v in value]
 
 
 def fill_fresh_memory(on: bool) -> None:

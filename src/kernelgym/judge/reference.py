@@ -20,7 +20,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 
-__all__ = ["Expected", "Reference", "Seeds", "tensors_of"]
+__all__ = ["Expected", "Reference", "Seeds", "same_bytes", "tensors_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,7 @@ class Reference:
             _seed(forward_seed)
             output = self.model(*given)
             mutates = not all(
-                _same_bytes(a, b)
-                for a, b in zip(tensors_of(given), tensors_of(inputs), strict=True)
+                same_bytes(a, b) for a, b in zip(tensors_of(given), tensors_of(inputs), strict=True)
             )
         return Expected(output, self._run_precisely(inputs, forward_seed), mutates)
 
@@ -156,10 +155,10 @@ def _widen(value: Any) -> Any:
     return value
 
 
-def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Compare two tensors bit for bit, so that NaNs equal themselves."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    # NaNs equal themselves here; a reinterpretation as integers compares bits.
     a, b = a.contiguous(), b.contiguous()
     return bool(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)))
 
@@ -180,7 +179,7 @@ def _namespace(source: str, name: str) -> dict[str, Any]:
     return names
 
 
-class _our_fault:  # noqa: N801  (reads as a verb in a with statement)
+class _our_fault:
     """Turn whatever the problem's own code raises into a `JudgeError`."""
 
     def __init__(self, doing: str) -> None:

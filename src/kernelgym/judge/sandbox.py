@@ -26,7 +26,15 @@ import struct
 import sys
 from dataclasses import dataclass
 
-__all__ = ["TIERS", "Plan", "confine", "die_with_parent", "enter_namespaces", "mount_private"]
+__all__ = [
+    "TIERS",
+    "Plan",
+    "adopt_orphans",
+    "confine",
+    "die_with_parent",
+    "enter_namespaces",
+    "mount_private",
+]
 
 TIERS = ("ns+landlock+seccomp", "landlock+seccomp", "limits")
 
@@ -35,6 +43,7 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 <<
 _CLONE_NAMESPACES = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,11 @@ def _check(result: int, what: str) -> int:
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl(PDEATHSIG)")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends, so that none escapes."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(SUBREAPER)")
 
 
 def enter_namespaces() -> None:
@@ -207,7 +221,7 @@ def _allow(ruleset: int, path: str, rights: int, all_rights: int) -> None:
 # --- seccomp ------------------------------------------------------------------------------------
 # Numbers from the kernel's system call tables: (x86_64, aarch64).
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-_NEVER = {
+_NEVER: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198),
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -244,7 +258,7 @@ _NEVER = {
     "semget": (64, 190),
     "mq_open": (240, 180),
 }
-_NO_EXEC = {
+_NO_EXEC: dict[str, tuple[int | None, int | None]] = {
     "execve": (59, 221),
     "execveat": (322, 281),
     "fork": (57, None),
@@ -273,11 +287,9 @@ def _filter_syscalls(exec_allowed: bool) -> None:
     ]
     denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
     for numbers in denied.values():
-        if numbers[column] is not None:
-            program += [
-                (_JUMP_EQUAL, 0, 1, numbers[column]),
-                (_RETURN, 0, 0, _DENY | errno.EPERM),
-            ]
+        number = numbers[column]
+        if number is not None:
+            program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY | errno.EPERM)]
     if not exec_allowed:
         program += [
             # clone3's flags lie in memory a filter cannot read; libc falls back to clone.

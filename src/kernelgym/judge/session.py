@@ -8,6 +8,7 @@ compared with the slot afterwards; the reference never reads a slot.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +19,14 @@ from kernelgym.judge.arena import Arena, Region, encode
 from kernelgym.judge.build import Built
 from kernelgym.judge.compare import Comparison, compare
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
-from kernelgym.judge.reference import Expected, Reference, Seeds, tensors_of
+from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
 __all__ = ["Rejected", "Session", "Slot"]
 
 
-class Rejected(Exception):  # noqa: N818  (an outcome, not an error of ours)
+class Rejected(Exception):
     """The kernel's run is over; says with which status."""
 
     def __init__(self, status: Status, message: str, log: str = "") -> None:
@@ -37,10 +38,10 @@ class Rejected(Exception):  # noqa: N818  (an outcome, not an error of ours)
 class Slot:
     """Room for one call: where its inputs and outputs lie."""
 
-    arguments: Any
-    """The encoded arguments."""
-    inputs: tuple[Region, ...]
-    outputs: tuple[Region, ...]
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+    regions: tuple[Region, ...]
+    """Of the outputs."""
 
 
 class Session:
@@ -87,7 +88,7 @@ class Session:
         arena = Arena(len(tensors), sum(t.numel() * t.element_size() for t in tensors))
         with _closing(arena):
             self._share(arena)
-            arguments = [encode(v, lambda t: _fill(arena, t)) for v in reference.init_args]
+            arguments = _encode_all(reference.init_args, lambda t: _fill(arena, t))
             self._post(
                 {
                     "op": "construct",
@@ -104,10 +105,9 @@ class Session:
         tensors, outputs = tensors_of(inputs), tensors_of(output)
         size = sum(t.untyped_storage().nbytes() for t in tensors)
         size += sum(t.numel() * t.element_size() for t in outputs)
-        if self._arena is not None:
-            self._arena.close()
+        self.close()
         arena = self._arena = Arena(count * (len(tensors) + len(outputs)), count * size)
-        self._slots = []
+        self._slots, calls = [], []
         for _ in range(count):
             regions: list[Region] = []
 
@@ -115,38 +115,37 @@ class Session:
                 regions.append(arena.place(tensor))
                 return regions[-1]
 
-            encoded = [encode(value, place) for value in inputs]
-            places = tuple(arena.place(t, contiguous=True) for t in outputs)
-            self._slots.append(Slot(encoded, tuple(regions), places))
+            arguments = _encode_all(inputs, place)
+            places = [arena.place(t, contiguous=True) for t in outputs]
+            calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
+            self._slots.append(
+                Slot(
+                    tuple(arena.view(r) for r in regions),
+                    tuple(arena.view(r) for r in places),
+                    tuple(places),
+                )
+            )
         self._share(arena)
+        self._post({"op": "prepare", "calls": calls})
+        self._answer("prepare")
 
     def run(
         self, batches: list[list[Any]], forward_seeds: list[int], timed: bool
     ) -> tuple[float, list[Any]]:
         """Make one call per batch; return the window in milliseconds and the descriptions.
 
-        Values reach the slots after the candidate has said that it is ready, and the clock is
-        this side's.
+        Values reach the slots while the candidate waits for the word, and the clock is this
+        side's.
         """
         assert self._arena is not None
-        slots = self._slots[: len(batches)]
-        calls = [
-            {
-                "args": slot.arguments,
-                "outputs": [region.to_json() for region in slot.outputs],
-                "seed": seed,
-            }
-            for slot, seed in zip(slots, forward_seeds, strict=True)
-        ]
-        self._post({"op": "prepare", "calls": calls, "timed": timed})
-        self._answer("prepare")
-        for slot, inputs in zip(slots, batches, strict=True):
-            for region, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
-                self._arena.view(region).copy_(tensor)
-            for region in slot.outputs:
-                self._arena.poison(region)
+        for slot, inputs in zip(self._slots, batches, strict=False):
+            for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
+                view.copy_(tensor)
+            if not timed:  # stale outputs of timed calls are wrong anyway: values are fresh
+                for region in slot.regions:
+                    self._arena.poison(region)
         started = time.perf_counter()
-        self._post({"op": "go"})
+        self._post({"op": "go", "seeds": forward_seeds, "timed": timed})
         answer = self._answer("go")
         window_ms = (time.perf_counter() - started) * 1e3
         results = answer.get("results")
@@ -166,17 +165,17 @@ class Session:
         _, results = self.run([inputs], [forward_seed], timed=False)
         return self.compare(0, inputs, results[0], expected)
 
-    def compare(self, slot_index: int, inputs: list[Any], result: Any, expected: Expected) -> Any:
+    def compare(
+        self, slot_index: int, inputs: list[Any], result: Any, expected: Expected
+    ) -> Comparison:
         """Judge what lies in a slot after a call."""
-        assert self._arena is not None
         slot = self._slots[slot_index]
-        outputs = [self._arena.view(region).clone() for region in slot.outputs]
+        outputs = [view.clone() for view in slot.outputs]
         if self._ruleset.forbid_input_mutation and not expected.mutates_inputs:
-            for number, (region, tensor) in enumerate(
+            for number, (now, tensor) in enumerate(
                 zip(slot.inputs, tensors_of(inputs), strict=True)
             ):
-                now = self._arena.view(region)
-                if not torch.equal(now.nan_to_num(), tensor.nan_to_num()):
+                if not same_bytes(now, tensor):
                     return Comparison(False, message=f"the kernel changed input tensor {number}")
         return compare(result, outputs, expected.output, expected.precise, self._ruleset)
 
@@ -192,14 +191,14 @@ class Session:
             return False
         slot = self._slots[0]
         wanted = [*tensors_of(inputs), *tensors_of(output)]
-        regions = [*slot.inputs, *slot.outputs]
+        views = [*slot.inputs, *slot.outputs]
         values = [value for value in inputs if not isinstance(value, torch.Tensor)]
         return (
             not values  # a number may change from call to call, so it is encoded anew
-            and len(wanted) == len(regions)
+            and len(wanted) == len(views)
             and all(
-                t.shape == r.shape and t.dtype == r.dtype
-                for t, r in zip(wanted, regions, strict=True)
+                a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
+                for a, b in zip(wanted, views, strict=True)
             )
         )
 
@@ -270,7 +269,7 @@ _DOING = {
 }
 
 
-class _closing:  # noqa: N801
+class _closing:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
 
@@ -279,6 +278,13 @@ class _closing:  # noqa: N801
 
     def __exit__(self, *_: object) -> None:
         self._arena.close()
+
+
+def _encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> list[Any]:
+    try:
+        return [encode(value, place) for value in values]
+    except TypeError as error:
+        raise JudgeError(f"this problem cannot be judged: {error}") from None
 
 
 def _fill(arena: Arena, tensor: torch.Tensor) -> Region:

@@ -21,14 +21,16 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 from kernelgym.judge.build import Builder
+from kernelgym.judge.fork_server import Zygote, readable_paths
 from kernelgym.judge.lease import Lease
-from kernelgym.judge.process import Zygote, readable_paths
+from kernelgym.judge.local import unavailable
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import measure
+from kernelgym.judge.worker_process import scratch_folder
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
-from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Kernel, Problem, Status, Timing, Verdict
 
 __all__ = ["Worker", "main"]
 
@@ -45,8 +47,9 @@ class Worker:
 
     def __init__(self, ruleset: Ruleset, timing: bool, folder: Path, tier: str = "auto") -> None:
         self._ruleset, self._timing, self._tier = ruleset, timing, tier
-        self._libraries, self._scratch = folder / "builds", folder / "scratch"
+        self._libraries = folder / "builds"
         self._libraries.mkdir(parents=True, exist_ok=True)
+        self._scratch = scratch_folder(folder, os.getpid())
         self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lease = Lease(folder / "cpu.lock")
         self._zygotes: dict[bool, Zygote] = {}
@@ -74,13 +77,14 @@ class Worker:
             _bound_own_memory()
             reference = Reference(problem, self._ruleset, seeds)
             verdict = self._run(candidate_session, reference, seeds, problem, kernel)
+            log = verdict.log or candidate_session.log()
         return dataclasses.replace(
             verdict,
             device="cpu",
             isolation=zygote.tier,
             ruleset=self._ruleset.label,
             seed=seeds.secret,
-            log=verdict.log or candidate_session.log(),
+            log=log,
             wall_s=round(time.monotonic() - started, 6),
         )
 
@@ -103,23 +107,23 @@ class Worker:
                         complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
                         if self._ruleset.stop_at_first_failure:
                             break
-            counts = {"compiled": True, "trials_passed": passed, "trials": calls}
-            sizes = {"max_abs_error": errors[0], "max_rel_error": errors[1]}
+            judged = Verdict(
+                Status.WRONG,
+                compiled=True,
+                trials_passed=passed,
+                trials=calls,
+                max_abs_error=errors[0],
+                max_rel_error=errors[1],
+                message=f"{calls - passed} of {calls} calls failed; {complaint}",
+                findings=session.findings(kernel),
+            )
             if complaint:
-                message = f"{calls - passed} of {calls} calls failed; {complaint}"
-                if self._ruleset.stop_at_first_failure:
-                    message = complaint
-                return Verdict(Status.WRONG, message=message, **counts, **sizes)  # type: ignore[arg-type]
-            findings = session.findings(kernel)
-            timing = None
-            if self._timing and "cpu" in LANGUAGES[kernel.language].timed_on:
-                with self._lease.exclusive(), self._zygote(False).take() as other:
-                    baseline = Session(other, self._ruleset, None)
-                    timing = measure(session, baseline, reference, seeds, problem.source)
+                return judged
+            timing = self._time(session, reference, seeds, problem, kernel)
             message = f"all {calls} calls agree with the reference"
             message += "" if timing else "; not timed"
-            return Verdict(
-                Status.CORRECT, message=message, timing=timing, findings=findings, **counts, **sizes  # type: ignore[arg-type]
+            return dataclasses.replace(
+                judged, status=Status.CORRECT, timing=timing, message=message
             )
         except Rejected as end:
             return Verdict(
@@ -132,6 +136,15 @@ class Worker:
                 message=str(end),
                 log=end.log,
             )
+
+    def _time(
+        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem, kernel: Kernel
+    ) -> Timing | None:
+        if not self._timing or "cpu" not in LANGUAGES[kernel.language].timed_on:
+            return None
+        with self._lease.exclusive(), self._zygote(False).take() as process:
+            baseline = Session(process, self._ruleset, None)
+            return measure(session, baseline, reference, seeds, problem.source)
 
     def _zygote(self, interpreted: bool) -> Zygote:
         if interpreted not in self._zygotes:
@@ -181,11 +194,6 @@ def read_ruleset(data: dict[str, Any]) -> Ruleset:
     return Ruleset(**values)
 
 
-def _unavailable(message: str) -> Verdict:
-    finding = Finding("judge_failed", message, Severity.INFO)
-    return Verdict(Status.UNAVAILABLE, message=message, findings=(finding,))
-
-
 def _exit_with_parent(lifeline: int) -> None:
     """End this process, and with it the zygotes, as soon as the parent is gone."""
 
@@ -214,9 +222,9 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         problem = Problem(**job["problem"])
         try:
             verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
-        except (JudgeError, OSError, MemoryError) as error:
+        except Exception as error:  # the boundary: whatever it is, it is not the kernel's fault
             worker.reset()
-            verdict = _unavailable(f"{type(error).__name__}: {error}")
+            verdict = unavailable(f"{type(error).__name__}: {error}")
         wire.send(jobs, {"verdict": verdict.to_dict()})
     worker.close()
 

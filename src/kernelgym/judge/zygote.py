@@ -41,7 +41,7 @@ def _import_libraries() -> None:
     import numpy  # noqa: F401
     import torch
     import torch.nn.functional
-    import torch.utils.cpp_extension  # noqa: F401
+    import torch.utils.cpp_extension
 
     torch.manual_seed(0)
     torch.set_printoptions(profile="default")
@@ -52,7 +52,7 @@ def _import_libraries() -> None:
         return
     if os.environ.get("TRITON_INTERPRET") == "1":
 
-        @triton.jit
+        @triton.jit  # type: ignore[untyped-decorator]
         def warm_up(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
             offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
             mask = offsets < n
@@ -246,8 +246,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
 def main(control_fd: int, config: dict[str, Any]) -> None:
     """Import, probe the sandbox, serve."""
     control = socket.socket(fileno=control_fd)
-    ctypes_libc = _sibling("sandbox")._libc
-    ctypes_libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    _sibling("sandbox").adopt_orphans()
     _import_libraries()
     zygote = _Zygote(control, config["plan"], config["tier"])
     gc.collect()

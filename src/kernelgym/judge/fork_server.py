@@ -1,0 +1,182 @@
+"""The trusted side's handle on a zygote, the process that forks candidates."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge import wire
+from kernelgym.judge.process import Candidate
+from kernelgym.rulesets import Limits
+
+__all__ = ["Zygote", "readable_paths"]
+
+_START_S = 120.0  # importing torch and Triton on a busy machine
+_KILL_S = 2.0
+
+
+def readable_paths(*extra: str) -> tuple[str, ...]:
+    """Files and folders a sandboxed Python with torch needs to read."""
+    import torch
+
+    libraries = Path(torch.__file__).parent.parent
+    paths = [sys.prefix, sys.base_prefix, str(libraries), *extra]
+    paths += ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/usr/share/zoneinfo"]
+    paths += ["/etc/ld.so.cache", "/etc/localtime"]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
+
+
+class Zygote:
+    """A running `zygote.py`, with one candidate forked ahead of need.
+
+    Args:
+        interpreted: Whether Triton is imported with its interpreter on.
+        limits: What each candidate may use.
+        readable: Paths its candidates may read, as from `readable_paths`.
+        scratch_root: Folder in which scratch folders are made.
+        tier: A tier name, or ``auto`` for the strongest the host allows.
+
+    Raises:
+        JudgeError: If it does not start.
+    """
+
+    def __init__(
+        self,
+        interpreted: bool,
+        limits: Limits,
+        readable: tuple[str, ...],
+        scratch_root: Path,
+        tier: str = "auto",
+    ) -> None:
+        self._scratch_root = scratch_root
+        self._limits = limits
+        self._next_id = 0
+        self._exits: dict[int, int] = {}
+        self._standby: Candidate | None = None
+        self._decoder = wire.Decoder()
+        self._errors = tempfile.TemporaryFile()
+        self._control, theirs = socket.socketpair()
+        plan = {
+            "readable": readable,
+            "memory_bytes": limits.memory_bytes,
+            "file_bytes": limits.file_bytes,
+            "open_files": limits.open_files,
+            "processes": limits.processes,
+        }
+        config = json.dumps({"plan": plan, "tier": tier})
+        program = str(Path(__file__).with_name("zygote.py"))
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-B", program, str(theirs.fileno()), config],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=(theirs.fileno(),),
+                env=_clean_environment(interpreted, scratch_root),
+                start_new_session=True,
+            )
+        self.tier = ""
+
+    def wait_ready(self) -> None:
+        """Block until it serves; called by `take`, so only needed to start several at once."""
+        if self.tier:
+            return
+        deadline = time.monotonic() + _START_S
+        while not self.tier:
+            if not self.pump(max(0.0, deadline - time.monotonic())):
+                raise JudgeError(f"the zygote did not start: {self._complaint()}")
+
+    def take(self) -> Candidate:
+        """Return a fresh candidate, and have the next one forked meanwhile."""
+        self.wait_ready()
+        taken = self._standby or self._spawn()
+        self._standby = self._spawn()
+        return taken
+
+    def _spawn(self) -> Candidate:
+        self._next_id += 1
+        candidate = Candidate(self, self._next_id, self._scratch_root, self._limits.output_bytes)
+        try:
+            candidate.start(self._control)
+        except OSError as error:
+            candidate.discard()
+            raise JudgeError(f"the zygote is gone: {error}; {self._complaint()}") from error
+        return candidate
+
+    def pump(self, timeout_s: float) -> bool:
+        """Handle what the zygote says; False if it said nothing in time or is gone."""
+        ready, _, _ = select.select([self._control], [], [], timeout_s)
+        if not ready:
+            return False
+        data = self._control.recv(1 << 16)
+        if not data:
+            return False
+        self._decoder.feed(data)
+        while (message := self._decoder.next()) is not None:
+            if "tier" in message:
+                self.tier = str(message["tier"])
+            elif "exited" in message:
+                self._exits[message["exited"]] = message["code"]
+        return True
+
+    def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
+        """Exit code of a candidate (negative: signal), or None if it still runs."""
+        deadline = time.monotonic() + timeout_s
+        while candidate_id not in self._exits:
+            if not self.pump(max(0.0, deadline - time.monotonic())):
+                return None
+        return self._exits[candidate_id]
+
+    def kill(self, candidate_id: int) -> None:
+        """Kill a candidate with everything it started; returns when it is gone.
+
+        Raises:
+            JudgeError: If it is still there after two seconds.
+        """
+        if candidate_id not in self._exits:
+            try:
+                wire.send(self._control, {"op": "kill", "id": candidate_id})
+            except OSError as error:
+                raise JudgeError("the zygote is gone") from error
+            if self.exit_code(candidate_id, _KILL_S) is None:
+                raise JudgeError("a candidate could not be killed")
+        self._exits.pop(candidate_id, None)
+
+    def _complaint(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def close(self) -> None:
+        """End the zygote; the kernel takes every candidate down with it."""
+        if self._standby is not None:
+            with contextlib.suppress(JudgeError):  # it may be what failed
+                self._standby.discard()
+            self._standby = None
+        self._control.close()
+        try:
+            self._process.wait(_KILL_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
+    return kept | {
+        "LANG": "C.UTF-8",
+        "HOME": str(scratch_root),
+        "TRITON_INTERPRET": "1" if interpreted else "0",
+        # Threads that spin after a parallel region would disturb the other side's timing.
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }

@@ -1,0 +1,50 @@
+"""One evaluator per process, device and ruleset, shared by everybody who asks for it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from kernelgym.judge.local import LocalEvaluator
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+
+__all__ = ["shared_evaluator"]
+
+
+class _Shared(LocalEvaluator):
+    """An evaluator that closes when the last of its users has closed it."""
+
+    users = 0
+    key: tuple[Any, ...] = ()
+
+    def close(self) -> None:
+        with _shared_lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            if _shared.get(self.key) is self:
+                del _shared[self.key]
+        super().close()
+
+
+_shared: dict[tuple[Any, ...], _Shared] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_evaluator(
+    device: str = "cpu", ruleset: str | Ruleset = "strict", workers: int = 1, timing: bool = True
+) -> LocalEvaluator:
+    """Return this process's evaluator for these arguments: 64 environments need not be 64 pools.
+
+    Every call counts as a user and needs one `close`.
+    """
+    rules = find_ruleset(ruleset)
+    key = (os.getpid(), device, rules.digest, rules.name, workers, timing)
+    with _shared_lock:
+        if key not in _shared:
+            _shared[key] = _Shared(device, rules, workers, timing)
+            _shared[key].key = key
+        _shared[key].users += 1
+        return _shared[key]

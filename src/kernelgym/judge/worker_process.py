@@ -1,0 +1,125 @@
+"""The caller's handle on a worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+from kernelgym.judge import wire
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Kernel, Problem, Verdict
+
+__all__ = ["WorkerProcess", "scratch_folder"]
+
+_REFERENCE_S = 300.0  # what the problem's own code may take before we give up
+
+
+def scratch_folder(folder: Path, worker_pid: int) -> Path:
+    """Folder for a worker's temporary files; removed by whoever ends the worker."""
+    return folder / "scratch" / str(worker_pid)
+
+
+class WorkerProcess:
+    """Handle on one worker process; used by one thread at a time.
+
+    Raises:
+        OSError: Or EOFError, if the worker does not start.
+    """
+
+    def __init__(self, ruleset: Ruleset, timing: bool, folder: Path, tier: str) -> None:
+        limits = ruleset.limits
+        # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
+        self._job_s = limits.run_s + 2 * limits.build_s + ruleset.timing.budget_s + _REFERENCE_S
+        self._socket, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
+        self._errors = tempfile.TemporaryFile()
+        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
+        command = [sys.executable, "-m", "kernelgym.judge.worker"]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(lifeline)],
+                pass_fds=(theirs.fileno(), lifeline),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env=environment,
+                start_new_session=True,
+            )
+        os.close(lifeline)
+        self._decoder = wire.Decoder(1 << 30)
+        self._finalizer = weakref.finalize(
+            self, _end, self._process, self._socket, self._lifeline, self._errors, folder
+        )
+        self._ask(
+            {
+                "ruleset": dataclasses.asdict(ruleset),
+                "timing": timing,
+                "folder": str(folder.absolute()),
+                "tier": tier,
+            }
+        )
+
+    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
+        """Have one kernel judged; OSError or EOFError if the worker is lost."""
+        answer = self._ask(
+            {
+                "problem": _fields(problem),
+                "kernel": _fields(kernel),
+                "seed": seed,
+            }
+        )
+        return Verdict.from_dict(answer["verdict"])
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self._socket.settimeout(self._job_s)
+        try:
+            wire.send(self._socket, message)
+            return wire.receive(self._socket, self._decoder)[0]
+        except EOFError:
+            raise EOFError(self._complaint()) from None
+
+    def _complaint(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"it exited with {self._process.returncode}"
+
+    def close(self) -> None:
+        """End the process and all below it."""
+        self._finalizer()
+
+
+def _end(
+    process: subprocess.Popen[bytes],
+    sock: socket.socket,
+    lifeline: int,
+    errors: Any,
+    folder: Path,
+) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+    sock.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1.0)  # an idle worker cleans up after itself
+    os.close(lifeline)
+    try:
+        process.wait(3.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    errors.close()
+    shutil.rmtree(scratch_folder(folder, process.pid), ignore_errors=True)
+
+
+def _fields(noun: Problem | Kernel) -> dict[str, Any]:
+    return {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun) if f.init}
