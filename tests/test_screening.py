@@ -247,6 +247,29 @@ def test_findings_carry_lines_in_order_and_are_few() -> None:
     assert kernel.source.splitlines()[lines[0] - 1].strip() == "y = torch.relu(y)"
 
 
+@pytest.mark.parametrize("comment", ["// at::relu(x)\n", "/* at::relu(\n x) */", "/* at::mm("])
+def test_comments_in_cpp_source_trip_nothing(comment: str) -> None:
+    source = SAMPLE_KERNELS["cpp"].source.replace(
+        '\n"""\n\nextension', f'\n{comment}"""\n\nextension'
+    )
+    assert comment in source
+    assert codes(Kernel(source, "cpp")) == set()
+
+
+def test_many_functions_of_one_name_are_screened_in_linear_time() -> None:
+    source = "class ModelNew:\n" + " def forward(self): self.forward()\n" * 20_000
+    assert "no_custom_kernel" in codes(Kernel(source, "cpp"))
+
+
+@pytest.mark.parametrize(
+    "text", ["at::", "::/*", "at::a::", "at::x(//", "/", "* /", "__float2half ", "at::" + "a" * 999]
+)
+def test_long_strings_are_searched_in_linear_time(text: str) -> None:
+    # Quadratic searching of this much would run for minutes.
+    source = f"text = '{text * (900_000 // len(text))}'\n"
+    assert "no_custom_kernel" in codes(Kernel(source, "cpp"))
+
+
 @pytest.mark.parametrize(
     ("source", "code"),
     [

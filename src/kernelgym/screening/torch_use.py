@@ -46,13 +46,14 @@ _METHODS = frozenset(
 _PASSIVE_LAYERS = frozenset(
     "Parameter ParameterList ParameterDict Module ModuleList ModuleDict Buffer Identity".split()
 )
-_CPP_CALL = re.compile(r"\b(?:at|torch)::(\w+(?:::\w+)*)\s*\(")
+# Bounded repetitions: a name that begins anew at every character must not cost its length again.
+_CPP_CALL = re.compile(r"\b(?:at|torch)::(\w{1,80}(?:::\w{1,80}){0,2})\s{0,8}\(")
 _CPP_ALLOWED = re.compile(
     r"(?:empty|zeros|ones|full|new_)\w*|from_blob|\w*TensorOptions|Tensor|device|dtype|arange"
     r"|\w*Guard|\w*ArrayRef|tensor|parallel_for|get_num_threads|set_num_threads|cuda::\w+|\w*Options"
     r"|autograd::\w+|detail::\w+|elementSize|toString|Scalar\w*|Half|BFloat16|optional|ceil_div"
 )
-_CPP_COMMENT = re.compile(r"//[^\n]*|/\*[^*]*(?:\*(?!/)[^*]*)*\*/")
+_CPP_COMMENT = re.compile(r"//|/\*")
 _LOW = frozenset(
     f"{module}.{name}"
     for module in ("torch", "triton.language")
@@ -77,7 +78,7 @@ def torch_compute_call(facts: Facts, language: str, ruleset: Ruleset) -> Iterato
                 yield "torch_compute_call", f"{name} computes with torch", node.lineno
     for text, line in facts.strings:
         if "::" in text:
-            for call in _CPP_CALL.finditer(_CPP_COMMENT.sub("", text)):
+            for call in _CPP_CALL.finditer(_without_comments(text)):
                 if not _CPP_ALLOWED.fullmatch(call.group(1)):
                     message = f"the extension calls torch's {call.group(1)}"
                     yield "torch_compute_call", message, line
@@ -149,6 +150,20 @@ def _compute_name(facts: Facts, call: ast.Call) -> str:
     if isinstance(owner, ast.Call) and facts.dotted(owner.func) == "super":
         return ""
     return f".{attribute}()" if attribute in _METHODS else ""
+
+
+def _without_comments(source: str) -> str:
+    """Return C++ source without its comments; an unclosed one goes on to the end."""
+    kept: list[str] = []
+    position = 0
+    while (start := _CPP_COMMENT.search(source, position)) is not None:
+        kept.append(source[position : start.start()])
+        close = "\n" if start.group() == "//" else "*/"
+        end = source.find(close, start.end())
+        position = len(source) if end < 0 else end + len(close)
+        kept.append(" ")
+    kept.append(source[position:])
+    return "".join(kept)
 
 
 def _launches(function: Function) -> bool:

@@ -203,7 +203,9 @@ def _note_reach(facts: Facts) -> None:
         seen.add(id(function))
         facts.forward.append(function)
         for name in sorted(function.mentions & by_name.keys()):
-            pending.extend(f for f in by_name[name] if f.name not in ("__init__", "backward"))
+            # Taken out, so that many functions of one name are not looked at again and again.
+            found = by_name.pop(name)
+            pending.extend(f for f in found if f.name not in ("__init__", "backward"))
 
 
 def _note_layers(facts: Facts) -> None:
