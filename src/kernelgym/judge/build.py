@@ -130,14 +130,13 @@ class Builder:
         thin: bool,
         deadline: float,
     ) -> str:
-        (scratch / "kernel.cpp").write_text(
-            source.compose(request, thin), encoding="utf-8", errors="replace"
-        )
+        for file_name, text in source.compose(request, thin).items():
+            (scratch / file_name).write_text(text, encoding="utf-8", errors="replace")
         includes = [f"-I{source.THIN_HEADERS}", f"-I{scratch}"] if thin else []
         command = [toolchain.compiler, *toolchain.flags, *includes, *toolchain.includes(thin)]
         name = source.module_name(request, thin)
         command += [f"-DTORCH_EXTENSION_NAME={name}", *request.cflags]
-        command += ["-c", "kernel.cpp", "-o", "kernel.o"]
+        command += ["-c", source.UNIT, "-o", "kernel.o"]
         return self._start(command, scratch).finish(deadline)
 
     def _link(

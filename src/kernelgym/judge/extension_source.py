@@ -17,6 +17,7 @@ from typing import Any
 __all__ = [
     "BINDING_UNIT",
     "THIN_HEADERS",
+    "UNIT",
     "BadRequest",
     "Request",
     "can_be_thin",
@@ -27,6 +28,7 @@ __all__ = [
     "read_request",
 ]
 
+UNIT = "unit.cpp"
 THIN_HEADERS = Path(__file__).with_name("thin")
 BINDING_UNIT = THIN_HEADERS / "binding.cpp"
 _MAX_SOURCE_BYTES = 4 << 20
@@ -139,14 +141,17 @@ def module_name(request: Request, thin: bool) -> str:
     return "kernelgym_extension" if thin else request.name
 
 
-def compose(request: Request, thin: bool) -> str:
-    """Return the text of the kernel unit. The candidate's own text stands in it unchanged."""
+def compose(request: Request, thin: bool) -> dict[str, str]:
+    """Return the files to compile, by name; `UNIT` includes the others.
+
+    Each of the candidate's texts is a file of its own, unchanged, so that the compiler's line
+    numbers are those its author knows.
+    """
+    files = {_file_name(number): text for number, text in enumerate(request.cpp_sources)}
     parts = ["#include <torch/extension.h>"] if request.implicit_headers else []
-    for number, text in enumerate(request.cpp_sources):
-        # So that the compiler's line numbers are those of the text its author wrote.
-        parts += [f'#line 1 "{_file_name(number)}"', text]
+    parts += [f'#include "{name}"' for name in files]
     if request.functions is None:
-        return "\n".join(parts)
+        return {**files, UNIT: "\n".join(parts) + "\n"}
     if thin:
         bound = ", ".join(
             f"kernelgym::bind({_quoted(name)}, {_quoted(doc)}, &{name})"
@@ -166,7 +171,7 @@ def compose(request: Request, thin: bool) -> str:
             for name, doc in request.functions
         ]
         parts.append("}")
-    return "\n".join(parts) + "\n"
+    return {**files, UNIT: "\n".join(parts) + "\n"}
 
 
 def _file_name(number: int) -> str:
@@ -214,7 +219,7 @@ _UNDECLARED = re.compile(
 )
 _MISSING_OTHER = re.compile(
     r"kernelgym::Kind<|error: .*incomplete type|fatal error: .*(torch|ATen|c10|pybind11)/|"
-    r"no member named|expected constructor, destructor, or type conversion before"
+    r"expected constructor, destructor, or type conversion before"
 )
 
 
@@ -225,7 +230,7 @@ def missing_from_thin(log: str) -> bool:
     pybind11; false for an ordinary mistake, which must not be compiled twice.
     """
     errors = "\n".join(line for line in log.splitlines() if "error:" in line)
-    if _MISSING_OTHER.search(errors):
+    if _MISSING_OTHER.search(errors) or "is defined in header" in log:
         return True
     members = {first or second for first, second in _NOT_A_MEMBER.findall(errors)}
     # A name without a namespace is torch's only if it is a macro, or pybind11's own namespace;

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kernelgym.errors import UsageError
 from kernelgym.judge import wire
+from kernelgym.judge.sandbox import TIERS
 from kernelgym.judge.toolchain import find_compiler
 from kernelgym.judge.worker_process import WorkerProcess
 from kernelgym.languages import check_language
@@ -65,6 +66,10 @@ class LocalEvaluator:
     ) -> None:
         if device != "cpu":
             raise UsageError(f"device {device!r} cannot be judged on; known: cpu")
+        if isolation not in ("auto", *TIERS):
+            raise UsageError(
+                f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}"
+            )
         if workers < 1:
             raise UsageError(f"workers must be at least 1, got {workers}")
         self._device, self._ruleset, self._timing = device, find_ruleset(ruleset), timing
@@ -163,6 +168,10 @@ class LocalEvaluator:
             workers, self._workers = self._workers, set()
         for worker in workers:
             worker.close()
+
+    def __deepcopy__(self, memo: object) -> LocalEvaluator:
+        """Stay one: `gymnasium.make` deep-copies its arguments into the environment's spec."""
+        return self
 
     def __enter__(self) -> LocalEvaluator:
         return self

@@ -6,16 +6,38 @@
 // missing after that is compiled again with the real headers.
 #pragma once
 
+#ifndef AT_PER_OPERATOR_HEADERS
+#define AT_PER_OPERATOR_HEADERS // keeps headers below from including every operator
+#endif
+
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
 
+// What the real headers bring of the standard library, and sources therefore rely on.
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <iostream>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string>
 #include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "kernelgym_needed.h"

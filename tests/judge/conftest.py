@@ -1,0 +1,37 @@
+"""Evaluators shared by the judge's tests: starting one costs seconds, asking it milliseconds."""
+
+import dataclasses
+
+import pytest
+from programs import TIGHT
+
+from kernelgym.judge import LocalEvaluator
+from kernelgym.rulesets import RULESETS
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("judge-cache")
+
+
+def _evaluator(name, cache_dir, **options):
+    rules = dataclasses.replace(RULESETS[name], limits=TIGHT)
+    return LocalEvaluator(ruleset=rules, cache_dir=cache_dir, **options)
+
+
+@pytest.fixture(scope="session")
+def strict(cache_dir):
+    with _evaluator("strict", cache_dir, timing=False) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="session")
+def timing(cache_dir):
+    with _evaluator("strict", cache_dir) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="session")
+def kernelbench(cache_dir):
+    with _evaluator("kernelbench", cache_dir, timing=False) as evaluator:
+        yield evaluator

@@ -1,0 +1,162 @@
+"""Extensions: thin first, real headers only where they help, every library once."""
+
+import pytest
+
+from kernelgym.judge.build import Builder
+from kernelgym.judge.extension_source import UNIT
+from kernelgym.judge.fork_server import readable_paths
+from kernelgym.rulesets import Limits
+
+PLAIN = "torch::Tensor f(torch::Tensor x) { return torch::relu(x); }"
+TYPES = """
+#include <torch/extension.h>
+std::tuple<torch::Tensor, int64_t> f(const torch::Tensor& x, double scale, int shift, bool flip,
+                                     std::string name, std::optional<torch::Tensor> bias,
+                                     std::vector<int64_t> sizes, std::vector<torch::Tensor> many) {
+  auto y = (flip ? -x : x) * scale + shift;
+  if (bias) y = y + *bias;
+  for (auto& t : many) y = y + t;
+  return {y.contiguous(), static_cast<int64_t>(name.size() + sizes.size())};
+}
+"""
+
+
+@pytest.fixture
+def builder(tmp_path, cache_dir, monkeypatch):
+    """A builder with the session's library folder; counts the compilers it starts."""
+    made = Builder(cache_dir, tmp_path, "ns+landlock+seccomp", Limits(), readable_paths())
+    made.commands = []
+    start = made._start
+
+    def counted(command, scratch):
+        made.commands.append(command)
+        return start(command, scratch)
+
+    monkeypatch.setattr(made, "_start", counted)
+    return made
+
+
+def _request(source, functions=("f",), **more):
+    named = None if functions is None else {name: name for name in functions}
+    return {"name": "ext", "cpp_sources": [source], "functions": named, **more}
+
+
+def _load(built):
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    loader = ExtensionFileLoader(built.module, built.path)
+    module = module_from_spec(spec_from_file_location(built.module, built.path, loader=loader))
+    loader.exec_module(module)
+    return module
+
+
+def _compiles(builder):
+    return [command for command in builder.commands if UNIT in command]
+
+
+def test_known_content_is_not_built_again(builder):
+    first = builder.build(_request(PLAIN))
+    assert first.path and not first.cached
+    before = len(builder.commands)
+    again = builder.build(_request(PLAIN))
+    assert again.cached and again.path == first.path
+    assert len(builder.commands) == before
+    other_flags = builder.build(_request(PLAIN, cflags=["-O1"]))
+    assert other_flags.path not in ("", first.path)
+
+
+def test_every_common_type_crosses_without_pybind11_in_the_kernel(builder):
+    import torch
+
+    module = _load(builder.build(_request(TYPES)))
+    assert len(_compiles(builder)) == 1
+    x = torch.randn(4)
+    y, count = module.f(x, 2.0, 3, True, "name", None, [1, 2], [x, x])
+    assert torch.allclose(y, -x * 2 + 3 + 2 * x) and count == 6
+    y, _ = module.f(x, 2, 3, False, "", x, [], [])
+    assert torch.allclose(y, x * 2 + 3 + x)
+    good = [x, 2.0, 3, True, "name", None, [1, 2], [x]]
+    for index, bad in [(0, 1), (1, "a"), (2, 1.5), (2, 2**40), (4, 3), (6, "ab"), (7, [1])]:
+        with pytest.raises(TypeError):
+            module.f(*good[:index], bad, *good[index + 1 :])
+    with pytest.raises(TypeError, match="8 arguments"):
+        module.f(x)
+
+
+def test_a_genuine_mistake_is_compiled_once(builder):
+    built = builder.build(_request("torch::Tensor f(torch::Tensor x) { return torch::rellu(x); }"))
+    assert not built.path and "rellu" in built.log
+    assert len(_compiles(builder)) == 1
+    assert builder.build(_request("int f() { return x; }")).path == ""
+    assert len(_compiles(builder)) == 2
+
+
+def test_the_same_mistake_is_remembered(builder):
+    source = _request("torch::Tensor f(torch::Tensor x) { return y; }")
+    first = builder.build(source)
+    again = builder.build(source)
+    assert not again.path and again.cached and again.log == first.log
+    assert len(_compiles(builder)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "functions", "compiles"),
+    [
+        # torch::nn lives in the C++ front end, which the thin headers leave out.
+        (
+            "torch::Tensor f(torch::Tensor x)"
+            " { return torch::nn::functional::gelu(x, torch::nn::functional::GELUFuncOptions()); }",
+            ("f",),
+            2,
+        ),
+        # A type of which the table of kinds knows nothing needs pybind11.
+        ("int f(std::map<std::string, int> x) { return x.size(); }", ("f",), 2),
+        # A source that binds itself.
+        (
+            "#include <torch/extension.h>\n" + PLAIN + "\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m)"
+            ' { m.def("f", &f); }',
+            None,
+            1,
+        ),
+    ],
+)
+def test_the_real_headers_are_used_where_they_help(builder, source, functions, compiles):
+    built = builder.build(_request(source, functions))
+    assert built.path, built.log
+    assert callable(_load(built).f)
+    assert len(_compiles(builder)) == compiles
+
+
+def test_the_compiler_cannot_read_other_files(builder, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("secret") / "secret.h"
+    secret.write_text("#define SECRET 1\n")
+    built = builder.build(_request(f'#include "{secret}"\n' + PLAIN))
+    assert not built.path and ("Permission denied" in built.log or "No such file" in built.log)
+    text = f'asm(".incbin \\"{secret}\\"");\n' + PLAIN
+    assert not builder.build(_request(text)).path
+
+
+def test_a_build_that_takes_too_long_ends(tmp_path, cache_dir):
+    made = Builder(
+        cache_dir, tmp_path, "ns+landlock+seccomp", Limits(build_s=1.0), readable_paths()
+    )
+    endless = "template <int n> struct A { static constexpr int v = A<n-1>::v + A<n-2>::v; };\n"
+    built = made.build(_request(endless + "#include <regex>\n#include <thread>\n" + PLAIN))
+    assert not built.path and "longer than 1 s" in built.log
+
+
+def test_cuda_sources_are_refused_with_a_reason(builder):
+    built = builder.build({**_request(PLAIN), "cuda_sources": ["__global__ void k() {}"]})
+    assert not built.path and "CUDA" in built.log
+
+
+def test_no_compiler_is_said_before_anything_runs(monkeypatch, strict):
+    from programs import AFFINE, CPP
+
+    from kernelgym.errors import UnsupportedLanguage
+
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(UnsupportedLanguage, match="no C\\+\\+ compiler"):
+        strict.evaluate(AFFINE, CPP)

@@ -1,0 +1,223 @@
+"""`LocalEvaluator` as its callers see it: order, threads, failures of ours, closing, tiers."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from programs import AFFINE, TIGHT, TRITON, doing, problem, replaced
+
+from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
+from kernelgym.judge import LocalEvaluator, shared_evaluator
+from kernelgym.judge.sandbox import TIERS
+from kernelgym.rulesets import RULESETS, Ruleset
+from kernelgym.types import Evaluator, Job, Kernel, Status
+
+WRONG = replaced(TRITON, "* 2 +", "* 3 +")
+
+
+def _descendants(pid):
+    """Process ids below `pid`."""
+    table = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                table[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found, level = set(), {pid}
+    while level:
+        level = {child for child, parent in table.items() if parent in level}
+        found |= level
+    return found
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _wait_gone(pids):
+    deadline = time.monotonic() + 30
+    while any(map(_alive, pids)):
+        assert time.monotonic() < deadline, [p for p in pids if _alive(p)]
+        time.sleep(0.05)
+
+
+def test_it_is_an_evaluator(strict):
+    assert isinstance(strict, Evaluator)
+
+
+def test_many_jobs_keep_their_places(cache_dir):
+    kernels = [TRITON, WRONG, Kernel("import nonsense", "triton")] * 3
+    with LocalEvaluator(cache_dir=cache_dir, workers=2, timing=False) as evaluator:
+        verdicts = evaluator.evaluate_many([Job(AFFINE, kernel) for kernel in kernels])
+        streamed = dict(evaluator.evaluate_iter(Job(AFFINE, kernel) for kernel in kernels))
+    wanted = [Status.CORRECT, Status.WRONG, Status.COMPILE_ERROR] * 3
+    assert [verdict.status for verdict in verdicts] == wanted
+    assert [streamed[index].status for index in range(len(kernels))] == wanted
+
+
+def test_threads_may_share_it(strict):
+    found = {}
+
+    def ask(index):
+        found[index] = strict.evaluate(AFFINE, TRITON if index % 2 else WRONG).status
+
+    threads = [threading.Thread(target=ask, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: Status.CORRECT if i % 2 else Status.WRONG for i in range(8)}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "1 / 0",
+        "def get_inputs(: pass",
+        AFFINE.source.replace("torch.relu(x)", "torch.rellu(x)"),
+        AFFINE.source.replace("torch.randn(131)", "object()"),
+        AFFINE.source.replace("torch.randn(37, 131)", "torch.randn(1 << 45)"),
+    ],
+)
+def test_a_broken_problem_is_unavailable_never_wrong(strict, source):
+    broken = type(AFFINE)("Test/broken", "Test", 1, "broken", source)
+    verdict = strict.evaluate(broken, TRITON)
+    assert verdict.status is Status.UNAVAILABLE and not verdict.valid
+    assert verdict.message and verdict.ruleset == strict.ruleset.label
+    assert strict.evaluate(AFFINE, TRITON).correct
+
+
+def test_a_problem_that_ends_its_process_is_unavailable(strict):
+    suicide = problem("import os\nos._exit(0)", "torch.randn(3)", name="suicide")
+    assert strict.evaluate(suicide, TRITON).status is Status.UNAVAILABLE
+    assert strict.evaluate(AFFINE, TRITON).correct
+
+
+def test_a_lost_worker_is_replaced_and_the_job_tried_again(cache_dir):
+    with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+        workers = [p for p in _descendants(os.getpid()) if _command(p, "kernelgym.judge.worker")]
+        verdicts = []
+        job = threading.Thread(
+            target=lambda: verdicts.append(
+                evaluator.evaluate(AFFINE, doing("import time; time.sleep(1)"))
+            )
+        )
+        mine = workers[-1:]
+        job.start()
+        time.sleep(0.5)
+        for pid in mine:
+            os.kill(pid, signal.SIGKILL)
+        job.join()
+        assert verdicts[0].status in (Status.CORRECT, Status.UNAVAILABLE)
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+
+
+def _command(pid, text):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return text.encode() in file.read()
+    except OSError:
+        return False
+
+
+def test_closing_leaves_no_process_and_no_file(tmp_path):
+    before = _descendants(os.getpid())
+    evaluator = LocalEvaluator(cache_dir=tmp_path, timing=False)
+    assert evaluator.evaluate(AFFINE, TRITON).correct
+    ours = _descendants(os.getpid()) - before
+    assert len(ours) >= 3  # worker, zygote, a candidate forked ahead
+    evaluator.close()
+    evaluator.close()
+    _wait_gone(ours)
+    assert list((tmp_path / "scratch").iterdir()) == []
+    verdict = evaluator.evaluate(AFFINE, TRITON)
+    assert verdict.status is Status.UNAVAILABLE and "closed" in verdict.message
+
+
+def test_nothing_outlives_a_caller_that_is_killed(tmp_path):
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from programs import AFFINE, TRITON\n"
+        "from kernelgym.judge import LocalEvaluator\n"
+        "evaluator = LocalEvaluator(cache_dir=sys.argv[2], timing=False)\n"
+        "print(evaluator.evaluate(AFFINE, TRITON).status.value, flush=True)\n"
+        "import time; time.sleep(999)\n"
+    )
+    here = os.path.dirname(__file__)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, here, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as caller:
+        assert caller.stdout.readline().strip() == "correct"
+        ours = _descendants(caller.pid)
+        assert len(ours) >= 3
+        caller.kill()
+    _wait_gone(ours)
+
+
+def test_the_caller_imports_no_torch():
+    program = (
+        "import sys, kernelgym.judge\n"
+        "kernelgym.judge.LocalEvaluator().close()\n"
+        "print(sorted({'torch', 'triton', 'datasets', 'faiss'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert answer.stdout.strip() == "[]", answer.stderr
+
+
+def test_arguments_are_checked():
+    with pytest.raises(UsageError, match="cuda:0"):
+        LocalEvaluator(device="cuda:0")
+    with pytest.raises(UnknownName, match="strikt"):
+        LocalEvaluator(ruleset="strikt")
+    with pytest.raises(UsageError, match="workers"):
+        LocalEvaluator(workers=0)
+    with pytest.raises(UsageError, match="tier"):
+        LocalEvaluator(isolation="perfect")
+
+
+def test_languages_of_other_devices_are_refused(strict):
+    for language in ("cuda", "hip", "torch"):
+        with pytest.raises((UnsupportedLanguage, UnknownName)):
+            strict.evaluate(AFFINE, Kernel("", language))
+
+
+def test_shared_evaluators_count_their_users():
+    rules = Ruleset("test-only")
+    first, second = shared_evaluator(ruleset=rules), shared_evaluator(ruleset=rules)
+    other = shared_evaluator(ruleset=RULESETS["kernelbench"])
+    assert first is second and other is not first
+    first.close()
+    assert shared_evaluator(ruleset=rules) is second
+    second.close()
+    second.close()
+    assert shared_evaluator(ruleset=rules) is not second
+    shared_evaluator(ruleset=rules).close()
+    other.close()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_every_tier_judges_and_says_which_it_was(tier, tmp_path):
+    rules = Ruleset("strict", limits=TIGHT)
+    with LocalEvaluator(ruleset=rules, cache_dir=tmp_path, timing=False, isolation=tier) as it:
+        verdict = it.evaluate(AFFINE, TRITON)
+        assert verdict.correct and verdict.isolation == tier
+        assert it.evaluate(AFFINE, doing("while True: pass")).status is Status.TIMEOUT
+        leaver = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(999)"
+        before = _descendants(os.getpid())
+        it.evaluate(AFFINE, doing(leaver))
+        # One standby may have been forked meanwhile; a runaway child would be one more.
+        deadline = time.monotonic() + 20
+        while len(_descendants(os.getpid()) - before) > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert it.evaluate(AFFINE, TRITON).correct

@@ -1,0 +1,263 @@
+"""Properties of the judge's pure parts: framing, comparison, timing, arenas, extension sources."""
+
+import json
+import math
+import statistics
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym.judge import timing, wire
+from kernelgym.judge.arena import Arena, encode
+from kernelgym.judge.compare import compare, describe_shape_of
+from kernelgym.judge.extension_source import (
+    UNIT,
+    BadRequest,
+    compose,
+    missing_from_thin,
+    needed_header,
+    read_request,
+)
+from kernelgym.judge.reference import Seeds
+from kernelgym.rulesets import RULESETS, TimingProtocol
+
+STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=5), st.data())
+def test_messages_survive_any_way_of_cutting_the_stream(messages, data):
+    stream = b"".join(map(wire.pack, messages))
+    decoder, found = wire.Decoder(), []
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        decoder.feed(stream[:cut])
+        stream = stream[cut:]
+        while (message := decoder.next()) is not None:
+            found.append(message)
+    assert found == messages
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_messages_or_a_wire_error(data):
+    decoder = wire.Decoder(max_bytes=100)
+    decoder.feed(data)
+    try:
+        while (message := decoder.next()) is not None:
+            assert isinstance(message, dict)
+    except wire.WireError:
+        pass
+
+
+arrays = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=30).map(
+    lambda values: torch.tensor(values)
+)
+
+
+def _verdict(output, expected, rules, precise=None):
+    return compare(describe_shape_of(output), [output.clone()], expected, precise, rules)
+
+
+@given(arrays)
+def test_a_tensor_agrees_with_itself(values):
+    assert _verdict(values, values, KERNELBENCH).passed
+    assert _verdict(values, values, STRICT, values.double()).passed
+
+
+@given(arrays, st.floats(-1, 1, width=32))
+def test_allclose_rule_is_torch_allclose(values, shift):
+    moved = values + shift * 1e-3
+    wanted = torch.allclose(values, moved, atol=1e-4, rtol=1e-4)
+    assert _verdict(moved, values, KERNELBENCH).passed == wanted
+
+
+@given(arrays, st.sampled_from([math.nan, math.inf, -math.inf]), st.data())
+def test_non_finite_values_must_stand_where_the_reference_has_them(values, strange, data):
+    index = data.draw(st.integers(0, len(values) - 1))
+    broken = values.clone()
+    broken[index] = strange
+    for rules, precise in ((KERNELBENCH, None), (STRICT, values.double())):
+        assert not _verdict(broken, values, rules, precise).passed
+        assert not _verdict(values, broken, rules, broken.double()).passed
+    assert _verdict(broken, broken, STRICT, broken.double()).passed
+
+
+@given(st.integers(0, 2**32))
+def test_strict_tells_half_precision_from_single(seed):
+    truth = torch.randn(500, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    single = truth.float()
+    assert _verdict(single * (1 + 2**-22), single, STRICT, truth).passed
+    assert not _verdict(single.half().float(), single, STRICT, truth).passed
+    assert not _verdict(single.bfloat16().float(), single, STRICT, truth).passed
+
+
+@given(json_values)
+def test_any_claim_about_the_output_is_read(claim):
+    expected = (torch.zeros(2, 3), {"k": 1.5})
+    outputs = [torch.zeros(2, 3)]
+    honest = json.loads(json.dumps(describe_shape_of(expected)))
+    assert compare(honest, outputs, expected, None, STRICT).passed
+    if claim != honest:
+        assert not compare(claim, outputs, expected, None, STRICT).passed
+
+
+def test_messages_name_places_but_no_values():
+    expected = torch.full((4, 5), 123.25)
+    output = expected.clone()
+    output[2, 3] = 7.0
+    message = _verdict(output, expected, KERNELBENCH).message
+    assert "1 of 20" in message and "[2, 3]" in message
+    assert "123.25" not in message
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=40))
+def test_the_interval_holds_the_sample_median(values):
+    low, high = timing.median_interval(values)
+    assert min(values) <= low <= statistics.median(values) <= high <= max(values)
+
+
+def test_the_interval_covers_the_median_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    for n in (8, 15, 30):
+        samples = rng.exponential(size=(4000, n)) - math.log(2)  # median 0
+        intervals = [timing.median_interval(row) for row in samples.tolist()]
+        coverage = np.mean([low <= 0 <= high for low, high in intervals])
+        assert 0.945 <= coverage <= 0.999, (n, coverage)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=20),
+    st.floats(1.0, 5.0),
+)
+def test_a_slower_kernel_never_gains(pairs, factor):
+    before = timing.summarise(pairs)
+    after = timing.summarise([(reference, kernel * factor) for reference, kernel in pairs])
+    assert after.speedup_low <= before.speedup_low * (1 + 1e-9)
+    assert after.speedup == pytest.approx(before.speedup / factor)
+
+
+def test_measuring_stops_only_when_narrow():
+    protocol = TimingProtocol(min_pairs=8, relative_width=0.05)
+    assert not timing.enough([0.0] * 7, protocol)
+    assert timing.enough([0.0] * 8, protocol)
+    assert not timing.enough([-1.0, 1.0] * 10, protocol)
+
+
+shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+
+
+@given(st.lists(shapes, min_size=1, max_size=4))
+def test_regions_are_apart_and_hold_what_is_put_there(sizes):
+    tensors = [torch.randn(size) for size in sizes]
+    arena = Arena(len(tensors), sum(t.numel() * 4 for t in tensors))
+    try:
+        regions = [arena.place(tensor) for tensor in tensors]
+        for region, tensor in zip(regions, tensors, strict=True):
+            arena.view(region).copy_(tensor)
+        for region, tensor in zip(regions, tensors, strict=True):
+            assert torch.equal(arena.view(region), tensor)
+            arena.poison(region)
+            assert tensor.numel() == 0 or bool(arena.view(region).isnan().all())
+    finally:
+        arena.close()
+
+
+def test_a_strided_tensor_keeps_its_strides():
+    tensor = torch.randn(6, 8)[::2, 1::3]
+    arena = Arena(1, tensor.untyped_storage().nbytes())
+    region = arena.place(tensor)
+    view = arena.view(region)
+    view.copy_(tensor)
+    assert view.stride() == tensor.stride() and torch.equal(view, tensor)
+    arena.close()
+
+
+def test_arguments_that_cannot_cross_are_named():
+    with pytest.raises(TypeError, match="object"):
+        encode([object()], lambda tensor: None)
+
+
+def test_seeds_are_apart_and_kernelbench_seeds_are_kernelbench():
+    # Seeds KernelBench derives from 42 with five trials (measured on its own code).
+    public = Seeds("")
+    expected = [734796314, 576165995, 2197670066, 839703249, 2584932063]
+    assert [public.trial(i) for i in range(5)] == expected
+    assert public.init() == 42 and public.calls(KERNELBENCH) == 5
+    secret = Seeds("00ff")
+    drawn = [secret.init(), *(secret.trial(i) for i in range(9)), secret.forward(0)]
+    assert len(set(drawn)) == len(drawn)
+    assert {Seeds(f"{i:x}").calls(STRICT) for i in range(60)} == {3, 4, 5, 6}
+
+
+def _request(**changes):
+    arguments = {
+        "name": "ext",
+        "cpp_sources": ["torch::Tensor f(torch::Tensor x) { return torch::relu(x); }"],
+        "functions": {"f": "f"},
+        "cflags": ["-O3", "-fopenmp"],
+    }
+    return read_request({**arguments, **changes})
+
+
+def test_a_source_brings_the_headers_it_names():
+    source = "x = torch::empty_like(y); at::parallel_for(0, n, 1, f); AT_DISPATCH_ALL_TYPES(a)"
+    header = needed_header(_request(cpp_sources=[source]))
+    assert "ATen/ops/empty_like.h" in header
+    assert "ATen/Parallel.h" in header and "ATen/Dispatch.h" in header
+    assert "ATen/ops/relu.h" not in header
+    header = needed_header(_request(cpp_sources=["using namespace torch; auto y = relu(x);"]))
+    assert "ATen/ops/relu.h" in header
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["-fplugin=a.so", "-wrapper x", "-B/tmp", "@file", "-specs=x", "-include x", "-I/etc", "-Wl,x"],
+)
+def test_flags_that_reach_out_are_refused(flag):
+    with pytest.raises(BadRequest, match="not allowed"):
+        _request(cflags=[flag])
+
+
+@pytest.mark.parametrize("flag", ["-O3", "-march=native", "-ffast-math", "-DN=3", "-std=c++17"])
+def test_ordinary_flags_pass(flag):
+    assert _request(cflags=[flag]).cflags == (flag,)
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(st.sampled_from(["name", "cpp_sources", "functions", "cflags"]), json_values)
+)
+def test_any_request_is_read_or_refused(arguments):
+    try:
+        request = read_request(arguments)
+    except BadRequest:
+        return
+    unit = compose(request, thin=True)[UNIT]
+    assert ("kernelgym_functions" in unit) == (request.functions is not None)
+
+
+def test_only_torch_names_send_a_build_to_the_real_headers():
+    slips = [
+        "kernel.cpp:3:5: error: ‘totl’ was not declared in this scope",
+        "kernel.cpp:3:5: error: ‘size’ was not declared in this scope",
+        "kernel.cpp:3:5: error: ‘torch::no_such_thing’ has not been declared",
+        "kernel.cpp:3:5: error: ‘emty_like’ is not a member of ‘torch’",
+        "kernel.cpp:3:5: error: expected ‘;’ before ‘return’",
+        "kernel.cpp:3:5: error: ‘class at::Tensor’ has no member named ‘foo’",
+    ]
+    missing = [
+        "kernel.cpp:3:5: error: ‘torch::nn’ has not been declared",
+        "kernel.cpp:3:5: error: ‘from_blob’ is not a member of ‘torch’",
+        "kernel.cpp:3:5: error: ‘PYBIND11_MODULE’ was not declared in this scope",
+        "kernel.cpp:3:5: error: ‘py’ has not been declared",
+        "a.h:9: error: incomplete type ‘kernelgym::Kind<std::map<int, int> >’ used",
+    ]
+    assert [line for line in slips if missing_from_thin(line)] == []
+    assert [line for line in missing if not missing_from_thin(line)] == []
