@@ -1,7 +1,7 @@
 """C++ functions for element-wise chains, rearrangements and products.
 
 Each stage becomes one function on contiguous fp32 tensors: plain loops, OpenMP across the outer one
-where there is enough to do. Sums are kept in double. `cpp_rows` writes the work along an axis.
+where there is enough to do. `cpp_rows` writes the work along an axis.
 """
 
 from __future__ import annotations
@@ -198,31 +198,29 @@ def write_dot(spec: Spec, stage: Dot, style: Style, slip: int = -1) -> tuple[str
     row_wise = not right_t and not vector and not style.reverse
     finish = [
         "const int64_t at = line * n + j;",
-        f"float {v} = static_cast<float>({'acc[j]' if row_wise else 'acc'});",
+        f"float {v} = acc[j];",
         *chain(style, stage.after, where, slip),
         f"out_p[at] = {v};",
     ]
+    start = "std::vector<float> acc(n, 0.0f);"
     if row_wise:
         inner = [
-            "std::vector<double> acc(n, 0.0);",
+            start,
             "for (int64_t p = 0; p < k; ++p) {",
-            f"    const double scale = {first};",
+            f"    const float scale = {first};",
             f"    for (int64_t j = 0; j < n; ++j) acc[j] += scale * {b}_p[{right}];",
-            "}",
-            "for (int64_t j = 0; j < n; ++j) {",
-            *indent(finish),
             "}",
         ]
     else:
         inner = [
-            f"for (int64_t j = 0; j < n{'' if vector else short}; ++j) {{",
-            "    double acc = 0.0;",
-            "    for (int64_t p = 0; p < k; ++p) {",
-            f"        acc += static_cast<double>({first}) * {b}_p[{right}];",
-            "    }",
-            *indent(finish),
+            start,
+            "for (int64_t j = 0; j < n; ++j) {",
+            f"    for (int64_t p = 0; p < k; ++p) acc[j] += {first} * {b}_p[{right}];",
             "}",
         ]
+    # The steps have a loop of their own, so that the compiler can vectorise them.
+    end = "" if vector or row_wise else short
+    inner += [f"for (int64_t j = 0; j < n{end}; ++j) {{", *indent(finish), "}"]
     plane = ["const int64_t plane = line / m;", "const int64_t i = line % m;"]
     used = plane if stage.batch else ["const int64_t i = line;"]
     body = [

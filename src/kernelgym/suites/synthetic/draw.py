@@ -204,7 +204,7 @@ def _matmul(rng: random.Random, preset: Preset) -> Spec:
     stage = Dot("out", "a", "b", "m", "1" if vector else "n", "k", batch, left_t, right_t)
     name = "matvec" if vector else f"{'batched_' if batch else ''}matmul"
     name += ("_ta" if left_t else "") + ("_tb" if right_t else "")
-    inputs = (Tensor("a", left), Tensor("b", right))
+    inputs = (Tensor("a", left, "small"), Tensor("b", right, "small"))
     return _single("matvec" if vector else "matmul", name, sizes, inputs, stage)
 
 

@@ -56,7 +56,7 @@ def _chain_tail(family: str, tails: tuple[Tail, ...]) -> Callable[..., Spec]:
         rank = rng.choice((2, 2, 3))
         shape, sizes = tail_shape(rng, preset, rank, rank - 1, 1021)
         reduces = tail in ("sum", "mean", "max", "min", "norm2")
-        after = 0 if reduces or tail == "softmax" else rng.randint(0, 2)
+        after = 0 if reduces or tail in ("softmax", "unit_norm") else rng.randint(0, 2)
         counts = (rng.randint(1, 4 - after), after)
         before, behind = draw_chain(rng, counts, "normal", (*_FULL, *_ROW, *_COL), tail)
         steps = (*before, *behind)
@@ -85,15 +85,15 @@ def _linear_chain(rng: random.Random, preset: Preset) -> Spec:
         inputs = (Tensor("x", ("m", "k")), *more)
         return _fused("linear_chain", f"linear_{_title(steps)}", sizes, inputs, stage, (param,))
     right_t = rng.random() < 0.5
-    right = Tensor("b", ("n", "k") if right_t else ("k", "n"))
+    right = Tensor("b", ("n", "k") if right_t else ("k", "n"), "small")
     stage = Dot("out", "a", "b", "m", "n", "k", "", False, right_t, _damped(steps, preset))
-    inputs = (Tensor("a", ("m", "k")), right, *more)
+    inputs = (Tensor("a", ("m", "k"), "small"), right, *more)
     return _fused("matmul_chain", f"matmul_{_title(steps)}", sizes, inputs, stage)
 
 
 def _damped(steps: tuple[Step, ...], preset: Preset) -> tuple[Step, ...]:
     """Return the steps behind a scale that brings a product of normal matrices near one."""
-    return (Step("scale", (0.025 if preset == "gpu" else 0.15,)), *steps)
+    return (Step("scale", (0.3 if preset == "gpu" else 1.9,)), *steps)
 
 
 def _gather_chain(rng: random.Random, preset: Preset) -> Spec:

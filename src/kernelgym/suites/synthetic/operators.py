@@ -87,7 +87,7 @@ def _table() -> tuple[Operator, ...]:
         Operator(
             "elu", ("F.elu({x})", "F.elu({x}, alpha=1.0)"),
             "tl.where({x} > 0, {x}, tl.exp(tl.minimum({x}, 0.0)) - 1.0)",
-            "({x} > 0.0f ? {x} : std::expm1({x}))",
+            "({x} > 0.0f ? {x} : std::exp(std::min({x}, 0.0f)) - 1.0f)",
             lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 1.0),
             rising=True, image=(-1.0, _INF),
         ),

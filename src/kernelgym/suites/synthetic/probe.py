@@ -37,6 +37,9 @@ _AFFINE = ("scale", "shift", "neg")
 _BINARY = ("add", "mul", "sub", "max", "min")
 _EXTREME_SAFE = ("scale", "neg", "shift", "add", "sub", "mul", "abs")
 """Steps that a maximum or minimum over many elements cannot make invisible or constant."""
+_SOFTMAX_UNSAFE = ("square", "exp", "mul", "rsqrt")
+"""Steps with heavy tails: softmax over many elements would be one-hot."""
+_SOFTMAX_STD = (0.5, 1.8)
 _SPREAD_OUT = 0.3
 _TRIES = 30
 
@@ -195,6 +198,8 @@ def _try_chain(
         step, value = grown
         low, high = span(step, low, high)
         steps.append(step)
+    if counts[1] == 0 and not _suits(tail, value):
+        return None
     before, after = tuple(steps[: counts[0]]), tuple(steps[counts[0] :])
     groups = (before, after) if tail else ((*before, *after),)
     if any(len(simplify(group)) < len(group) for group in groups):
@@ -212,7 +217,8 @@ def _try_chain(
     whole = run(before, after)
     if not _spread_out(whole) or float(whole.std()) < 0.02:
         return None
-    if whole.shape == source.shape and share_apart(whole, source) < _SPREAD_OUT:
+    inputs = (source, *(values[step.operand] for step in steps if step.operand))
+    if any(share_apart(whole, array) < _SPREAD_OUT for array in inputs):
         return None
     for place in range(len(before)):
         if share_apart(run(before[:place] + before[place + 1 :], after), whole) < _SPREAD_OUT:
@@ -221,6 +227,11 @@ def _try_chain(
         if share_apart(run(before, after[:place] + after[place + 1 :]), whole) < _SPREAD_OUT:
             return None
     return before, after
+
+
+def _suits(tail: Tail, value: Array) -> bool:
+    """Return whether a tail makes something of these values."""
+    return tail != "softmax" or _SOFTMAX_STD[0] <= float(value.std()) <= _SOFTMAX_STD[1]
 
 
 def _grow(
@@ -236,6 +247,8 @@ def _grow(
     for _ in range(_TRIES):
         op = _pick_op(rng, bool(offered))
         if tail in ("max", "min") and op not in _EXTREME_SAFE:
+            continue
+        if tail == "softmax" and op in _SOFTMAX_UNSAFE:
             continue
         if low < OPERATORS[op].floor or (op == "exp" and float(value.max()) > 3.0):
             continue

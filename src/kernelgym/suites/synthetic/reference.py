@@ -91,6 +91,8 @@ def _declaration(param: Param) -> list[str]:
 def _draw(tensor: Tensor) -> str:
     sizes = ", ".join(tensor.shape)
     match tensor.draw:
+        case "small":
+            return f"torch.rand({sizes}) - 0.5"
         case "wide":
             return f"torch.rand({sizes}) * 3.0 - 1.5"
         case "positive":

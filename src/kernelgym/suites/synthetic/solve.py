@@ -116,7 +116,7 @@ def write_cpp(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
         f'    name="{name}",',
         "    cpp_sources=cpp_source,",
         f"    functions=[{functions}],",
-        '    extra_cflags=["-O3", "-fopenmp"],',
+        '    extra_cflags=["-O3", "-march=native", "-ffast-math", "-fopenmp"],',
         '    extra_ldflags=["-fopenmp"],',
         ")",
         "",

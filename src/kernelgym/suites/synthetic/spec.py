@@ -32,8 +32,9 @@ __all__ = [
 Preset: TypeAlias = Literal["cpu", "gpu"]
 """Sizes for the Triton interpreter (a few programs a launch), or sizes worth timing."""
 
-Draw: TypeAlias = Literal["normal", "wide", "positive", "index"]
-"""How an input is drawn: ``randn``, uniform around zero, uniform above 0.5, or indices."""
+Draw: TypeAlias = Literal["normal", "small", "wide", "positive", "index"]
+"""How an input is drawn: ``randn``, uniform around zero (half or one and a half wide), uniform
+above 0.5, or indices."""
 
 Spread: TypeAlias = Literal["", "full", "row", "col"]
 """How a second operand meets the first: same shape, along the last axis, or one per row."""
