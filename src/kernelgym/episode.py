@@ -41,7 +41,7 @@ from kernelgym.types import (
     Verdict,
 )
 
-__all__ = ["Episode"]
+__all__ = ["Episode", "refusal", "with_findings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +136,7 @@ class Episode:
         if reply.kernel is None:
             why = "; ".join(DEFECTS[code] for code in reply.defects)
             return Verdict(Status.NO_KERNEL, message=why, ruleset=self.ruleset.label)
-        hard = [finding.message for finding in findings if finding.severity is Severity.HARD]
-        if hard:
-            return Verdict(
-                Status.REJECTED,
-                findings=findings,
-                message="; ".join(hard),
-                ruleset=self.ruleset.label,
-            )
-        return reply.kernel
+        return refusal(reply.kernel, self.ruleset) or reply.kernel
 
     def known_verdict(self, kernel: Kernel) -> Verdict | None:
         """Return the verdict this episode already has for `kernel`, spacing aside, if any.
@@ -169,7 +161,7 @@ class Episode:
         reply = pending.reply
         if reply.kernel is not None and verdict.valid:
             self._known.setdefault(normal_form(reply.kernel.source), verdict)
-        verdict = _merged(verdict, pending.findings)
+        verdict = with_findings(verdict, pending.findings)
         turn = Turn(
             index=len(self._turns),
             action=action,
@@ -184,7 +176,21 @@ class Episode:
         return turn
 
 
-def _merged(verdict: Verdict, findings: tuple[Finding, ...]) -> Verdict:
+def refusal(kernel: Kernel, ruleset: Ruleset) -> Verdict | None:
+    """Return the `rejected` verdict of a kernel that the ruleset refuses unrun; None if it may run.
+
+    For callers that judge a kernel outside an episode, so that both refuse the same.
+    """
+    findings = screen(kernel, ruleset)
+    hard = [finding.message for finding in findings if finding.severity is Severity.HARD]
+    if not hard:
+        return None
+    return Verdict(
+        Status.REJECTED, findings=findings, message="; ".join(hard), ruleset=ruleset.label
+    )
+
+
+def with_findings(verdict: Verdict, findings: tuple[Finding, ...]) -> Verdict:
     """Return `verdict` with the screening's findings first, none of them twice."""
     merged = tuple(dict.fromkeys(findings + verdict.findings))
     return verdict if merged == verdict.findings else dataclasses.replace(verdict, findings=merged)

@@ -1,0 +1,265 @@
+"""``kernelgym check --batch``: many kernels from a JSONL file, verdicts into another.
+
+Contract: the output holds one row per job, in the order of the jobs, each written and flushed as
+soon as all before it are there; so whatever ends a run, the file is a beginning of the whole, and
+the next run goes on from it. A job whose id is in the output is not judged again. Whatever is
+wrong with the jobs is said before anything is judged, with the line it is on.
+
+A run that added jobs in the middle of a finished file reorders the file at its end.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_text
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UsageError
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.types import Job, Kernel, Problem, Verdict
+
+__all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
+
+JobId = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """One row of the jobs file, with what it names."""
+
+    id: JobId
+    line: int
+    """1-based line of the jobs file."""
+    job: Job
+
+
+def run_batch(
+    jobs_path: Path,
+    out_path: Path,
+    *,
+    language: str,
+    device: str,
+    ruleset: str,
+    workers: int = 1,
+    timing: bool = True,
+) -> int:
+    """Judge every job that has no row yet; returns the exit code.
+
+    Raises:
+        UsageError: If an argument, a job or a row that is there already cannot be used.
+    """
+    label = find_ruleset(ruleset).label
+    evaluator = judging.make_evaluator(device, ruleset, workers, timing)
+    try:
+        jobs = read_jobs(jobs_path, language, device)
+        with _opened(out_path) as out:
+            rows = read_rows(out, out_path)
+            _check_rows(rows, jobs, label, out_path)
+            todo = [entry for entry in jobs if entry.id not in rows]
+            counts: collections.Counter[str] = collections.Counter()
+            with progress_bar("judging", len(todo)) as advance:
+                for row in _in_order(_judged(evaluator, todo, advance)):
+                    out.write(json.dumps(row) + "\n")
+                    out.flush()
+                    counts[row["status"]] += 1
+                    rows[row["id"]] = row
+            _reorder(out_path, rows, jobs)
+    finally:
+        evaluator.close()
+    there = f" ({len(jobs) - len(todo)} more were there already)" if len(jobs) > len(todo) else ""
+    found = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    print_text(f"judged {len(todo)} jobs{there}{f': {found}' if found else ''}; {out_path}")
+    return 0
+
+
+def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
+    """Return the output row of one job: the verdict's JSON, and what was judged."""
+    job = entry.job
+    return {
+        "id": entry.id,
+        "problem": job.problem.id,
+        "problem_digest": job.problem.digest,
+        "kernel_digest": job.kernel.digest,
+        "language": job.kernel.language,
+    } | verdict.to_dict()
+
+
+def read_jobs(path: Path, language: str, device: str) -> list[BatchJob]:
+    """Read a jobs file and everything that it names.
+
+    Raises:
+        UsageError: At the first line that cannot be used.
+    """
+    # Not `splitlines`: JSON text may hold line separators other than the newline.
+    lines = judging.read_text(path, "jobs file").split("\n")
+    problems: dict[str, Problem] = {}
+    seen: dict[JobId, int] = {}
+    jobs = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = _job(line, number, path.parent, language, device, problems)
+            if entry.id in seen:
+                raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from None
+        seen[entry.id] = number
+        jobs.append(entry)
+    if not jobs:
+        raise UsageError(f"jobs file {str(path)!r} holds no jobs; write one JSON object per line")
+    return jobs
+
+
+def _job(
+    line: str,
+    number: int,
+    folder: Path,
+    language: str,
+    device: str,
+    problems: dict[str, Problem],
+) -> BatchJob:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise UsageError("a job is a JSON object with id, problem and kernel")
+    given = row.get("id")
+    if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
+        raise UsageError(f"'id' must be text or a whole number, got {json.dumps(given)}")
+    for name in ("problem", "kernel"):
+        if not isinstance(row.get(name), str) or not row[name]:
+            raise UsageError(
+                f"{name!r} must be {'an id or ' if name == 'problem' else ''}a path, "
+                f"got {json.dumps(row.get(name))}"
+            )
+    chosen = row.get("language") or language
+    judging.check_tools(chosen, device)
+    if row["problem"] not in problems:
+        problems[row["problem"]] = judging.problem_at(row["problem"], folder)
+    source = judging.read_text(folder / row["kernel"], "kernel file")
+    return BatchJob(given, number, Job(problems[row["problem"]], Kernel(source, chosen)))
+
+
+def read_rows(out: IO[str], path: Path) -> dict[JobId, dict[str, Any]]:
+    """Return the rows already in an output file, by id, and leave the file at their end.
+
+    A last line that is not whole (its writer was killed) is cut off.
+
+    Raises:
+        UsageError: If another line is not a verdict row.
+    """
+    rows: dict[JobId, dict[str, Any]] = {}
+    out.seek(0)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", out.read())
+    whole = 0
+    for number, line in enumerate(lines, 1):
+        row = _row(line)
+        if row is None and number == len(lines):
+            break
+        if row is None and line.strip():
+            raise UsageError(
+                f"{path}, line {number}: not a verdict row; repair or remove it, or give another "
+                "--out"
+            )
+        if row is not None:
+            rows[row["id"]] = row
+        whole += len(line.encode("utf-8", "surrogateescape"))
+    out.seek(whole)
+    out.truncate()
+    return rows
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line) if line.endswith("\n") else None
+    except (ValueError, RecursionError):
+        return None
+    sound = isinstance(row, dict) and isinstance(row.get("id"), str | int) and "status" in row
+    return row if sound else None
+
+
+def _check_rows(
+    rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob], label: str, path: Path
+) -> None:
+    """Refuse to go on with a file whose rows belong to other jobs or rules."""
+    known = {entry.id: entry.job for entry in jobs}
+    for row_id, row in rows.items():
+        where = f"{path} holds a verdict for job {row_id!r}"
+        if row_id not in known:
+            raise UsageError(f"{where}, which is not among the jobs; give another --out")
+        if row.get("ruleset", label) != label:
+            raise UsageError(
+                f"{where} under ruleset {row['ruleset']!r}, and this run's is {label!r}; give "
+                "another --out, since verdicts under different rules cannot be compared"
+            )
+        job = known[row_id]
+        digests = {"problem_digest": job.problem.digest, "kernel_digest": job.kernel.digest}
+        for name, now in digests.items():
+            if row.get(name, now) != now:
+                raise UsageError(
+                    f"{where}, but its {name.partition('_')[0]} has changed since; give the job "
+                    "another id, remove the row, or give another --out"
+                )
+
+
+def _judged(
+    evaluator: Any, todo: Sequence[BatchJob], advance: Any
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for index, verdict in judging.judge_many(evaluator, [entry.job for entry in todo]):
+        advance()
+        yield index, verdict_row(todo[index], verdict)
+
+
+def _in_order(
+    numbered: Iterator[tuple[int, dict[str, Any]]],
+) -> Iterator[dict[str, Any]]:
+    """Yield by number what comes in any order, each as soon as all before it have come."""
+    held: dict[int, dict[str, Any]] = {}
+    following = 0
+    for number, row in numbered:
+        held[number] = row
+        while following in held:
+            yield held.pop(following)
+            following += 1
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Open an output file for reading and adding; nobody else may do so meanwhile."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
+    with open(descriptor, "r+", encoding="utf-8", errors="surrogateescape", newline="") as out:
+        try:
+            fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{str(path)!r} is being written by another run; wait for it, or give another --out"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        yield out
+
+
+def _reorder(path: Path, rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob]) -> None:
+    """Bring the rows into the order of the jobs, if they are not."""
+    wanted = [entry.id for entry in jobs]
+    if list(rows) == wanted:
+        return
+    whole = path.with_name(f".{path.name}.{os.getpid()}")
+    text = "".join(json.dumps(rows[job_id]) + "\n" for job_id in wanted)
+    whole.write_text(text, encoding="utf-8", errors="surrogateescape")
+    os.replace(whole, path)

@@ -1,0 +1,140 @@
+"""``kernelgym check``: judge one kernel, or a file of many (`kernelgym.cli.batch`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_text, print_verdict
+from kernelgym.cli.options import JudgingOptions
+from kernelgym.errors import UsageError
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.types import Kernel, Status, Verdict
+
+__all__ = ["Check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(JudgingOptions):
+    """Judge a kernel: is it correct, and how much faster than the reference?
+
+    Exit code 0 if the kernel is correct and 1 if its verdict is anything else. With --batch, 0
+    once every job has its verdict, whatever the verdicts are.
+    """
+
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = ""
+    """The kernel: a Python module that defines ModelNew; - reads standard input."""
+    problem: str = ""
+    """Id of the problem, such as Synthetic/L1/2, or the path of a problem file."""
+    json: bool = False
+    """Print the verdict as one JSON object and nothing else."""
+    reply: bool = False
+    """FILE is a model's whole reply, from which the kernel is read."""
+    replay: str = ""
+    """Seed of an earlier verdict: judge on the same weights and inputs again."""
+    no_timing: bool = False
+    """Judge correctness only."""
+    batch: str = ""
+    """Judge the jobs of this JSONL file instead: rows of id, problem, kernel (paths are relative
+    to the file's folder) and, if it is not --language, language."""
+    out: str = ""
+    """With --batch: JSONL file the verdicts are added to, in the order of the jobs. Jobs whose
+    id is in it already are not judged again."""
+    workers: int = 1
+    """With --batch: kernels judged at the same time."""
+
+    def run(self) -> int:
+        """Judge; returns the exit code."""
+        if self.batch:
+            return self._batch()
+        self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")
+        self._refuse(["workers"] if self.workers != 1 else [], "needs --batch")
+        if not self.file or not self.problem:
+            missing = "a FILE that holds the kernel" if not self.file else "--problem ID_or_FILE"
+            raise UsageError(
+                f"`kernelgym check` needs {missing}, as in `kernelgym check kernel.py --problem "
+                "Synthetic/L1/2 --language triton`; or --batch and --out"
+            )
+        self._check_seed()
+        with_timing = not self.no_timing
+        evaluator = judging.make_evaluator(self.device, self.ruleset, timing=with_timing)
+        try:
+            judging.check_tools(self.language, self.device)
+            problem = judging.problem_at(self.problem)
+            text = judging.read_text(self.file, "kernel file")
+            kernel, verdict = self._read(text)
+            if kernel is not None:
+                verdict = judging.judge(evaluator, problem, kernel, self.replay)
+        finally:
+            evaluator.close()
+        if self.json:
+            print(json.dumps(verdict.to_dict()))
+        else:
+            print_text(f"{problem.id} {problem.name}: {self.language} on {self.device}", "bold")
+            reason = judging.untimed_reason(self.language, self.device, with_timing)
+            print_verdict(verdict, untimed=reason)
+        return 0 if verdict.correct else 1
+
+    def _read(self, text: str) -> tuple[Kernel | None, Verdict]:
+        """Return the kernel, and the verdict that stands if there is none."""
+        if not self.reply:
+            return Kernel(text, self.language), Verdict(Status.NO_KERNEL)
+        from kernelgym.parsing import DEFECTS, parse
+
+        reply = parse(text, self.language)
+        why = "; ".join(DEFECTS[code] for code in reply.defects)
+        label = find_ruleset(self.ruleset).label
+        return reply.kernel, Verdict(Status.NO_KERNEL, message=why, ruleset=label)
+
+    def _batch(self) -> int:
+        given = {
+            "FILE": self.file,
+            "--problem": self.problem,
+            "--json": self.json,
+            "--reply": self.reply,
+            "--replay": self.replay,
+        }
+        self._refuse(
+            [name for name, value in given.items() if value],
+            "cannot be combined with --batch: every job names its own problem and kernel, and "
+            "verdicts go to --out",
+        )
+        if not self.out:
+            raise UsageError("--batch needs --out, the JSONL file that the verdicts are added to")
+        from kernelgym.cli.batch import run_batch
+
+        return run_batch(
+            Path(self.batch),
+            Path(self.out),
+            language=self.language,
+            device=self.device,
+            ruleset=self.ruleset,
+            workers=self.workers,
+            timing=not self.no_timing,
+        )
+
+    def _check_seed(self) -> None:
+        if not self.replay:
+            return
+        if not find_ruleset(self.ruleset).secret_seed:
+            raise UsageError(
+                f"--replay is for secret seeds, and ruleset {self.ruleset!r} has public ones: "
+                "its verdicts repeat by themselves; leave --replay out"
+            )
+        if not re.fullmatch(r"[0-9a-f]+", self.replay):
+            raise UsageError(
+                f"--replay takes the seed that a verdict names (hexadecimal digits), "
+                f"got {self.replay!r}"
+            )
+
+    @staticmethod
+    def _refuse(options: list[str], why: str) -> None:
+        if options:
+            names = ", ".join(o if o.startswith(("-", "F")) else f"--{o}" for o in options)
+            raise UsageError(f"{names} {why}")

@@ -1,0 +1,148 @@
+"""Output to the terminal: tables, verdicts, source text, transcripts.
+
+Contract: on a terminal, colour and its width; anywhere else plain text, one record per line,
+never wrapped or cut, so that it can be piped. Text from kernels and compilers is printed as it
+is: brackets in it are not markup, and control characters are shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from kernelgym.feedback import cut_middle
+from kernelgym.types import Severity, Status, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "LOG_CHARS",
+    "console",
+    "print_source",
+    "print_table",
+    "print_text",
+    "print_verdict",
+    "visible",
+]
+
+LOG_CHARS = 3_000
+"""Most characters of a kernel's output that are shown."""
+_PLAIN_WIDTH = 10_000
+_STYLES = {
+    Status.CORRECT: "bold green",
+    Status.WRONG: "bold red",
+    Status.REJECTED: "bold magenta",
+    Status.UNAVAILABLE: "bold yellow",
+}
+_SEVERITIES = {Severity.HARD: "red", Severity.SOFT: "yellow", Severity.INFO: "dim"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def console(file: TextIO | None = None) -> Console:
+    """Return a console on `file`, by default on whatever standard output is now."""
+    from rich.console import Console
+
+    file = sys.stdout if file is None else file
+    width = None if file.isatty() else _PLAIN_WIDTH
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def visible(text: str) -> str:
+    """Return `text` with control characters and lone surrogates written as escapes."""
+    text = text.replace("\r\n", "\n")
+    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def print_text(text: str, style: str = "") -> None:
+    """Print text that may hold anything."""
+    console().print(visible(text), style=style or None, soft_wrap=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print a table; a column is set to the right if its values are numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[visible(str(value)) for value in row] for row in rows]
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        numbers = all(re.fullmatch(r"[-+]?[\d.]+x?|-?", row[index]) for row in cells)
+        table.add_column(column, justify="right" if numbers and cells else "left", overflow="fold")
+    for row in cells:
+        # Statuses are coloured wherever they stand in a table of ours.
+        table.add_row(*(Text(value, style=_status_style(value)) for value in row))
+    out = console()
+    if out.is_terminal:
+        out.print(table)
+        return
+    # Rich pads lines to their full width, which nobody wants in a file.
+    with out.capture() as capture:
+        out.print(table)
+    out.file.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
+
+
+def _status_style(value: str) -> str:
+    names = {status.value: status for status in Status}
+    return _STYLES.get(names[value], "red") if value in names else ""
+
+
+def print_source(source: str, language: str = "python") -> None:
+    """Print source text, highlighted on a terminal and untouched elsewhere."""
+    from rich.syntax import Syntax
+
+    out = console()
+    if out.is_terminal:
+        out.print(Syntax(visible(source), language, background_color="default", word_wrap=True))
+    else:
+        print_text(source.rstrip("\n"))
+
+
+def print_verdict(verdict: Verdict, *, untimed: str = "") -> None:
+    """Print a verdict for a reader.
+
+    Args:
+        verdict: The verdict.
+        untimed: Why a correct kernel carries no timing, if it does not.
+    """
+    from rich.text import Text
+
+    out = console()
+    head = Text(verdict.status.value, style=_STYLES.get(verdict.status, "bold red"))
+    if verdict.trials:
+        head.append(f"  {verdict.trials_passed} of {verdict.trials} trials passed", style="default")
+    out.print(head, soft_wrap=True)
+    if verdict.message:
+        print_text(verdict.message)
+    if verdict.timing is not None:
+        timing = verdict.timing
+        print_text(
+            f"speedup    {timing.speedup:.2f}x (at least {timing.speedup_low:.2f}x with 95 % "
+            f"confidence); kernel {timing.kernel_ms:.4g} ms, {timing.baseline} reference "
+            f"{timing.reference_ms:.4g} ms, {timing.samples} pairs"
+        )
+    elif verdict.correct:
+        print_text(f"speedup    not timed{f': {untimed}' if untimed else ''}")
+    if verdict.max_abs_error > 0.0:
+        print_text(
+            f"error      {verdict.max_abs_error:.3g} absolute, {verdict.max_rel_error:.3g} relative"
+        )
+    for finding in verdict.findings:
+        place = f" line {finding.line}" if finding.line else ""
+        print_text(
+            f"{finding.severity.value:<4} note{place}: {finding.message} [{finding.code}]",
+            _SEVERITIES[finding.severity],
+        )
+    if verdict.isolation:
+        print_text(f"isolation  {verdict.isolation}", "dim")
+    print_text(f"ruleset    {verdict.ruleset}, on {verdict.device or 'nothing: not run'}", "dim")
+    if verdict.seed:
+        print_text(f"seed       {verdict.seed} (repeat it with --replay)", "dim")
+    print_text(f"took       {verdict.wall_s:.2f} s", "dim")
+    if verdict.log.strip():
+        print_text("output of the compiler or the kernel:")
+        for line in cut_middle(verdict.log.strip(), LOG_CHARS).splitlines():
+            print_text(f"  | {line}", "dim")

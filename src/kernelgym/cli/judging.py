@@ -1,0 +1,136 @@
+"""What commands that judge share: reading kernels and problems, refusing, evaluating.
+
+A kernel that the ruleset refuses is not run: it gets the verdict an episode would give it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kernelgym.episode import refusal, with_findings
+from kernelgym.errors import UsageError
+from kernelgym.languages import LANGUAGES, check_language
+from kernelgym.rulesets import Ruleset
+from kernelgym.screening import screen
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
+
+__all__ = [
+    "check_tools",
+    "judge",
+    "judge_many",
+    "make_evaluator",
+    "problem_at",
+    "read_text",
+    "untimed_reason",
+]
+
+
+def make_evaluator(
+    device: str, ruleset: str | Ruleset, workers: int = 1, timing: bool = True
+) -> Evaluator:
+    """Return the evaluator that commands judge with.
+
+    Raises:
+        UsageError: If an argument is unknown.
+    """
+    from kernelgym.judge import LocalEvaluator
+
+    return LocalEvaluator(device, ruleset, workers, timing)
+
+
+def check_tools(language: str, device: str) -> None:
+    """Make sure that a language is known and can be run, before anything is judged.
+
+    Raises:
+        UnknownName: If there is no such language.
+        UnsupportedLanguage: If the device or this machine cannot run it.
+    """
+    check_language(language, device)
+    if language == "cpp":
+        from kernelgym.judge.toolchain import find_compiler
+
+        find_compiler()
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """Return the text of a file, or of standard input for ``-``.
+
+    Raises:
+        UsageError: If it cannot be read, or is not UTF-8 text.
+    """
+    try:
+        if str(path) == "-":
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {str(path)!r} is not UTF-8 text (byte {error.start})") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read {what} {str(path)!r}: {reason}") from None
+
+
+def problem_at(id_or_path: str, folder: Path = Path()) -> Problem:
+    """Return a problem by id, or by the path of its file relative to `folder`.
+
+    Raises:
+        UsageError: If there is no such problem, or its file cannot be used.
+    """
+    from kernelgym.suites import SUITES, get_problem
+
+    if id_or_path.partition("/")[0] in SUITES and not id_or_path.endswith(".py"):
+        return get_problem(id_or_path)
+    path = folder / id_or_path
+    try:
+        is_path = id_or_path.endswith(".py") or path.exists()
+    except (OSError, ValueError):  # too long for a path, or a NUL in it
+        is_path = False
+    return get_problem(str(path) if is_path else id_or_path)
+
+
+def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
+    """Judge one kernel, or refuse it.
+
+    Args:
+        evaluator: The judge.
+        problem: The problem.
+        kernel: The kernel.
+        seed: Seed of an earlier verdict, to repeat it.
+
+    Raises:
+        UsageError: If a seed is given and the evaluator cannot repeat verdicts.
+    """
+    refused = refusal(kernel, evaluator.ruleset)
+    if refused is not None:
+        return refused
+    if not seed:
+        verdict = evaluator.evaluate(problem, kernel)
+    else:
+        repeat: Callable[..., Verdict] = evaluator.evaluate
+        verdict = repeat(problem, kernel, seed=seed)
+    return with_findings(verdict, screen(kernel, evaluator.ruleset))
+
+
+def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
+    """Judge many kernels; yields (index of the job, verdict) as they come, refused ones first."""
+    kept: list[int] = []
+    for index, job in enumerate(jobs):
+        refused = refusal(job.kernel, evaluator.ruleset)
+        if refused is None:
+            kept.append(index)
+        else:
+            yield index, refused
+    for place, verdict in evaluator.evaluate_iter([jobs[index] for index in kept]):
+        index = kept[place]
+        yield index, with_findings(verdict, screen(jobs[index].kernel, evaluator.ruleset))
+
+
+def untimed_reason(language: str, device: str, timing: bool) -> str:
+    """Say why a correct kernel was not timed; empty if it could have been."""
+    if not timing:
+        return "--no-timing was given"
+    if device.partition(":")[0] not in LANGUAGES[language].timed_on:
+        title = LANGUAGES[language].title
+        return f"{title} says nothing about speed on {device}, only about correctness"
+    return ""

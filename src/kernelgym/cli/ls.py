@@ -1,0 +1,78 @@
+"""``kernelgym ls``: the suites, or the problems of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.options import Options
+
+__all__ = ["Ls"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ls(Options):
+    """List the suites with their environment ids, or the problems of one suite."""
+
+    suite: str | None = None
+    """KernelBench, Synthetic, or the path of a folder of problem files."""
+    level: int | None = None
+    """Only this level (with --suite)."""
+    split: str | None = None
+    """Only this split, such as train, test or representative (with --suite)."""
+    exclude_degenerate: bool = False
+    """Leave out problems that a trivial kernel is known to pass (with --suite)."""
+
+    def run(self) -> int:
+        """Print the table; returns the exit code."""
+        from kernelgym.errors import UsageError
+        from kernelgym.suites import suite
+
+        if self.suite is None:
+            if self.level is not None or self.split is not None or self.exclude_degenerate:
+                raise UsageError(
+                    "--level, --split and --exclude-degenerate choose problems of one suite; "
+                    "name it with --suite (Synthetic, KernelBench or a folder)"
+                )
+            return _suites()
+        found = suite(self.suite)
+        problems = found.problems(
+            self.level, split=self.split, exclude_degenerate=self.exclude_degenerate
+        )
+        print_table(("id", "name", "family"), ((p.id, p.name, p.family) for p in problems))
+        if self.suite == "Synthetic":
+            print_text(
+                "The suite is endless: any number from 1 exists, and @seed3 or @seed3-gpu after "
+                "it names another seed or size.",
+                "dim",
+            )
+        return 0
+
+
+def _suites() -> int:
+    from kernelgym import ENV_IDS
+    from kernelgym.errors import UsageError
+    from kernelgym.suites import SUITES, suite
+
+    rows: list[Sequence[object]] = []
+    notes = []
+    for name in SUITES:
+        ids = [env_id for env_id in ENV_IDS if env_id.startswith(f"{name}-")]
+        try:
+            found = suite(name)
+            for level in found.levels:
+                count = len(found.problems(level))
+                chosen = [env_id for env_id in ids if f"-L{level}-" in env_id]
+                rows.append((name, level, count, ", ".join(found.splits), ", ".join(chosen)))
+        except UsageError as error:
+            rows.append((name, "-", "-", "not available (see below)", ", ".join(ids)))
+            notes.append(str(error))
+    print_table(("suite", "level", "problems", "splits", "environments"), rows)
+    print_text(
+        "`kernelgym ls --suite NAME` lists problems; a folder of problem files is a suite too.",
+        "dim",
+    )
+    for note in notes:
+        print_text(note, "yellow")
+    return 0

@@ -1,0 +1,30 @@
+"""Options that several commands share, as a base class of their dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+__all__ = ["JudgingOptions", "Options"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every command takes."""
+
+    verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
+    """Show the traceback of a failure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgingOptions(Options):
+    """What every command that judges takes."""
+
+    language: str = "triton"
+    """Language of the kernel: triton or cpp on the CPU."""
+    device: str = "cpu"
+    """Device it runs on."""
+    ruleset: str = "strict"
+    """Rules of the verdict: strict or kernelbench."""

@@ -1,0 +1,171 @@
+"""``kernelgym play``: one episode, played by a person at the terminal or by the scripted agent."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import tyro
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_text
+from kernelgym.cli.options import JudgingOptions
+from kernelgym.cli.scripted import scripted_agent
+from kernelgym.cli.transcript import (
+    print_answer,
+    print_heading,
+    print_returns,
+    print_turn,
+    problem_title,
+)
+from kernelgym.episode import Episode
+from kernelgym.errors import UsageError
+from kernelgym.parsing import parse
+from kernelgym.types import Feedback, Kernel, Trajectory
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+__all__ = ["Answer", "Play", "episode_of", "make_env", "play_episode", "read_reply"]
+
+Answer = Callable[[Feedback | None], str | None]
+"""Gives the next answer from the feedback on the last one; None ends the game."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(JudgingOptions):
+    """Play one episode, on a problem or in an environment.
+
+    A person types or pastes a reply and ends it with a line that says EOF; a line @path takes the
+    reply from a file instead. Ctrl-D leaves the game.
+    """
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = ""
+    """Environment id, such as Synthetic-L1-MultiTurn; or give --problem."""
+    problem: str = ""
+    """Id of the problem, such as Synthetic/L1/2, or the path of a problem file."""
+    agent: Literal["human", "scripted"] = "human"
+    """Who plays. The scripted agent knows the Synthetic suite."""
+    max_turns: int | None = None
+    """Answers per episode; the environment's own, or 4."""
+    reward: str | None = None
+    """Reward preset; the environment's own if not given."""
+    stop_when: str = "correct"
+    """When to stop early: correct, never, speedup:<x> or no_improvement:<k>."""
+    seed: int | None = None
+    """Seed of the choice of problem, and of the scripted agent."""
+
+    def run(self) -> int:
+        """Play it; returns the exit code."""
+        if bool(self.env) == bool(self.problem):
+            raise UsageError(
+                "`kernelgym play` needs one of an environment id and --problem, as in `kernelgym "
+                "play Synthetic-L1-MultiTurn` or `kernelgym play --problem Synthetic/L1/2`"
+            )
+        evaluator = judging.make_evaluator(self.device, self.ruleset)
+        try:
+            judging.check_tools(self.language, self.device)
+            options: dict[str, Any] = {
+                "language": self.language,
+                "stop_when": self.stop_when,
+                "evaluator": evaluator,
+            }
+            if self.problem:
+                problem = judging.problem_at(self.problem)
+                options |= {"problems": [problem], "level": None}
+            given = {"max_turns": self.max_turns, "reward": self.reward}
+            options |= {name: value for name, value in given.items() if value is not None}
+            env = make_env(self.env or "Synthetic-L1-MultiTurn", **options)
+            observation, _ = env.reset(seed=self.seed)
+            problem = episode_of(env).problem
+            answer: Answer = _ask
+            if self.agent == "scripted":
+                answer = scripted_agent(problem, self.language, self.seed or 0).answer
+            print_heading(f"{problem_title(problem)}: {self.language} on {self.device}")
+            print_text(observation)
+            print_returns(play_episode(env, answer), gamma=0.4)
+        finally:
+            evaluator.close()
+        return 0
+
+
+def make_env(env_id: str, **options: Any) -> gym.Env[str, str]:
+    """Return `gym.make`'s environment.
+
+    Raises:
+        UsageError: If there is no such environment, or an option is wrong.
+    """
+    import gymnasium as gym
+
+    from kernelgym import ENV_IDS
+    from kernelgym.errors import UnknownName
+
+    versioned = f"{env_id}-v0"
+    try:
+        return gym.make(versioned if versioned in ENV_IDS else env_id, **options)
+    except (gym.error.UnregisteredEnv, gym.error.Error):
+        raise UnknownName("environment", env_id, ENV_IDS) from None
+
+
+def episode_of(env: gym.Env[str, str]) -> Episode:
+    """Return the episode that an environment of ours is playing."""
+    from kernelgym.envs import KernelEnv
+
+    return cast(KernelEnv, env.unwrapped).episode
+
+
+def play_episode(env: gym.Env[str, str], answer: Answer, gamma: float = 0.4) -> Trajectory:
+    """Play an episode that was reset, and print it as it goes.
+
+    Args:
+        env: The environment.
+        answer: Gives the next answer, from the feedback on the last one (None at first); None
+            ends the game.
+        gamma: Discount factor of the returns shown.
+
+    Returns:
+        What was played.
+    """
+    feedback: Feedback | None = None
+    earlier: Kernel | None = None
+    over = False
+    while not over:
+        text = answer(feedback)
+        if text is None:
+            break
+        reply = parse(text, episode_of(env).language)
+        print_answer(len(episode_of(env).turns) + 1, reply.kernel, earlier, reply.thought)
+        _, _, terminated, truncated, _ = env.step(text)
+        over = terminated or truncated
+        turn = episode_of(env).turns[-1]
+        print_turn(turn)
+        feedback, earlier = turn.feedback, turn.reply.kernel or earlier
+    return episode_of(env).trajectory
+
+
+def read_reply(lines: Iterator[str]) -> str | None:
+    """Read one reply from lines: up to one that says EOF, or a file named by ``@path``.
+
+    Returns:
+        The reply; None if the lines end before one began.
+    """
+    kept: list[str] = []
+    for line in lines:
+        bare = line.strip()
+        if bare == "EOF":
+            return "".join(kept)
+        if not any(kept_line.strip() for kept_line in kept) and bare.startswith("@"):
+            try:
+                return judging.read_text(bare[1:], "reply file")
+            except UsageError as error:
+                print_text(str(error), "red")
+                continue
+        kept.append(line)
+    return "".join(kept) if any(line.strip() for line in kept) else None
+
+
+def _ask(feedback: Feedback | None) -> str | None:
+    print_text("\nYour reply, ended by a line EOF (or @path, or Ctrl-D to leave):", "bold")
+    return read_reply(iter(sys.stdin.readline, ""))

@@ -1,0 +1,79 @@
+"""``kernelgym show``: one problem's source and facts, or the first prompt it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from kernelgym.cli.console import print_source, print_table, print_text
+from kernelgym.cli.judging import problem_at
+from kernelgym.cli.options import JudgingOptions
+from kernelgym.types import Problem
+
+__all__ = ["Show"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show(JudgingOptions):
+    """Show a problem: its source, and what is known of it."""
+
+    problem: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM")]
+    """Id, such as Synthetic/L1/2 or KernelBench/L1/23, or the path of a problem file."""
+    prompt: bool = False
+    """Show instead what a model is sent first, for --language, --device and --ruleset."""
+    max_turns: int = 1
+    """With --prompt: the turn budget that the prompt names."""
+
+    def run(self) -> int:
+        """Print it; returns the exit code."""
+        problem = problem_at(self.problem)
+        if self.prompt:
+            from kernelgym.errors import UsageError
+            from kernelgym.languages import check_language
+            from kernelgym.observer import Observer, render
+
+            check_language(self.language, self.device)
+            if self.max_turns < 1:
+                raise UsageError(f"--max-turns must be at least 1, got {self.max_turns}")
+            observer = Observer(self.language, self.device, self.ruleset, self.max_turns)
+            print_text(render(observer.observe(problem)))
+            return 0
+        print_source(problem.source)
+        print_text("")
+        print_table(("fact", "value"), _facts(problem))
+        return 0
+
+
+def _facts(problem: Problem) -> list[tuple[str, str]]:
+    from kernelgym.suites.facts import REASONS, degenerate, fact
+
+    rows = [
+        ("id", problem.id),
+        ("name", problem.name),
+        ("suite", problem.suite),
+        ("level", str(problem.level)),
+        ("family", problem.family or "not known"),
+        ("source digest", problem.digest),
+    ]
+    known = fact(problem.id, problem.name)
+    if known is None:
+        return rows
+    sizes = (
+        ("inputs of a call", known.input_bytes),
+        ("outputs", known.output_bytes),
+        ("weights", known.param_bytes),
+    )
+    rows += [(name, f"{size / 1e6:.1f} MB") for name, size in sizes if size is not None]
+    if known.gflop is not None:
+        rows.append(("forward pass", f"{known.gflop:g} GFLOP"))
+    if known.h100_eager_ms is not None:
+        rows.append(("eager on an H100", f"{known.h100_eager_ms:g} ms"))
+    reasons = degenerate(problem.id, name=problem.name)
+    rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in reasons]
+    if not reasons:
+        rows.append(("degenerate", "not known to be" if known.tested else "not tested"))
+    if known.note:
+        rows.append(("note", known.note))
+    return rows
