@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     import tyro
 
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if len(arguments) > 1 and arguments[0] in ("-v", "--verbose"):
+        arguments.append(arguments.pop(0))  # it belongs to every command, and stands after its name
     subcommand = tyro.conf.subcommand
     commands = (
         Annotated[Ls, subcommand("ls")]

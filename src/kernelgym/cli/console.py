@@ -138,7 +138,8 @@ def print_verdict(verdict: Verdict, *, untimed: str = "") -> None:
         )
     if verdict.isolation:
         print_text(f"isolation  {verdict.isolation}", "dim")
-    print_text(f"ruleset    {verdict.ruleset}, on {verdict.device or 'nothing: not run'}", "dim")
+    where = f"on {verdict.device}" if verdict.device else "not run"
+    print_text(f"ruleset    {verdict.ruleset}, {where}", "dim")
     if verdict.seed:
         print_text(f"seed       {verdict.seed} (repeat it with --replay)", "dim")
     print_text(f"took       {verdict.wall_s:.2f} s", "dim")

@@ -94,10 +94,9 @@ def scenes(seed: int, folder: Path) -> tuple[Scene, ...]:
         Scene("Synthetic-L1-MultiTurn", "cpp", norm.id, synthetic_drafts(norm, "cpp", seed)),
         Scene(_OURS, "triton", "Demo/gated_norm", gated_norm_drafts("triton"), ours),
     ]
-    if os.environ.get(ROOT_VARIABLE):
-        found.append(
-            Scene("KernelBench-L3-MultiTurn", "cpp", "KernelBench/L3/34", rnn_drafts(), None)
-        )
+    rnn = suite("KernelBench").get("KernelBench/L3/34") if os.environ.get(ROOT_VARIABLE) else None
+    if rnn is not None and rnn.name == "34_VanillaRNNHidden":
+        found.append(Scene("KernelBench-L3-MultiTurn", "cpp", rnn.id, rnn_drafts()))
     else:
         drafts = gated_norm_drafts("cpp")
         found.append(Scene(_OURS, "cpp", "Demo/gated_norm", drafts, ours, "speedup:1"))

@@ -64,6 +64,8 @@ class Play(JudgingOptions):
                 "`kernelgym play` needs one of an environment id and --problem, as in `kernelgym "
                 "play Synthetic-L1-MultiTurn` or `kernelgym play --problem Synthetic/L1/2`"
             )
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"--seed must be at least 0, got {self.seed}")
         evaluator = judging.make_evaluator(self.device, self.ruleset)
         try:
             judging.check_tools(self.language, self.device)
