@@ -80,6 +80,9 @@ def _drop_idle(chain: list[Step]) -> bool:
         if idle:
             del chain[place]
             return True
+        if step.op == "abs" and high <= 0.0:
+            chain[place] = Step("scale", (-1.0,))
+            return True
         if step.op == "clamp" and step.consts[0] != -_INF and step.consts[0] <= low:
             chain[place] = Step("clamp", (-_INF, step.consts[1]))
             return True
@@ -91,15 +94,13 @@ def _drop_idle(chain: list[Step]) -> bool:
 
 
 def _rewrite_pair(chain: list[Step]) -> bool:
-    """Apply the first rule that fits two neighbours."""
-    for place in range(len(chain) - 1):
-        first, second = chain[place], chain[place + 1]
-        pair = _fold(first, second)
-        if pair is None:
-            pair = _swap(first, second)
-        if pair is not None:
-            chain[place : place + 2] = pair
-            return True
+    """Apply the first rule that fits two neighbours; folding goes before reordering."""
+    for rule in (_fold, _swap):
+        for place in range(len(chain) - 1):
+            pair = rule(chain[place], chain[place + 1])
+            if pair is not None:
+                chain[place : place + 2] = pair
+                return True
     return False
 
 
@@ -140,17 +141,17 @@ def _swap(first: Step, second: Step) -> tuple[Step, ...] | None:
             return Step("scale", b), Step("clamp", (ends[0], ends[1]))
         case "clamp", "shift":
             return Step("shift", b), Step("clamp", (a[0] + b[0], a[1] + b[0]))
-        case "square", "scale" if b[0] > 0 and b[0] != 1.0:
-            return Step("scale", (math.sqrt(b[0]),)), first
-        case op, "scale" if op in _HOMOGENEOUS and b[0] > 0:
-            return second, first
+        case op, "scale" if op in (*_HOMOGENEOUS, "square") and abs(b[0]) != 1.0:
+            size = math.sqrt(abs(b[0])) if op == "square" else abs(b[0])
+            sign = () if b[0] > 0 else (Step("scale", (-1.0,)),)
+            return Step("scale", (size,)), first, *sign
         case "mul", "scale":
             return second, first
         case (("add" | "sub"), "shift"):
             return second, first
-        case ("max", "clamp") if b[1] == _INF:
+        case ("clamp", "max") if a[1] == _INF:
             return second, first
-        case ("min", "clamp") if b[0] == -_INF:
+        case ("clamp", "min") if a[0] == -_INF:
             return second, first
     alike = {first.op, second.op} <= {"add", "sub"} or (
         first.op == second.op and first.op in ("mul", "max", "min")

@@ -192,6 +192,8 @@ def _attention(rng: random.Random, preset: Preset) -> Spec:
         Param(name, "linear", ("features", "features"), bias and name != "key") for name in names
     ]
     sizes = _block_sizes(rng, preset)
+    if preset == "cpu":
+        sizes = {"tokens": prime(rng, 11, 13), "features": prime(rng, 17, 23)}
     # Queries and keys have a variance of a third: this brings the scores to about 1.5.
     scale = round(4.5 / math.sqrt(sizes["features"]), 2)
     scores = (Step("scale", (scale,)), *rng.choice(((), (), (Step("add", (), "mask", "full"),))))

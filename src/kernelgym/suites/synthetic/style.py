@@ -143,8 +143,8 @@ def _flat_blocks(
     rng: random.Random, spec: Spec, stage: Rows | Move, skeleton: Skeleton
 ) -> tuple[int, int]:
     total = spec.elements(stage.out_shape)
-    cols = spec.size(stage.out_shape[-1])
-    rows = total // cols
+    cols = spec.size(stage.shape[-1])
+    rows = spec.size(stage.shape[-2]) if isinstance(stage, Move) else total // cols
     if skeleton in ("row", "tile"):
         if total >= _SMALL:
             return (rng.choice((512, 1024)), 1) if skeleton == "row" else (64, 32)
@@ -163,13 +163,16 @@ def _row_blocks(rng: random.Random, spec: Spec, stage: Rows, skeleton: Skeleton)
     if skeleton in ("row", "tile"):
         block = whole
     else:
-        block = max(min(rng.choice((whole // 2, whole // 4)), 1024), 2)
+        block = max(
+            min(rng.choice((whole // 2, whole // (2 if len(spec.stages) > 1 else 4))), 1024), 2
+        )
     if skeleton in ("row", "loop"):
         return block, 1
     if not small:
         block = min(block, 64) if skeleton == "tile_loop" else block
         return block, max(2, min(32, 4096 // block))
-    return block, max(power_of_two(lanes) // rng.choice((2, 4)), 1)
+    parts = rng.choice((1, 2) if len(spec.stages) > 1 else (2, 4))
+    return block, max(power_of_two(lanes) // parts, 1)
 
 
 def _dot_blocks(rng: random.Random, spec: Spec, stage: Dot) -> tuple[int, int]:
@@ -179,4 +182,6 @@ def _dot_blocks(rng: random.Random, spec: Spec, stage: Dot) -> tuple[int, int]:
     if not small:
         return 32, 64
     block = 32 if spec.size(stage.k) > 32 else 16
-    return block, 32 if max(spec.size(stage.m), spec.size(stage.n)) > 24 else 16
+    # Blocks of a model of several kernels are large, so that all of it stays quick.
+    wide = max(spec.size(stage.m), spec.size(stage.n)) > 24 or len(spec.stages) > 1
+    return block, 32 if wide else 16

@@ -1,0 +1,172 @@
+"""Correct and broken kernels as text: they parse, vary, screen clean and say what is wrong."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym.errors import ProblemError, UnsupportedLanguage
+from kernelgym.parsing import parse
+from kernelgym.rulesets import ruleset
+from kernelgym.screening import screen
+from kernelgym.suites.synthetic import (
+    Defect,
+    SyntheticSuite,
+    broken_variants,
+    correct_cpp,
+    correct_triton,
+    solve,
+)
+from kernelgym.suites.synthetic.source import make_problem, spec_of
+from kernelgym.types import Problem, Status
+
+problems = st.builds(
+    make_problem,
+    st.integers(0, 10**6),
+    st.sampled_from(["cpu", "gpu"]),
+    st.sampled_from([1, 2, 3]),
+    st.integers(1, 10**6),
+)
+languages = st.sampled_from(["triton", "cpp"])
+style_seeds = st.integers(0, 10**6)
+
+SUITE = SyntheticSuite(per_level=60)
+
+
+def class_named(source: str, name: str) -> ast.ClassDef:
+    return next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    )
+
+
+def constructor(source: str, name: str) -> str:
+    return ast.unparse(
+        next(n for n in class_named(source, name).body if getattr(n, "name", "") == "__init__")
+    )
+
+
+@given(problems, languages, style_seeds)
+@settings(max_examples=150, deadline=None)
+def test_a_correct_kernel_parses_screens_clean_and_has_the_references_constructor(
+    problem: Problem, language: str, seed: int
+) -> None:
+    kernel = solve(problem, language, seed)  # type: ignore[arg-type]
+    assert kernel.language == language
+    assert solve(problem, language, seed) == kernel  # type: ignore[arg-type]
+    assert screen(kernel, ruleset("strict")) == ()
+    assert constructor(kernel.source, "ModelNew") == constructor(problem.source, "Model")
+
+
+@given(problems, languages, style_seeds)
+@settings(max_examples=150, deadline=None)
+def test_broken_kernels_are_labelled_and_differ_from_each_other(
+    problem: Problem, language: str, seed: int
+) -> None:
+    broken = broken_variants(problem, language, seed)  # type: ignore[arg-type]
+    assert len({b.kernel.source for b in broken}) == len(broken) >= 2
+    assert len({b.defect for b in broken}) == len(broken)
+    for variant in broken:
+        ast.parse(variant.kernel.source)
+        assert Defect(variant.defect) and variant.explanation.endswith(".")
+        assert variant.expected not in (Status.CORRECT, Status.UNAVAILABLE)
+        assert variant.kernel.language == language
+        assert constructor(variant.kernel.source, "ModelNew") == constructor(
+            problem.source, "Model"
+        )
+
+
+def test_a_reply_holding_a_kernel_is_read_back() -> None:
+    for language in ("triton", "cpp"):
+        kernel = solve(SUITE.get("Synthetic/L3/1"), language)  # type: ignore[arg-type]
+        reply = parse(f"Here:\n```python\n{kernel.source}```\n", language)
+        assert reply.kernel is not None
+        assert reply.kernel.source.strip() == kernel.source.strip()
+
+
+def test_every_defect_occurs_often_and_with_its_status() -> None:
+    seen: Counter[tuple[str, str, Status]] = Counter()
+    for problem in SUITE.problems():
+        for language in ("triton", "cpp"):
+            for b in broken_variants(problem, language):  # type: ignore[arg-type]
+                seen[language, b.defect, b.expected] += 1
+    total = len(SUITE.problems())
+    assert seen["triton", "missing_mask", Status.RUNTIME_ERROR] >= 0.9 * total
+    assert seen["triton", "name_error", Status.RUNTIME_ERROR] == total
+    assert seen["cpp", "name_error", Status.COMPILE_ERROR] == total
+    wrong = {
+        "wrong_constant": 0.5,
+        "wrong_axis": 0.4,
+        "no_bounds_check": 0.6,
+        "type_slip": 1.0,
+        "missing_step": 0.6,
+    }
+    for language in ("triton", "cpp"):
+        for defect, share in wrong.items():
+            assert seen[language, defect, Status.WRONG] >= share * total, (language, defect)
+    assert seen["triton", "missing_loop", Status.WRONG] >= 0.8 * total
+    assert not any(language == "cpp" and defect == "missing_mask" for language, defect, _ in seen)
+
+
+def test_style_seeds_vary_skeleton_block_names_and_argument_order() -> None:
+    chains = [p for p in SUITE.problems(level=2) if p.family == "chain"]
+    problem = next(p for p in chains if p.source.count("randn") >= 3)
+    sources = {correct_triton(problem, seed) for seed in range(12)}
+    assert len(sources) >= 8
+    blocks = {match for s in sources for match in re.findall(r"[A-Z_]+=(\d+)", s)}
+    signatures = {re.search(r"def \w+_kernel\((.*)\):", s)[1] for s in sources}  # type: ignore[index]
+    assert len(blocks) >= 3 and len(signatures) >= 6
+    everything = [correct_triton(p, seed) for p in SUITE.problems(level=1) for seed in range(3)]
+    marks = {
+        "flat": lambda s: "tl.program_id(0) *" not in s and "// {" not in s and "for " not in s,
+        "row": lambda s: "row = tl.program_id(0)\n" in s or "lane = tl.program_id(0)\n" in s,
+        "tile": lambda s: "[:, None]" in s,
+        "loop": lambda s: "    for " in s,
+    }
+    for name, mark in marks.items():
+        assert sum(map(mark, everything)) >= 10, name
+    assert len({correct_cpp(problem, seed) for seed in range(12)}) >= 6
+
+
+def test_broken_kernels_change_only_what_they_say() -> None:
+    # Against the correct kernel of the same style, few lines may differ.
+    problem = SUITE.get("Synthetic/L2/4")
+    for b in broken_variants(problem, "triton", 0):
+        lines = set(b.kernel.source.splitlines())
+        closest = min(
+            len(lines ^ set(correct_triton(problem, 1000 * k).splitlines())) for k in range(24)
+        )
+        assert 1 <= closest <= 16, (b.defect, closest)
+
+
+def test_kernels_keep_to_the_rules_that_make_them_run_everywhere() -> None:
+    for problem in SUITE.problems():
+        triton = correct_triton(problem)
+        for value in re.findall(r"[A-Z_]+=(\d+)", triton):
+            assert int(value) & (int(value) - 1) == 0
+        assert "numpy" not in triton and "np." not in triton
+        assert triton.count("tl.dot(") == triton.count('input_precision="ieee"')
+        if "tl.dot(" in triton:
+            dot_blocks = re.findall(r"BLOCK_[MNK]=(\d+)", triton)
+            assert min(map(int, dot_blocks)) >= 16
+        cpp = correct_cpp(problem)
+        assert "#include <torch/extension.h>" in cpp and "at::" not in cpp
+        stages = spec_of(problem).stages
+        assert cpp.count("torch::Tensor ") >= 2 * len(stages)
+
+
+def test_other_languages_and_foreign_problems_are_refused() -> None:
+    problem = SUITE.get("Synthetic/L1/1")
+    for function in (solve, broken_variants):
+        with pytest.raises(UnsupportedLanguage, match="triton and cpp"):
+            function(problem, "cuda")  # type: ignore[operator]
+    foreign = Problem("mine/1", "mine", 1, "1_Mine", problem.source)
+    for write in (correct_triton, correct_cpp, solve, broken_variants):
+        with pytest.raises(ProblemError, match="not one that the Synthetic suite wrote"):
+            write(foreign)  # type: ignore[operator]
