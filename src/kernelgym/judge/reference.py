@@ -127,7 +127,7 @@ class Reference:
         try:
             with torch.no_grad():
                 _seed(forward_seed)
-                return self._precise(*[_widen(value) for value in copy.deepcopy(inputs)])
+                return self._precise(*[_widen(value) for value in inputs])
         except Exception:
             self._precise = None  # mixes types; from now on the fixed tolerances apply
             return None
@@ -150,9 +150,10 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def _widen(value: Any) -> Any:
+    """Return a copy of an input with floating-point tensors in fp64."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
-    return value
+    return copy.deepcopy(value)
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
