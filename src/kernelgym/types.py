@@ -6,15 +6,13 @@ process or a file goes through `to_dict` / `Verdict.from_dict`: plain JSON, no N
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from kernelgym.rulesets import Ruleset
+from kernelgym.verdict import Finding, Severity, Status, Timing, Verdict
 
 __all__ = [
     "Ended",
@@ -102,171 +100,6 @@ class Reply:
     """Text of the thinking blocks, joined."""
     defects: tuple[str, ...] = ()
     """What was wrong with the text's form; empty for a clean answer."""
-
-
-class Severity(StrEnum):
-    """How much a finding weighs."""
-
-    INFO = "info"
-    """Worth knowing; nobody's fault."""
-    SOFT = "soft"
-    """Suspicious or wasteful; reported, not refused."""
-    HARD = "hard"
-    """Refused: the verdict is `rejected`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One observation about a kernel, from screening or from the judge."""
-
-    code: str
-    """Stable snake_case name, such as ``torch_compute_call``."""
-    message: str
-    """One sentence for a reader."""
-    severity: Severity = Severity.SOFT
-    line: int = 0
-    """1-based line in the kernel's source; 0 if it has no place there."""
-
-
-class Status(StrEnum):
-    """What became of one kernel. No code orders these: compare by name only."""
-
-    NO_KERNEL = "no_kernel"
-    """The text held no kernel."""
-    REJECTED = "rejected"
-    """A hard finding: the kernel breaks a rule of the ruleset."""
-    COMPILE_ERROR = "compile_error"
-    """It did not compile or load, or defines no `ModelNew`."""
-    RUNTIME_ERROR = "runtime_error"
-    """It raised, crashed or overran a limit while running."""
-    TIMEOUT = "timeout"
-    """It was still running at its deadline."""
-    WRONG = "wrong"
-    """It ran, and an output differs from the reference's."""
-    CORRECT = "correct"
-    """Every judged call agreed with the reference."""
-    UNAVAILABLE = "unavailable"
-    """The judge failed; says nothing about the kernel, and trainers drop it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How fast a correct kernel ran beside the reference. Times are in milliseconds."""
-
-    kernel_ms: float
-    """Median time of one call of the kernel."""
-    reference_ms: float
-    """Median time of one call of the reference."""
-    speedup: float
-    """`reference_ms` over `kernel_ms`."""
-    speedup_low: float
-    """Lower end of the 95 % interval of the speedup; rewards use it."""
-    samples: int
-    """Number of paired measurements."""
-    baseline: str = "eager"
-    """What the reference ran as: ``eager`` or ``compile``."""
-
-    def __post_init__(self) -> None:
-        numbers = (self.kernel_ms, self.reference_ms, self.speedup, self.speedup_low)
-        if not all(math.isfinite(value) and value > 0 for value in numbers):
-            raise ValueError(f"a Timing needs finite positive numbers, got {numbers}")
-        if self.speedup_low > self.speedup:
-            raise ValueError(f"speedup_low {self.speedup_low} is above speedup {self.speedup}")
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the judge says of one kernel."""
-
-    status: Status
-    compiled: bool = False
-    """It built, loaded and was constructed."""
-    trials_passed: int = 0
-    """Judged calls whose output agreed."""
-    trials: int = 0
-    """Judged calls made (or planned, if one ended the run)."""
-    max_abs_error: float = 0.0
-    """Largest absolute error over all judged calls; 0.0 if none was compared or none is finite."""
-    max_rel_error: float = 0.0
-    """Largest error relative to the reference's magnitude; same convention."""
-    timing: Timing | None = None
-    """Present only for a correct kernel on a device and language that can be timed."""
-    findings: tuple[Finding, ...] = ()
-    message: str = ""
-    """One or a few lines: what happened, without traceback noise."""
-    log: str = ""
-    """Compiler output, or the kernel's own stdout and stderr; bounded."""
-    device: str = ""
-    isolation: str = ""
-    """The sandbox tier it ran in, such as ``ns+landlock+seccomp``; empty if nothing was run."""
-    ruleset: str = ""
-    """Name and digest of the ruleset, such as ``strict@1f0c2a77``."""
-    seed: str = ""
-    """The secret seed of this verdict, revealed afterwards so that it can be repeated."""
-    wall_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.timing is not None and self.status is not Status.CORRECT:
-            raise ValueError(f"only a correct verdict can carry a timing, not {self.status.value}")
-        if self.status is Status.CORRECT and not (
-            self.compiled and 0 < self.trials == self.trials_passed
-        ):
-            raise ValueError("a correct verdict needs compiled=True and all of its trials passed")
-        if not 0 <= self.trials_passed <= self.trials:
-            raise ValueError(f"{self.trials_passed} of {self.trials} trials passed")
-        if not (math.isfinite(self.max_abs_error) and math.isfinite(self.max_rel_error)):
-            raise ValueError("errors must be finite (use 0.0 and say so in the message)")
-
-    @property
-    def correct(self) -> bool:
-        """True if the kernel passed."""
-        return self.status is Status.CORRECT
-
-    @property
-    def valid(self) -> bool:
-        """False if the judge failed, so that the verdict says nothing about the kernel."""
-        return self.status is not Status.UNAVAILABLE
-
-    @property
-    def timed(self) -> bool:
-        """True if there is a timing."""
-        return self.timing is not None
-
-    @property
-    def speedup(self) -> float:
-        """Speedup over the reference; 0.0 if untimed."""
-        return self.timing.speedup if self.timing else 0.0
-
-    @property
-    def speedup_low(self) -> float:
-        """Lower end of the speedup's 95 % interval; 0.0 if untimed."""
-        return self.timing.speedup_low if self.timing else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data; derived values (`correct`, `timed`, ...) are included."""
-        data = dataclasses.asdict(self)
-        data["status"] = self.status.value
-        data["findings"] = [{**f, "severity": f["severity"].value} for f in data["findings"]]
-        derived = ("correct", "valid", "timed", "speedup", "speedup_low")
-        return data | {name: getattr(self, name) for name in derived}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a verdict from `to_dict`'s output.
-
-        Raises:
-            ValueError: If a value breaks an invariant or a name is unknown.
-        """
-        names = {f.name for f in dataclasses.fields(cls)}
-        values = {key: value for key, value in data.items() if key in names}
-        values["status"] = Status(values["status"])
-        values["findings"] = tuple(
-            Finding(f["code"], f["message"], Severity(f["severity"]), f["line"])
-            for f in values.get("findings", ())
-        )
-        if values.get("timing") is not None:
-            values["timing"] = Timing(**values["timing"])
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import kernelgym
 ROOT = Path(kernelgym.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 
-NOUNS = {"types", "errors", "rulesets", "languages"}
+NOUNS = {"types", "verdict", "errors", "rulesets", "languages"}
 FACE = {"spaces", "envs", "vector", "wrappers"}
 TOPS = {"cli", "adapters"}
 UNTRUSTED = {"judge/candidate.py", "judge/sandbox.py", "judge/hooks.py"}

@@ -1,0 +1,42 @@
+# Everything a newcomer needs: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test test-all lint bench docs clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(STAMP)  ## Make .venv and install kernelgym with its development tools
+
+# The stamp is newer than what decides the installation, so a second `make setup` does nothing.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: setup  ## Watch a scripted agent break, read and repair four kernels
+	@$(BIN)/kernelgym demo
+
+test: setup  ## Run the tests that need no GPU and no patience
+	$(BIN)/pytest -m "not slow and not gpu"
+
+test-all: setup  ## Run every test that needs no GPU
+	$(BIN)/pytest -m "not gpu"
+
+lint: setup  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup  ## Measure overhead and throughput on this machine
+	$(BIN)/python benchmarks/env_overhead.py --out benchmarks/results/env_overhead.json
+	$(BIN)/python benchmarks/judge_cpu.py --out benchmarks/results/judge_cpu.json
+
+docs: setup  ## Write the API reference to build/docs
+	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym
+
+clean:  ## Remove what the targets above made
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
