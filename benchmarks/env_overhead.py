@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+from machine import machine
 
 import kernelgym  # noqa: F401 - registers the ids
 from kernelgym.testing import (
@@ -40,21 +37,6 @@ IMPORT_GOAL_MS = 60.0
 ENV_ID = "KernelBench-L1-MultiTurn-v0"
 TURNS = 4
 BATCH = 16
-
-
-def machine() -> dict[str, Any]:
-    """Return what the numbers were measured on."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "gymnasium": version("gymnasium"),
-        "kernelgym": version("kernelgym"),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
 
 
 def answers(language: str) -> list[str]:
@@ -195,7 +177,7 @@ def main() -> int:
     print(table(result))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine(), **result}, indent=2) + "\n")
+        options.out.write_text(json.dumps({"machine": machine("gymnasium"), **result}, indent=2) + "\n")
     return 0
 
 

@@ -18,7 +18,7 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 NOUNS = {"types", "verdict", "errors", "rulesets", "languages"}
 FACE = {"spaces", "envs", "vector", "wrappers"}
 TOPS = {"cli", "adapters"}
-UNTRUSTED = {"judge/candidate.py", "judge/sandbox.py", "judge/hooks.py"}
+UNTRUSTED = {f"judge/{n}.py" for n in ("candidate", "hooks", "sandbox", "wire", "zygote")}
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")
 
 
