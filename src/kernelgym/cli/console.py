@@ -45,9 +45,13 @@ def console(file: TextIO | None = None) -> Console:
     """Return a console on `file`, by default on whatever standard output is now."""
     from rich.console import Console
 
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # `main` knows what to do; Rich would exit here
+
     file = sys.stdout if file is None else file
     width = None if file.isatty() else _PLAIN_WIDTH
-    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    return OurConsole(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def visible(text: str) -> str:

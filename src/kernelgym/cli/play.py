@@ -104,11 +104,10 @@ def make_env(env_id: str, **options: Any) -> gym.Env[str, str]:
     from kernelgym import ENV_IDS
     from kernelgym.errors import UnknownName
 
-    versioned = f"{env_id}-v0"
-    try:
-        return gym.make(versioned if versioned in ENV_IDS else env_id, **options)
-    except (gym.error.UnregisteredEnv, gym.error.Error):
-        raise UnknownName("environment", env_id, ENV_IDS) from None
+    name = env_id if env_id in ENV_IDS else f"{env_id}-v0"
+    if name not in ENV_IDS:
+        raise UnknownName("environment", env_id, ENV_IDS, "`kernelgym ls` lists all.")
+    return gym.make(name, **options)
 
 
 def episode_of(env: gym.Env[str, str]) -> Episode:

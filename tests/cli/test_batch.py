@@ -1,0 +1,241 @@
+"""`kernelgym check --batch`: order, resumption, and what is said before anything is judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.cli import judging
+from kernelgym.cli.batch import _in_order
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym.types import Verdict
+
+PROMISED = (
+    "id status compiled correct speedup speedup_low timed findings message isolation ruleset wall_s"
+).split()
+
+
+def write_jobs(folder: Path, *kernels: str, name: str = "jobs.jsonl", **more: object) -> Path:
+    path = folder / name
+    rows = [{"id": f"job-{n}", "problem": "problem.py", "kernel": k} for n, k in enumerate(kernels)]
+    path.write_text("".join(json.dumps(row | more) + "\n" for row in rows))
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Backwards(ScriptedEvaluator):
+    """Judges the last job first."""
+
+    def evaluate_iter(self, jobs) -> Iterator[tuple[int, Verdict]]:  # type: ignore[no-untyped-def]
+        for index, job in reversed(list(enumerate(jobs))):
+            yield index, self.evaluate(job.problem, job.kernel)
+
+
+def test_one_row_per_job_in_order(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "wrong.py", "refused.py", "lost.py", "fast.py")
+    code, out, err = run("check", "--batch", jobs, "--out", "out.jsonl")
+    assert (code, err) == (0, "")
+    assert out == ("judged 5 jobs: 2 correct, 1 rejected, 1 unavailable, 1 wrong; out.jsonl\n")
+    rows = rows_of(folder / "out.jsonl")
+    assert [row["id"] for row in rows] == [f"job-{n}" for n in range(5)]
+    statuses = ["correct", "wrong", "rejected", "unavailable", "correct"]
+    assert [row["status"] for row in rows] == statuses
+    assert all(set(PROMISED) <= set(row) for row in rows)
+    assert rows[4]["speedup"] == 2.5 and rows[0]["timed"] is False
+    assert len(judges[0].judged) == 4, "a refused kernel is not run"
+    assert judges[0].closed
+
+
+def test_order_holds_whatever_order_verdicts_come_in(run, folder, monkeypatch):
+    monkeypatch.setattr(judging, "make_evaluator", lambda *a, **k: Backwards())
+    jobs = write_jobs(folder, "right.py", "wrong.py", "refused.py", "fast.py")
+    assert run("check", "--batch", jobs, "--out", "out.jsonl", "--workers", "3")[0] == 0
+    rows = rows_of(folder / "out.jsonl")
+    assert [row["id"] for row in rows] == [f"job-{n}" for n in range(4)]
+    assert [row["status"] for row in rows] == ["correct", "wrong", "rejected", "correct"]
+
+
+@given(st.permutations(range(12)))
+def test_rows_are_held_back_no_longer_than_needed(order):
+    came: list[int] = []
+
+    def numbered():  # type: ignore[no-untyped-def]
+        for number in order:
+            came.append(number)
+            yield number, {"id": number}
+
+    for place, row in enumerate(_in_order(numbered())):
+        assert row["id"] == place
+        assert came[-1] == max(range(place + 1), key=order.index), "it waited for the last of them"
+
+
+def test_paths_are_relative_to_the_jobs_file(run, judges, folder, monkeypatch, tmp_path_factory):
+    jobs = write_jobs(folder, "right.py", str(folder / "wrong.py"))
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    assert [row["status"] for row in rows_of(Path("out.jsonl"))] == ["correct", "wrong"]
+
+
+def test_ids_languages_and_blank_lines(run, judges, folder):
+    (folder / "jobs.jsonl").write_text(
+        '{"id": 7, "problem": "Synthetic/L1/2", "kernel": "right_cpp.py", "language": "cpp"}\n'
+        "\n"
+        '{"id": "\u2028", "problem": "problem.py", "kernel": "right.py"}\n'
+    )
+    assert run("check", "--batch", "jobs.jsonl", "--out", "out.jsonl")[0] == 0
+    rows = rows_of(folder / "out.jsonl")
+    assert [(row["id"], row["language"]) for row in rows] == [(7, "cpp"), ("\u2028", "triton")]
+    assert rows[0]["problem"] == "Synthetic/L1/2"
+
+
+def test_jobs_that_have_a_row_are_not_judged_again(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "wrong.py")
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    before = (folder / "out.jsonl").read_text()
+    jobs = write_jobs(folder, "right.py", "wrong.py", "fast.py")
+    code, out, _ = run("check", "--batch", jobs, "--out", "out.jsonl")
+    assert code == 0 and out.startswith("judged 1 jobs (2 more were there already): 1 correct")
+    assert len(judges[1].judged) == 1
+    assert (folder / "out.jsonl").read_text().startswith(before)
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    assert judges[2].judged == []
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_half_written_line_is_dropped_and_judged_again(run, judges, folder, cut):
+    jobs = write_jobs(folder, "right.py", "wrong.py", "fast.py")
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    whole = (folder / "out.jsonl").read_bytes()
+    (folder / "out.jsonl").write_bytes(whole[:-cut])
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    assert len(judges[1].judged) == 1
+    assert (folder / "out.jsonl").read_bytes() == whole
+
+
+def test_a_row_added_in_the_middle_ends_up_in_its_place(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "wrong.py", "fast.py")
+    lines = jobs.read_text().splitlines(keepends=True)
+    jobs.write_text(lines[0] + lines[2])
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    jobs.write_text("".join(lines))
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    assert [row["id"] for row in rows_of(folder / "out.jsonl")] == ["job-0", "job-1", "job-2"]
+    assert [p.name for p in folder.glob(".out*")] == []
+
+
+def test_an_interrupt_keeps_the_rows_so_far(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "stop.py", "wrong.py")
+    code, _, err = run("check", "--batch", jobs, "--out", "out.jsonl")
+    assert (code, err) == (130, "kernelgym: interrupted\n")
+    assert [row["id"] for row in rows_of(folder / "out.jsonl")] == ["job-0"]
+    (folder / "stop.py").write_text((folder / "right.py").read_text())
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    assert len(rows_of(folder / "out.jsonl")) == 3
+    assert len(judges[1].judged) == 2
+
+
+GOOD = '{"id": "a", "problem": "problem.py", "kernel": "right.py"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "JSON object"),
+        ("[" * 100_000, "not JSON"),
+        ('{"problem": "problem.py", "kernel": "right.py"}', "'id' must be"),
+        ('{"id": true, "problem": "problem.py", "kernel": "right.py"}', "'id' must be"),
+        ('{"id": "b", "kernel": "right.py"}', "'problem' must be an id or a path"),
+        ('{"id": "b", "problem": "problem.py", "kernel": 3}', "'kernel' must be a path"),
+        ('{"id": "b", "problem": "problem.py", "kernel": "gone.py"}', "gone.py"),
+        ('{"id": "b", "problem": "problem.py", "kernel": "latin.py"}', "not UTF-8"),
+        ('{"id": "b", "problem": "nomodel.py", "kernel": "right.py"}', "does not define Model"),
+        ('{"id": "b", "problem": "Synthetic/L8/1", "kernel": "right.py"}', "unknown problem"),
+        (f'{GOOD[:-1]}, "id": "b", "language": "cuda"}}', "does not run on device"),
+        (f'{GOOD[:-1]}, "id": "b", "language": ["x"]}}', "unknown language"),
+        (GOOD, "id 'a' is on line 1 already"),
+    ],
+)
+def test_a_bad_row_is_named_by_its_line_and_nothing_is_judged(run, judges, folder, line, said):
+    (folder / "jobs.jsonl").write_text(f"{GOOD}\n\n{line}\n")
+    code, out, err = run("check", "--batch", "jobs.jsonl", "--out", "out.jsonl")
+    assert (code, out) == (2, "")
+    assert "jobs.jsonl, line 3: " in err and said in err
+    assert len(err.splitlines()) == 1
+    assert judges[0].judged == [] and not (folder / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--batch", "jobs.jsonl"), "--batch needs --out"),
+        (("--batch", "gone.jsonl", "--out", "o"), "cannot read jobs file 'gone.jsonl'"),
+        (("--batch", "empty.jsonl", "--out", "o"), "holds no jobs"),
+        (("--batch", "jobs.jsonl", "--out", "no/where"), "cannot write 'no/where'"),
+        (("--batch", "jobs.jsonl", "--out", "."), "cannot write '.'"),
+        (("--batch", "jobs.jsonl", "--out", "o", "--json"), "--json cannot be combined"),
+        (("right.py", "--batch", "jobs.jsonl", "--out", "o"), "FILE cannot be combined"),
+        (("--batch", "jobs.jsonl", "--out", "o", "--workers", "0"), "workers must be at least 1"),
+    ],
+)
+def test_usage_errors(run, judges, folder, argv, said):
+    write_jobs(folder, "right.py")
+    (folder / "empty.jsonl").write_text("\n")
+    code, out, err = run("check", *argv)
+    assert (code, out) == (2, "") and said in err
+
+
+def test_rows_of_other_rules_jobs_or_kernels_are_not_mixed_in(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "wrong.py")
+    batch = ("check", "--batch", jobs, "--out", "out.jsonl")
+    assert run(*batch)[0] == 0
+    before = (folder / "out.jsonl").read_text()
+    code, _, err = run(*batch, "--ruleset", "kernelbench")
+    assert code == 2 and "under ruleset 'strict@" in err
+    (folder / "wrong.py").write_text((folder / "fast.py").read_text())
+    code, _, err = run(*batch)
+    assert code == 2 and "'job-1', but its kernel has changed" in err
+    write_jobs(folder, "right.py")
+    code, _, err = run(*batch)
+    assert code == 2 and "'job-1', which is not among the jobs" in err
+    assert (folder / "out.jsonl").read_text() == before
+
+
+def test_a_spoilt_line_in_the_middle_is_not_thrown_away(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "wrong.py")
+    batch = ("check", "--batch", jobs, "--out", "out.jsonl")
+    assert run(*batch)[0] == 0
+    text = (folder / "out.jsonl").read_text()
+    (folder / "out.jsonl").write_text("spoilt\n" + text)
+    code, _, err = run(*batch)
+    assert code == 2 and "line 1: not a verdict row" in err
+    assert (folder / "out.jsonl").read_text() == "spoilt\n" + text
+
+
+def test_two_runs_cannot_write_one_file(run, judges, folder):
+    import fcntl
+
+    jobs = write_jobs(folder, "right.py")
+    with (folder / "out.jsonl").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        code, _, err = run("check", "--batch", jobs, "--out", "out.jsonl")
+    assert code == 2 and "being written by another run" in err
+
+
+@pytest.mark.slow
+def test_really_judged(run, folder):
+    jobs = write_jobs(folder, "right.py", "refused.py", "wrong.py")
+    slip = (folder / "wrong.py").read_text().replace("* 2.0", "* 3.0")
+    (folder / "wrong.py").write_text(slip)
+    assert run("check", "--batch", jobs, "--out", "out.jsonl", "--workers", "2")[0] == 0
+    rows = rows_of(folder / "out.jsonl")
+    assert [row["status"] for row in rows] == ["correct", "rejected", "wrong"]
+    assert rows[0]["isolation"] and not rows[1]["isolation"]

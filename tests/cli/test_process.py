@@ -1,0 +1,75 @@
+"""The command as a process: what it imports, exit codes, pipes and interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+COMMAND = (sys.executable, "-m", "kernelgym.cli")
+
+
+def call(*argv: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *argv], capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from kernelgym.cli import main\n"
+        "assert main(['--help']) == 0\n"
+        "assert main(['check', '--help']) == 0\n"
+        "heavy = {'torch', 'triton', 'datasets', 'faiss', 'pandas'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in ("ls", "show", "check", "play", "demo"):
+        assert command in done.stdout
+    assert "Exit codes" in done.stdout and "130" in done.stdout
+
+
+def test_no_command_is_help_and_an_unknown_one_an_error():
+    assert call().returncode == 0
+    done = call("nosuch")
+    assert done.returncode == 2 and "nosuch" in done.stdout + done.stderr
+
+
+def test_a_usage_error_leaves_no_traceback(folder: Path):
+    done = call("check", "missing.py", "--problem", "problem.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kernelgym: error: cannot read kernel file 'missing.py'")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_error():
+    shell = f"{' '.join(COMMAND)} ls --suite Synthetic | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert (done.stdout.split()[-1], done.stderr) == ("0", "")
+
+
+def test_an_interrupted_batch_is_130_keeps_its_rows_and_goes_on(folder: Path):
+    source = (folder / "right.py").read_text()
+    (folder / "sleeps.py").write_text(
+        source.replace("        x = x.contiguous()", "        import time\n        time.sleep(60)")
+    )
+    jobs = folder / "jobs.jsonl"
+    row = '{{"id": "{0}", "problem": "problem.py", "kernel": "{0}.py"}}\n'
+    jobs.write_text(row.format("right") + row.format("sleeps"))
+    out = folder / "out.jsonl"
+    argv = [*COMMAND, "check", "--batch", str(jobs), "--out", str(out)]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not (out.exists() and out.read_text().endswith("\n")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, "kernelgym: interrupted\n")
+    assert len(out.read_text().splitlines()) == 1
