@@ -17,8 +17,8 @@ __all__ = ["constructor", "write_reference"]
 _NOTES = {
     "sum": "sum", "mean": "mean", "max": "maximum", "min": "minimum", "norm2": "Euclidean norm",
     "softmax": "softmax", "log_softmax": "log-softmax", "layer_norm": "layer normalisation",
-    "rms_norm": "RMS normalisation", "unit_norm": "division by the Euclidean norm",
-    "center": "subtraction of the mean", "cumsum": "running sum",
+    "rms_norm": "RMS normalisation", "unit_norm": "unit norm",
+    "center": "centring", "cumsum": "running sum",
     "reverse_cumsum": "running sum from the end",
 }  # fmt: skip
 
@@ -119,7 +119,7 @@ def _docstring(spec: Spec) -> str:
     else:
         parts.append(stage.kind.replace("_", " "))
     parts += [step.op for step in stage.after]
-    return f"Computes {', then '.join(parts)}.".replace("_", " ")
+    return f"Computes {', '.join(parts)}.".replace("_", " ")
 
 
 def _stage_lines(stage: Stage, rng: random.Random) -> list[str]:

@@ -183,5 +183,5 @@ def _dot_blocks(rng: random.Random, spec: Spec, stage: Dot) -> tuple[int, int]:
         return 32, 64
     block = 32 if spec.size(stage.k) > 32 else 16
     # Blocks of a model of several kernels are large, so that all of it stays quick.
-    wide = max(spec.size(stage.m), spec.size(stage.n)) > 24 or len(spec.stages) > 1
+    wide = max(spec.size(stage.m), spec.size(stage.n)) > 24 or stage.batch or len(spec.stages) > 1
     return block, 32 if wide else 16
