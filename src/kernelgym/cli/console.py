@@ -100,7 +100,7 @@ def print_source(source: str, language: str = "python") -> None:
 
     out = console()
     if out.is_terminal:
-        out.print(Syntax(visible(source), language, background_color="default", word_wrap=True))
+        out.print(Syntax(visible(source), language, theme="ansi_dark", word_wrap=True))
     else:
         print_text(source.rstrip("\n"))
 
