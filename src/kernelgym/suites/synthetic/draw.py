@@ -27,7 +27,16 @@ from kernelgym.suites.synthetic.spec import (
     Tensor,
 )
 
-__all__ = ["Sizes", "draw_single", "extra_inputs", "tail_shape"]
+__all__ = [
+    "Sizes",
+    "dot_sizes",
+    "draw_move",
+    "draw_single",
+    "extra_inputs",
+    "free_shape",
+    "prime",
+    "tail_shape",
+]
 
 Sizes: TypeAlias = dict[str, int]
 

@@ -17,6 +17,7 @@ __all__ = [
     "Dot",
     "Draw",
     "Move",
+    "MoveKind",
     "Param",
     "Preset",
     "Rows",

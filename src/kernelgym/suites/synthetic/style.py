@@ -13,7 +13,16 @@ from typing import Literal, TypeAlias
 
 from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Stage
 
-__all__ = ["Defect", "Names", "Skeleton", "Style", "draw_style", "power_of_two", "skeletons"]
+__all__ = [
+    "Defect",
+    "Names",
+    "Skeleton",
+    "Style",
+    "draw_style",
+    "power_of_two",
+    "row_geometry",
+    "skeletons",
+]
 
 Skeleton: TypeAlias = Literal["flat", "row", "tile", "loop", "tile_loop"]
 """One block of elements a program; one row; a two-dimensional tile; or a loop over blocks."""

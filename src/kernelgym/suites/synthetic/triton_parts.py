@@ -14,7 +14,18 @@ from kernelgym.suites.synthetic.slips import slipped
 from kernelgym.suites.synthetic.spec import Spread, Stage, Step, operands
 from kernelgym.suites.synthetic.style import Defect, Style
 
-__all__ = ["Part", "Place", "argument", "arguments", "chain_lines", "indent", "pad_value", "part"]
+__all__ = [
+    "Part",
+    "Place",
+    "argument",
+    "arguments",
+    "chain_lines",
+    "indent",
+    "load",
+    "pad_value",
+    "part",
+    "store",
+]
 
 
 @dataclass(frozen=True, slots=True)
