@@ -10,6 +10,7 @@ one run; the numbers themselves move with the machine and its load.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -39,10 +40,16 @@ TURNS = 4
 BATCH = 16
 
 
+NUMBERS = itertools.count()
+
+
 def answers(language: str) -> list[str]:
-    """Return answers whose kernels differ, so that none is known already."""
+    """Return answers whose kernels were never seen before, so that nothing is cached."""
     kernel = SAMPLE_KERNELS[language]
-    return [reply(Kernel(f"{kernel.source}\nNUMBER = {i}\n", language)) for i in range(TURNS)]
+    return [
+        reply(Kernel(f"{kernel.source}\nNUMBER = {next(NUMBERS)}\n", language))
+        for _ in range(TURNS)
+    ]
 
 
 def per_call_us(body: Callable[[], None], calls: int, repeats: int) -> float:
@@ -70,11 +77,11 @@ def step_us(language: str, repeats: int) -> float:
     """Return the time of one step of an episode of `TURNS` turns, resets included."""
     evaluator = ScriptedEvaluator([verdict("wrong", trials_passed=1)])
     env = gym.make(ENV_ID, problems=[SAMPLE_PROBLEM], evaluator=evaluator, language=language)
-    texts = answers(language)
+    prepared = iter([answers(language) for _ in range(repeats + 1)])
 
     def episode() -> None:
         env.reset()
-        for text in texts:
+        for text in next(prepared):
             env.step(text)
 
     return per_call_us(episode, TURNS, repeats)
@@ -86,12 +93,12 @@ def vector_step_us(language: str, repeats: int) -> float:
     envs = gym.make_vec(
         ENV_ID, BATCH, problems=[SAMPLE_PROBLEM], evaluator=evaluator, language=language
     )
-    texts = answers(language)
+    prepared = iter([[answers(language) for _ in range(BATCH)] for _ in range(repeats + 1)])
     envs.reset()
 
     def episodes() -> None:
-        for text in texts:
-            envs.step([text] * BATCH)
+        for texts in zip(*next(prepared), strict=True):
+            envs.step(texts)
 
     return per_call_us(episodes, TURNS * BATCH, repeats)
 
@@ -177,7 +184,9 @@ def main() -> int:
     print(table(result))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine("gymnasium"), **result}, indent=2) + "\n")
+        options.out.write_text(
+            json.dumps({"machine": machine("gymnasium"), **result}, indent=2) + "\n"
+        )
     return 0
 
 

@@ -136,3 +136,15 @@ def test_triton_on_the_cpu_is_not_timed(timing):
 def test_a_kernel_that_is_wrong_only_when_it_is_timed_is_wrong(timing):
     lazy = "self.calls = getattr(self, 'calls', 0) + 1\nif self.calls > 8:\n    return x"
     assert timing.evaluate(AFFINE, doing(lazy, CPP)).status is Status.WRONG
+
+
+def test_a_kernel_that_launches_nothing_is_noted(strict):
+    idle = replaced(
+        TRITON,
+        "        affine[(triton.cdiv(n, 2048),)](x, b, out, n, x.shape[1], BLOCK=2048)\n",
+        "        out.copy_(torch.relu(x) * 2 + b)\n",
+    )
+    verdict = strict.evaluate(AFFINE, idle)
+    assert verdict.correct
+    assert [finding.code for finding in verdict.findings] == ["no_kernel_launch"]
+    assert strict.evaluate(AFFINE, TRITON).findings == ()

@@ -32,7 +32,7 @@ _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
 
 
-def serve(channel: socket.socket, scratch: str, hooks: ModuleType, wire: ModuleType) -> None:
+def serve(channel: socket.socket, scratch: str, hooks: Any, wire: ModuleType) -> None:
     """Answer requests until the channel closes. Returns only at its end."""
     decoder = wire.Decoder()
     state = _State(scratch, hooks)
@@ -69,7 +69,7 @@ def serve(channel: socket.socket, scratch: str, hooks: ModuleType, wire: ModuleT
 
 
 class _State:
-    def __init__(self, scratch: str, hooks: ModuleType) -> None:
+    def __init__(self, scratch: str, hooks: Any) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
         self._hooks = hooks
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
@@ -84,8 +84,7 @@ class _State:
 
     def load(self, request: dict[str, Any], request_build: Any) -> None:
         """Import the source as a module and look its entry class up."""
-        if request["interpreted"]:
-            self._hooks.check_interpreter_accesses()
+        self._hooks.launches = 0  # the zygote made one to warm up
         self._hooks.replace_extension_builds(request_build)
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])

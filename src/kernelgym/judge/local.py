@@ -8,11 +8,14 @@ overruns its deadline is replaced and the job tried once more; after that the ve
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kernelgym.errors import UsageError
@@ -80,6 +83,7 @@ class LocalEvaluator:
         self._lock = threading.Lock()
         self._closed = False
         self.workers = workers
+        _warn_about_versions()
         for _ in range(workers):
             self._idle.put(None)
 
@@ -203,6 +207,24 @@ class LocalEvaluator:
         with self._lock:
             self._workers.add(worker)
         return worker
+
+
+@functools.cache
+def _warn_about_versions() -> None:
+    """Say once what is known not to work together."""
+    found = []
+    for package in ("triton", "numpy"):
+        try:
+            found.append(tuple(map(int, version(package).split(".")[:2])))
+        except (PackageNotFoundError, ValueError):
+            return
+    if found[0] < (3, 7) and found[1] >= (2, 4):
+        warnings.warn(
+            f"Triton {version('triton')}'s interpreter fails on loops with a bound known only at "
+            f"run time under NumPy {version('numpy')}: honest kernels will be runtime errors; "
+            "install triton>=3.7 or numpy<2.4",
+            stacklevel=3,
+        )
 
 
 def unavailable(message: str) -> Verdict:

@@ -72,13 +72,10 @@ class Session:
         """What the kernel printed, bounded."""
         return self._candidate.output()
 
-    def load(self, source: str, entry: str, interpreted: bool) -> None:
+    def load(self, source: str, entry: str) -> None:
         """Send the source; the answer is awaited by `construct`, so that both sides work."""
         self._entry = entry
-        self._candidate.post(
-            {"op": "load", "source": source, "entry": entry, "interpreted": interpreted}
-        )
-        self._posted = time.monotonic()
+        self._post({"op": "load", "source": source, "entry": entry})
 
     def construct(self, reference: Reference, seeds: Seeds) -> None:
         """Build the kernel's model as the reference's was built."""

@@ -44,7 +44,7 @@ def measure(
     """
     protocol = kernel.protocol
     try:
-        baseline.load(source, "Model", interpreted=False)
+        baseline.load(source, "Model")
         baseline.construct(reference, seeds)
     except Rejected as end:
         raise JudgeError(f"the reference cannot be timed: {end}") from None

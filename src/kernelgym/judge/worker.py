@@ -68,12 +68,11 @@ class Worker:
         """
         started = time.monotonic()
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
-        interpreted = kernel.language == "triton"
-        zygote = self._zygote(interpreted)
+        zygote = self._zygote(interpreted=kernel.language == "triton")
         candidate = zygote.take()
         with candidate:
             candidate_session = Session(candidate, self._ruleset, self._build(zygote))
-            candidate_session.load(kernel.source, "ModelNew", interpreted)
+            candidate_session.load(kernel.source, "ModelNew")
             _bound_own_memory()
             reference = Reference(problem, self._ruleset, seeds)
             verdict = self._run(candidate_session, reference, seeds, problem, kernel)

@@ -37,7 +37,7 @@ def _sibling(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries() -> None:
+def _import_libraries(hooks: ModuleType) -> None:
     import numpy  # noqa: F401
     import torch
     import torch.nn.functional
@@ -51,6 +51,8 @@ def _import_libraries() -> None:
     except ImportError:
         return
     if os.environ.get("TRITON_INTERPRET") == "1":
+        # Here and not in the candidate: if a Triton version does not fit, that is our failure.
+        hooks.check_interpreter_accesses()
 
         @triton.jit  # type: ignore[untyped-decorator]
         def warm_up(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -63,9 +65,11 @@ def _import_libraries() -> None:
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, plan: dict[str, Any], tier: str) -> None:
+    def __init__(
+        self, control: socket.socket, hooks: ModuleType, plan: dict[str, Any], tier: str
+    ) -> None:
         self.wire, self.sandbox = _sibling("wire"), _sibling("sandbox")
-        self.hooks, self.candidate = _sibling("hooks"), _sibling("candidate")
+        self.hooks, self.candidate = hooks, _sibling("candidate")
         self.control = control
         self.plan = self.sandbox.Plan(tier="limits", scratch="", **plan)
         self.children: dict[int, int] = {}  # pid -> id
@@ -247,8 +251,9 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     """Import, probe the sandbox, serve."""
     control = socket.socket(fileno=control_fd)
     _sibling("sandbox").adopt_orphans()
-    _import_libraries()
-    zygote = _Zygote(control, config["plan"], config["tier"])
+    hooks = _sibling("hooks")
+    _import_libraries(hooks)
+    zygote = _Zygote(control, hooks, config["plan"], config["tier"])
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
     zygote.serve()
