@@ -12,6 +12,8 @@ from programs import AFFINE, TIGHT, TRITON, doing, problem, replaced
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.judge import LocalEvaluator, shared_evaluator
+from kernelgym.judge.fork_server import _without
+from kernelgym.judge.lease import Lease
 from kernelgym.judge.sandbox import TIERS
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Status
@@ -203,6 +205,98 @@ def test_shared_evaluators_count_their_users():
     assert shared_evaluator(ruleset=rules) is not second
     shared_evaluator(ruleset=rules).close()
     other.close()
+
+
+def _worker_of_mine(before):
+    return next(p for p in _descendants(os.getpid()) - before if _command(p, "judge.worker"))
+
+
+def test_a_worker_keeps_nothing_of_the_kernels_it_judged(tmp_path):
+    before = _descendants(os.getpid())
+    with LocalEvaluator(cache_dir=tmp_path, timing=False) as evaluator:
+        for _ in range(3):
+            assert evaluator.evaluate(AFFINE, TRITON).correct
+        worker = _worker_of_mine(before)
+        open_files = len(os.listdir(f"/proc/{worker}/fd"))
+        for kernel in [TRITON, WRONG, doing("1 / 0"), doing("import os; os._exit(0)")] * 4:
+            evaluator.evaluate(AFFINE, kernel)
+        assert len(os.listdir(f"/proc/{worker}/fd")) == open_files
+        assert len(list((tmp_path / "scratch" / str(worker)).iterdir())) == 1  # the standby's
+
+
+def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(cache_dir):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            with pytest.raises(KeyboardInterrupt):
+                evaluator.evaluate(AFFINE, doing("import time; time.sleep(2); 1 / 0"))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+
+
+def test_a_forked_child_has_workers_of_its_own(cache_dir):
+    with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+        child = os.fork()
+        if child == 0:
+            try:
+                found = {evaluator.evaluate(AFFINE, WRONG).status for _ in range(3)}
+                evaluator.close()
+                os._exit(0 if found == {Status.WRONG} else 1)
+            finally:
+                os._exit(2)
+        found = {evaluator.evaluate(AFFINE, TRITON).status for _ in range(30)}
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert found == {Status.CORRECT}
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+
+
+def test_a_standby_that_was_killed_is_nobodys_fault(cache_dir):
+    before = _descendants(os.getpid())
+    with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+        below = _descendants(_worker_of_mine(before))
+        zygotes = {pid for pid in below if _descendants(pid)}
+        for standby in below - zygotes:
+            os.kill(standby, signal.SIGKILL)
+        time.sleep(0.2)
+        assert evaluator.evaluate(AFFINE, TRITON).correct
+
+
+def test_whoever_wants_the_lease_alone_gets_it_under_a_stream_of_sharers(tmp_path):
+    lease, stop = Lease(tmp_path / "lock"), threading.Event()
+
+    def share():
+        while not stop.is_set():
+            with lease.shared():
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=share) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            with lease.exclusive():
+                pass
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_package_is_left_out_of_what_may_be_read(tmp_path):
+    for name in ("lib/site/torch", "lib/site/kernelgym/judge", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    parts = _without(str(tmp_path), tmp_path / "lib/site/kernelgym")
+    assert sorted(parts) == [str(tmp_path / "bin"), str(tmp_path / "lib/site/torch")]
+    assert _without(str(tmp_path / "bin"), tmp_path / "lib") == [str(tmp_path / "bin")]
 
 
 @pytest.mark.parametrize("tier", TIERS)

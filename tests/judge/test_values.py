@@ -131,6 +131,26 @@ def test_inputs_whose_shape_changes_from_call_to_call(strict):
     assert strict.evaluate(ragged, forward_only("return torch.cumsum(x, 0)")).correct
 
 
+def test_expanded_inputs(strict):
+    wide = problem("return x * 2", "torch.randn(5, 1).expand(5, 7)")
+    assert strict.evaluate(wide, forward_only("return x + x")).correct
+
+
+def test_a_model_that_counts_its_calls(timing):
+    counting = problem(
+        "self.calls += 1\nreturn x * self.calls",
+        "torch.randn(30, 40)",
+        init="self.register_buffer('calls', torch.zeros(()))",
+    )
+    kernel = forward_only(
+        "self.calls += 1\nreturn x * self.calls",
+        constructor="self.register_buffer('calls', torch.zeros(()))",
+        language="cpp",
+    )
+    verdict = timing.evaluate(counting, kernel)
+    assert verdict.correct and verdict.timed, verdict
+
+
 def test_empty_and_scalar_tensors(strict):
     empty = problem("return x.t()", "torch.randn(0, 7)")
     assert strict.evaluate(empty, forward_only("return x.t().clone()")).correct

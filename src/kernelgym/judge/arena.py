@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,7 @@ class Arena:
         os.ftruncate(self.fd, self.bytes)
         fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE)
         self._memory = mmap.mmap(self.fd, self.bytes, mmap.MAP_SHARED)
+        self._finalizer = weakref.finalize(self, os.close, self.fd)
         self._next = _GAP_BYTES
 
     def place(self, like: torch.Tensor, contiguous: bool = False) -> Region:
@@ -93,8 +95,8 @@ class Arena:
             ).fill_(_POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER)
 
     def close(self) -> None:
-        """Give the memory back; views must be gone or stay unused."""
-        os.close(self.fd)
+        """Give the memory back, once views of it are gone too. Closing twice is harmless."""
+        self._finalizer()
 
 
 def encode(value: Any, place: Any) -> Any:

@@ -39,8 +39,8 @@ def serve(channel: socket.socket, scratch: str, hooks: Any, wire: ModuleType) ->
 
     def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
         wire.send(channel, {"build": arguments})
-        reply, _ = wire.receive(channel, decoder)
-        return dict(reply)
+        reply, fds = wire.receive(channel, decoder, max_fds=1)
+        return {**reply, "fds": fds}
 
     while True:
         try:

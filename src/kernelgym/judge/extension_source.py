@@ -9,6 +9,7 @@ Names in the source decide which headers it is given: ``torch::empty_like`` brin
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = [
     "BadRequest",
     "Request",
     "can_be_thin",
+    "compile_flags",
     "compose",
     "missing_from_thin",
     "module_name",
@@ -43,6 +45,11 @@ _COMPILE_FLAG = re.compile(
 _LINK_FLAG = re.compile(
     r"-(fopenmp|pthread|lgomp|lm|lpthread|lrt|ldl|lstdc\+\+|O[0-3]|s|shared|fPIC|march=[\w-]+)"
 )
+# Kernels name the standards that torch once wanted. Its headers need C++17, the thin ones C++20.
+_OLD_STANDARD = {
+    thin: re.compile(rf"-std=(c|gnu)\+\+(98|03|0x|11|1y|14{'|1z|17' if thin else ''})")
+    for thin in (False, True)
+}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 # Names outside ATen/ops whose header has another name.
@@ -141,6 +148,15 @@ def module_name(request: Request, thin: bool) -> str:
     return "kernelgym_extension" if thin else request.name
 
 
+def compile_flags(request: Request, thin: bool) -> tuple[str, ...]:
+    """Return the candidate's flags for the compiler, without a standard the headers are past."""
+    old = _OLD_STANDARD[thin]
+    return tuple(
+        f"-std={match[1]}++20" if (match := old.fullmatch(flag)) else flag
+        for flag in request.cflags
+    )
+
+
 def compose(request: Request, thin: bool) -> dict[str, str]:
     """Return the files to compile, by name; `UNIT` includes the others.
 
@@ -209,18 +225,22 @@ def _operator_headers() -> frozenset[str]:
     return frozenset(path.stem for path in folder.glob("*.h"))
 
 
+# The log may quote a hostile source. Every piece below is possessive and ends at a quote, so a
+# line is searched in linear time; lines and their number are bounded besides.
 _NOT_A_MEMBER = re.compile(
-    r"[‘'](\w+)[^’']*[’'] is not a member of [‘'](?:torch|at|c10|pybind11|py)\b|"
-    r"[‘'](\w+)[^’']*[’'] in namespace [‘'](?:torch|at|c10|pybind11|py)\b"
+    r"[‘'](\w++)[^‘’']*+[’'] is not a member of [‘'](?:torch|at|c10|pybind11|py)\b|"
+    r"[‘'](\w++)[^‘’']*+[’'] in namespace [‘'](?:torch|at|c10|pybind11|py)\b"
 )
 _UNDECLARED = re.compile(
-    r"[‘'](?:torch::|at::|c10::)?(\w+)[^’']*[’'] "
+    r"[‘'](?:torch::|at::|c10::)?+(\w++)[^‘’']*+[’'] "
     r"(?:was not declared|has not been declared|does not name a type|is not a class)"
 )
-_MISSING_OTHER = re.compile(
-    r"kernelgym::Kind<|error: .*incomplete type|fatal error: .*(torch|ATen|c10|pybind11)/|"
-    r"expected constructor, destructor, or type conversion before"
+_NEEDS_A_FILE = re.compile(r"(?:torch|ATen|c10|pybind11)/")
+_SIGNS_OF_REAL_HEADERS = (
+    "incomplete type",
+    "expected constructor, destructor, or type conversion before",
 )
+_ERROR_LINES, _ERROR_CHARACTERS = 300, 500
 
 
 def missing_from_thin(log: str) -> bool:
@@ -229,14 +249,22 @@ def missing_from_thin(log: str) -> bool:
     True if an undeclared name occurs in torch's headers, or a type cannot be bound without
     pybind11; false for an ordinary mistake, which must not be compiled twice.
     """
-    errors = "\n".join(line for line in log.splitlines() if "error:" in line)
-    if _MISSING_OTHER.search(errors) or "is defined in header" in log:
+    if "is defined in header" in log:
         return True
-    members = {first or second for first, second in _NOT_A_MEMBER.findall(errors)}
-    # A name without a namespace is torch's only if it is a macro, or pybind11's own namespace;
-    # anything else is a slip, however common a word it is in torch's headers.
-    bare = {name for name in _UNDECLARED.findall(errors) if name.isupper() or name in _NAMESPACES}
-    return not (members | bare).isdisjoint(_torch_words())
+    lines = (line[:_ERROR_CHARACTERS] for line in log.splitlines() if "error:" in line)
+    names: set[str] = set()
+    for line in itertools.islice(lines, _ERROR_LINES):
+        kind, _, text = line.partition("error: ")
+        if "kernelgym::Kind<" in line or any(sign in text for sign in _SIGNS_OF_REAL_HEADERS):
+            return True
+        if kind.endswith("fatal ") and _NEEDS_A_FILE.search(text):
+            return True
+        names.update(first or second for first, second in _NOT_A_MEMBER.findall(line))
+        # A name without a namespace is torch's only if it is a macro, or pybind11's own
+        # namespace; anything else is a slip, however common a word it is in torch's headers.
+        bare = _UNDECLARED.findall(line)
+        names.update(name for name in bare if name.isupper() or name in _NAMESPACES)
+    return not names.isdisjoint(_torch_words())
 
 
 _NAMESPACES = frozenset({"py", "pybind11", "torch", "at", "c10", "nn", "autograd"})

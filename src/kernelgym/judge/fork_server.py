@@ -18,21 +18,46 @@ from kernelgym.judge import wire
 from kernelgym.judge.process import Candidate
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote", "readable_paths"]
+__all__ = ["Zygote", "listable_paths", "readable_paths"]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
-_KILL_S = 2.0
+_KILL_S = 10.0  # freeing gigabytes takes the kernel a while
 
 
 def readable_paths(*extra: str) -> tuple[str, ...]:
-    """Files and folders a sandboxed Python with torch needs to read."""
-    import torch
+    """Files and folders a sandboxed Python with torch needs to read.
 
-    libraries = Path(torch.__file__).parent.parent
-    paths = [sys.prefix, sys.base_prefix, str(libraries), *extra]
+    This package is not among them: it holds correct kernels for the Synthetic suite.
+    """
+    paths = [*_python_folders(), *extra]
     paths += ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/usr/share/zoneinfo"]
     paths += ["/etc/ld.so.cache", "/etc/localtime"]
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
+    real = dict.fromkeys(os.path.realpath(path) for path in paths)
+    return tuple(part for path in real for part in _without(path, _PACKAGE))
+
+
+def listable_paths() -> tuple[str, ...]:
+    """Folders above this package that Python's import system lists."""
+    real = [os.path.realpath(path) for path in _python_folders()]
+    return tuple(str(p) for p in _PACKAGE.parents if any(p.is_relative_to(path) for path in real))
+
+
+def _python_folders() -> list[str]:
+    import torch
+
+    return [sys.prefix, sys.base_prefix, str(Path(torch.__file__).parent.parent)]
+
+
+def _without(path: str, excluded: Path) -> list[str]:
+    """Return what together holds everything under `path` except `excluded`."""
+    if not excluded.is_relative_to(path):
+        return [path]
+    if excluded == Path(path):
+        return []
+    return [part for name in os.listdir(path) for part in _without(f"{path}/{name}", excluded)]
+
+
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Zygote:
@@ -61,12 +86,14 @@ class Zygote:
         self._limits = limits
         self._next_id = 0
         self._exits: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
         self._standby: Candidate | None = None
         self._decoder = wire.Decoder()
         self._errors = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
         plan = {
             "readable": readable,
+            "listable": listable_paths(),
             "memory_bytes": limits.memory_bytes,
             "file_bytes": limits.file_bytes,
             "open_files": limits.open_files,
@@ -98,7 +125,15 @@ class Zygote:
     def take(self) -> Candidate:
         """Return a fresh candidate, and have the next one forked meanwhile."""
         self.wait_ready()
-        taken = self._standby or self._spawn()
+        taken, self._standby = self._standby or self._spawn(), None
+        if taken.ended():  # what killed it while it stood by was not a kernel of anybody's
+            taken.discard()
+            taken = self._spawn()
+        try:
+            taken.wait_ready(_START_S)
+        except JudgeError:
+            taken.discard()
+            raise
         self._standby = self._spawn()
         return taken
 
@@ -114,8 +149,9 @@ class Zygote:
 
     def pump(self, timeout_s: float) -> bool:
         """Handle what the zygote says; False if it said nothing in time or is gone."""
-        ready, _, _ = select.select([self._control], [], [], timeout_s)
-        if not ready:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if not poll.poll(timeout_s * 1e3):
             return False
         data = self._control.recv(1 << 16)
         if not data:
@@ -126,7 +162,17 @@ class Zygote:
                 self.tier = str(message["tier"])
             elif "exited" in message:
                 self._exits[message["exited"]] = message["code"]
+            elif "spawned" in message:
+                self._pids[message["spawned"]] = message["pid"]
         return True
+
+    def pid(self, candidate_id: int) -> int:
+        """Process id of a candidate that is known to run."""
+        deadline = time.monotonic() + _START_S
+        while candidate_id not in self._pids:
+            if not self.pump(max(0.0, deadline - time.monotonic())):
+                raise JudgeError("the zygote does not say which process it forked")
+        return self._pids[candidate_id]
 
     def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
         """Exit code of a candidate (negative: signal), or None if it still runs."""
@@ -150,6 +196,7 @@ class Zygote:
             if self.exit_code(candidate_id, _KILL_S) is None:
                 raise JudgeError("a candidate could not be killed")
         self._exits.pop(candidate_id, None)
+        self._pids.pop(candidate_id, None)
 
     def _complaint(self) -> str:
         self._errors.seek(0)
@@ -179,4 +226,6 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
         "TRITON_INTERPRET": "1" if interpreted else "0",
         # Threads that spin after a parallel region would disturb the other side's timing.
         "OMP_WAIT_POLICY": "PASSIVE",
+        # Each arena of the C library reserves address space, which is what we limit.
+        "MALLOC_ARENA_MAX": "8",
     }

@@ -42,6 +42,8 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
     import torch
     from torch.utils import cpp_extension
 
+    loaded: dict[str, Any] = {}
+
     def load_inline(
         name: str,
         cpp_sources: str | list[str],
@@ -106,18 +108,29 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
 
     def _build(name: str, is_python_module: bool, **arguments: Any) -> Any:
         reply = request({"name": str(name), "python_module": bool(is_python_module), **arguments})
-        if "path" not in reply:
+        if "module" not in reply:
             raise BuildFailed(str(reply.get("failed", "the build failed")))
-        if not is_python_module:
-            torch.ops.load_library(reply["path"])
-            return reply["path"]
-        loader = importlib.machinery.ExtensionFileLoader(reply["module"], reply["path"])
-        spec = importlib.util.spec_from_file_location(reply["module"], reply["path"], loader=loader)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        loader.exec_module(module)
-        module.__name__ = str(name)
-        return module
+        unique, fd = reply["module"], reply["fds"][0]
+        if unique in loaded:
+            # A library registers its operators once, however often its source is handed in.
+            os.close(fd)
+            return loaded[unique]
+        # The descriptor stays open: the loader takes a path it has seen for the same library.
+        path = f"/proc/self/fd/{fd}"
+        if is_python_module:
+            loader = importlib.machinery.ExtensionFileLoader(unique, path)
+            spec = importlib.util.spec_from_file_location(unique, path, loader=loader)
+            assert spec is not None
+            module = importlib.util.module_from_spec(spec)
+            loader.exec_module(module)
+            module.__name__ = str(name)
+            loaded[unique] = module
+        else:
+            # What torch.ops.load_library does, except that it would resolve the link.
+            ctypes.CDLL(path)
+            torch.ops.loaded_libraries.add(path)
+            loaded[unique] = path
+        return loaded[unique]
 
     cpp_extension.load_inline = load_inline
     cpp_extension.load = load

@@ -16,24 +16,42 @@ __all__ = ["Lease"]
 
 
 class Lease:
-    """A shared or exclusive lock on one file, made where it does not exist."""
+    """A shared or exclusive lock on one file, made where it does not exist.
+
+    Whoever wants it alone holds a second lock, the gate, while waiting; newcomers pass the gate
+    first. Otherwise a steady stream of sharers would keep the other waiting for ever.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def shared(self) -> contextlib.AbstractContextManager[None]:
-        """Hold it together with others that do not mind company."""
-        return self._hold(fcntl.LOCK_SH)
-
-    def exclusive(self) -> contextlib.AbstractContextManager[None]:
-        """Wait until nobody else holds it, and hold it alone."""
-        return self._hold(fcntl.LOCK_EX)
+        self._path, self._gate = path, path.with_suffix(".gate")
 
     @contextlib.contextmanager
-    def _hold(self, mode: int) -> Iterator[None]:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def shared(self) -> Iterator[None]:
+        """Hold it together with others that do not mind company."""
+        with _locked(self._gate, fcntl.LOCK_SH):
+            lock = _lock(self._path, fcntl.LOCK_SH)
         try:
-            fcntl.flock(fd, mode)
             yield
         finally:
-            os.close(fd)
+            os.close(lock)
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Wait until nobody else holds it, and hold it alone."""
+        with _locked(self._gate, fcntl.LOCK_EX), _locked(self._path, fcntl.LOCK_EX):
+            yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path, mode: int) -> Iterator[None]:
+    fd = _lock(path, mode)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(path: Path, mode: int) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, mode)
+    return fd

@@ -78,13 +78,18 @@ class LocalEvaluator:
         self._device, self._ruleset, self._timing = device, find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
-        self._idle: queue.SimpleQueue[WorkerProcess | None] = queue.SimpleQueue()
-        self._workers: set[WorkerProcess] = set()
-        self._lock = threading.Lock()
         self._closed = False
         self.workers = workers
+        self._begin()
         _warn_about_versions()
-        for _ in range(workers):
+
+    def _begin(self) -> None:
+        """Start with no worker running; again in a forked child, whose parent owns the others."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._workers: set[WorkerProcess] = set()
+        self._idle: queue.SimpleQueue[WorkerProcess | None] = queue.SimpleQueue()
+        for _ in range(self.workers):
             self._idle.put(None)
 
     @property
@@ -184,29 +189,43 @@ class LocalEvaluator:
         self.close()
 
     def _attempt(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
+        if self._pid != os.getpid():
+            self._begin()
         worker = self._idle.get()
+        usable = False
         try:
             if worker is None:
                 worker = self._start()
-            return worker.judge(problem, kernel, seed)
+            verdict = worker.judge(problem, kernel, seed)
+            usable = verdict.valid
+            return verdict
         except (OSError, EOFError, wire.WireError, ValueError, KeyError) as error:
-            if worker is not None:
+            return unavailable(f"the worker failed: {type(error).__name__}: {error}")
+        finally:
+            # Also when interrupted: its answer is still to come, and would be taken for the next.
+            if worker is not None and not usable:
                 worker.close()
                 with self._lock:
                     self._workers.discard(worker)
                 worker = None
-            return unavailable(f"the worker failed: {type(error).__name__}: {error}")
-        finally:
             self._idle.put(worker)
 
     def _start(self) -> WorkerProcess:
-        with self._lock:
-            if self._closed:
-                raise ValueError("this evaluator is closed")
+        self._refuse_if_closed()
         worker = WorkerProcess(self._ruleset, self._timing, self._folder, self._isolation)
         with self._lock:
             self._workers.add(worker)
+        try:
+            self._refuse_if_closed()  # it may have been closed while the worker started
+        except ValueError:
+            worker.close()
+            raise
         return worker
+
+    def _refuse_if_closed(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise ValueError("this evaluator is closed")
 
 
 @functools.cache

@@ -11,20 +11,24 @@ import contextlib
 import os
 import secrets
 import select
-import shutil
 import signal
 import socket
+import struct
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 
-__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
+__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper", "remove_folder"]
 
 _KEPT_OUTPUT_BYTES = 16_384
+_SEND_S = 5.0
+_MAX_BUILDS = 16
 
 
 class CandidateEnded(Exception):
@@ -37,6 +41,9 @@ class CandidateTimedOut(Exception):
 
 class Keeper(Protocol):
     """Who forked a candidate, can end it and knows how it ended."""
+
+    def pid(self, candidate_id: int) -> int:
+        """Process id of a candidate that is known to run."""
 
     def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
         """Exit code of a candidate (negative: signal), or None if it still runs."""
@@ -58,13 +65,61 @@ class Candidate:
         self._their_fds = [write for _, write in pairs]
         self._decoder = wire.Decoder()
         self._nonce = ""
+        self._pidfd = -1
+        self._builds = 0
         self.building_s = 0.0
+        # A candidate that never reads must not hold us up when its channel is full.
+        wait = struct.pack("ll", int(_SEND_S), 0)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
     def start(self, control: socket.socket) -> None:
         """Ask the zygote for the process behind this handle."""
         message = {"op": "spawn", "id": self._id, "scratch": self.scratch}
         wire.send(control, message, (self._their_channel.fileno(), *self._their_fds))
         self._close_their_ends()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until it stands in its sandbox, before it is given any code.
+
+        Raises:
+            JudgeError: If it does not get there: our failure, or the machine's.
+        """
+        try:
+            message = self._until_message(time.monotonic() + timeout_s)
+        except (CandidateEnded, CandidateTimedOut) as end:
+            why = f"{end} {self.output()}".strip()
+            raise JudgeError(f"a candidate's sandbox could not be set up: {why}") from None
+        if message != {"standby": True}:
+            raise JudgeError("a candidate's first message was not ours")
+        self._pidfd = os.pidfd_open(self._keeper.pid(self._id))
+
+    def ended(self) -> bool:
+        """True if its process is known to be gone."""
+        return self._keeper.exit_code(self._id) is not None
+
+    def stop(self) -> None:
+        """Halt all of its threads; returns when they stand still."""
+        self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 1.0
+        while self._state() not in "TtZX" and time.monotonic() < deadline:
+            time.sleep(0)
+
+    def resume(self) -> None:
+        """Let a halted candidate go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def _state(self) -> str:
+        """Return the state of the one of its threads that is furthest from standing still."""
+        folder, states = f"/proc/{self._keeper.pid(self._id)}/task", "X"
+        with contextlib.suppress(OSError):
+            for task in os.listdir(folder):
+                with contextlib.suppress(OSError), open(f"{folder}/{task}/stat") as file:
+                    states += file.read().rpartition(")")[2].split()[0]
+        return next((state for state in states if state not in "TtZX"), "T")
 
     def _close_their_ends(self) -> None:
         self._their_channel.close()
@@ -81,30 +136,36 @@ class Candidate:
     def answer(
         self,
         deadline: float,
-        build: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        build: Callable[[Any], tuple[dict[str, Any], tuple[int, ...]]] | None = None,
     ) -> dict[str, Any]:
         """Wait for the answer to the last request.
 
         Args:
             deadline: `time.monotonic` at which to give up; builds push it back by what they take.
-            build: Serves extension builds; None where none is allowed.
+            build: Serves extension builds: returns the answer and the descriptors to go with it,
+                which are closed here. None where none is allowed.
 
         Raises:
             CandidateTimedOut: If there is no answer by the deadline.
             CandidateEnded: If the process ends, breaks the protocol or floods its output.
         """
         while True:
-            message = self._next_message(deadline)
-            if message is None:
-                continue
+            message = self._until_message(deadline)
             if "build" in message and build is not None:
                 started = time.monotonic()
-                result = build(message["build"])
+                self._builds += 1
+                if self._builds > _MAX_BUILDS:
+                    raise CandidateEnded(f"it asked for more than {_MAX_BUILDS} builds")
+                result, fds = build(message["build"])
                 spent = time.monotonic() - started
                 self.building_s += spent
                 deadline += spent
-                with contextlib.suppress(OSError):
-                    wire.send(self._channel, result)
+                try:
+                    with contextlib.suppress(OSError):
+                        wire.send(self._channel, result, fds)
+                finally:
+                    for fd in fds:
+                        os.close(fd)
             elif message.get("nonce") == self._nonce:
                 return message
             else:
@@ -115,6 +176,11 @@ class Candidate:
         self.post(message, fds)
         return self.answer(deadline)
 
+    def _until_message(self, deadline: float) -> dict[str, Any]:
+        while (message := self._next_message(deadline)) is None:
+            pass
+        return message
+
     def _next_message(self, deadline: float) -> dict[str, Any] | None:
         try:
             message = self._decoder.next()
@@ -122,14 +188,14 @@ class Candidate:
             raise CandidateEnded(f"it sent {error}") from None
         if message is not None:
             return message
-        left = deadline - time.monotonic()
-        if left <= 0:
+        # An answer that is there already counts even if we come for it late.
+        left = max(0.0, deadline - time.monotonic())
+        ready = _readable([self._channel.fileno(), *self._pipes], left)
+        if not ready and not left:
             raise CandidateTimedOut
-        sources: list[socket.socket | int] = [self._channel, *self._pipes]
-        ready, _, _ = select.select(sources, [], [], left)
         for fd in [fd for fd in self._pipes if fd in ready]:
             self._drain(fd)
-        if self._channel in ready:
+        if self._channel.fileno() in ready:
             try:
                 data = self._channel.recv(1 << 16)
             except ConnectionError:
@@ -161,7 +227,7 @@ class Candidate:
     def output(self) -> str:
         """What it wrote to stdout and stderr, cut in the middle."""
         for fd in list(self._pipes):
-            while select.select([fd], [], [], 0)[0]:
+            while _readable([fd], 0):
                 data = os.read(fd, 1 << 16)
                 self._pipes[fd].add(data)
                 if not data or self._pipes[fd].total > self._output_bytes:
@@ -173,7 +239,11 @@ class Candidate:
         return [*self._ended_streams, *self._pipes.values()]
 
     def discard(self) -> None:
-        """Kill the process and remove what it left. Never raises for a process already gone."""
+        """Kill the process and remove what it left. Never raises for a process already gone.
+
+        Raises:
+            JudgeError: If it cannot be killed.
+        """
         try:
             self._keeper.kill(self._id)
         finally:
@@ -182,13 +252,34 @@ class Candidate:
             for fd in self._pipes:
                 os.close(fd)
             self._pipes.clear()
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            if self._pidfd >= 0:
+                os.close(self._pidfd)
+                self._pidfd = -1
+            remove_folder(self.scratch)
 
     def __enter__(self) -> Candidate:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.discard()
+
+
+def remove_folder(path: str | Path) -> None:
+    """Remove a folder that hostile code may have filled: however deep, without recursion."""
+    try:
+        os.rmdir(path)  # empty in the strongest tier, where scratch is a private mount
+    except FileNotFoundError:
+        pass
+    except OSError:
+        subprocess.run(["rm", "-rf", "--", str(path)], stderr=subprocess.DEVNULL, check=False)
+
+
+def _readable(fds: list[int], timeout_s: float) -> set[int]:
+    """Return which descriptors can be read; `poll`, since `select` ends at number 1023."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return {fd for fd, _ in poll.poll(timeout_s * 1e3)}
 
 
 class _Bounded:

@@ -133,9 +133,13 @@ class Reference:
             return None
 
     def _cast(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.detach().to(self._dtype)
-        return value
+        if not isinstance(value, torch.Tensor):
+            return value
+        if any(
+            step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True)
+        ):
+            value = value.contiguous()  # an expanded tensor's elements cannot be written apart
+        return value.detach().to(self._dtype) if value.is_floating_point() else value
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:

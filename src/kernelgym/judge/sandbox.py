@@ -27,6 +27,7 @@ import sys
 from dataclasses import dataclass
 
 __all__ = [
+    "OWN_FAILURE",
     "TIERS",
     "Plan",
     "adopt_orphans",
@@ -34,9 +35,12 @@ __all__ = [
     "die_with_parent",
     "enter_namespaces",
     "mount_private",
+    "prefer_as_victim",
 ]
 
 TIERS = ("ns+landlock+seccomp", "landlock+seccomp", "limits")
+OWN_FAILURE = 213
+"""Exit status of this program when it, and not what it was to run, failed; compilers use 1 to 4."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
@@ -55,6 +59,8 @@ class Plan:
     """The one folder it may write to; a private tmpfs in the strongest tier."""
     readable: tuple[str, ...]
     """Files and folders it may read."""
+    listable: tuple[str, ...]
+    """Folders whose names it may list without reading the files, unless they are readable."""
     memory_bytes: int
     """Address space beyond what the process maps when it is confined; 0 for no limit."""
     file_bytes: int
@@ -81,6 +87,12 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends, so that none escapes."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(SUBREAPER)")
+
+
+def prefer_as_victim() -> None:
+    """If memory runs out, let the kernel kill this process before any of the trusted ones."""
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
 
 
 def enter_namespaces() -> None:
@@ -191,6 +203,8 @@ def _restrict_files(plan: Plan) -> None:
     try:
         for path in plan.readable:
             _allow(ruleset, path, read, all_rights)
+        for path in plan.listable:
+            _allow(ruleset, path, _LL_READ_DIR, all_rights)
         _allow(ruleset, plan.scratch, all_rights, all_rights)
         for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"):
             _allow(ruleset, path, _LL_READ | _LL_WRITE, all_rights)
@@ -263,11 +277,19 @@ _NO_EXEC: dict[str, tuple[int | None, int | None]] = {
     "execveat": (322, 281),
     "fork": (57, None),
     "vfork": (58, None),
+    # These could pin, slow or cap processes of the same user outside, the reference among them.
+    "sched_setaffinity": (203, 122),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
     # Memory in such files is not bounded by the address-space limit.
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
+_PRLIMIT = (302, 261)
 _ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
@@ -299,6 +321,12 @@ def _filter_syscalls(exec_allowed: bool) -> None:
             (_LOAD, 0, 0, 16),
             (_JUMP_SET, 1, 0, _CLONE_THREAD),
             (_RETURN, 0, 0, _DENY | errno.EPERM),
+            (_LOAD, 0, 0, 0),
+            # Limits of its own (pid 0) only.
+            (_JUMP_EQUAL, 0, 3, _PRLIMIT[column]),
+            (_LOAD, 0, 0, 16),
+            (_JUMP_EQUAL, 1, 0, 0),
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
         ]
     program.append((_RETURN, 0, 0, _ALLOW))
     code = b"".join(struct.pack("HBBI", *step) for step in program)
@@ -308,20 +336,27 @@ def _filter_syscalls(exec_allowed: bool) -> None:
 
 
 def main(plan_json: str, argv: list[str]) -> None:
-    """Run `argv` confined by the plan; exits with its status (128 + signal if it was killed)."""
-    plan = Plan(**json.loads(plan_json))
-    die_with_parent()
-    if plan.tier.startswith("ns+"):
-        enter_namespaces()
-    child = os.fork()
-    if child == 0:
+    """Run `argv` confined by the plan; exits with its status (128 + signal if it was killed).
+
+    Exits with `OWN_FAILURE`, and the reason on stderr, if `argv` could not be run so.
+    """
+    try:
+        plan = Plan(**json.loads(plan_json))
         die_with_parent()
         if plan.tier.startswith("ns+"):
-            mount_private(plan)
-        confine(plan)
-        os.execvp(argv[0], argv)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+            enter_namespaces()
+        child = os.fork()
+        if child == 0:
+            die_with_parent()
+            if plan.tier.startswith("ns+"):
+                mount_private(plan)
+            confine(plan)
+            os.execvp(argv[0], argv)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+    except BaseException as error:  # in either process: the caller must not blame the program
+        os.write(2, f"sandbox: {type(error).__name__}: {error}\n".encode(errors="replace"))
+        os._exit(OWN_FAILURE)
     os._exit(128 - code if code < 0 else code)
 
 

@@ -16,7 +16,7 @@ import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.arena import Arena, Region, encode
-from kernelgym.judge.build import Built
+from kernelgym.judge.build import Built, sealed_copy
 from kernelgym.judge.compare import Comparison, compare
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
@@ -62,6 +62,8 @@ class Session:
         self._entry = ""
         self._launches = 0
         self.loaded = False
+        self.example: tuple[list[Any], Any] = ([], ())
+        """Inputs and reference output of the last judged call, for their shapes."""
 
     @property
     def protocol(self) -> TimingProtocol:
@@ -72,15 +74,22 @@ class Session:
         """What the kernel printed, bounded."""
         return self._candidate.output()
 
+    def grant(self, seconds: float) -> None:
+        """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
+        self._left_s = seconds
+
     def load(self, source: str, entry: str) -> None:
         """Send the source; the answer is awaited by `construct`, so that both sides work."""
         self._entry = entry
         self._post({"op": "load", "source": source, "entry": entry})
 
-    def construct(self, reference: Reference, seeds: Seeds) -> None:
-        """Build the kernel's model as the reference's was built."""
+    def await_load(self) -> None:
+        """Wait until the module has been imported, and whatever it builds is built."""
         self._answer("load")
         self.loaded = True
+
+    def construct(self, reference: Reference, seeds: Seeds) -> None:
+        """Build the kernel's model as the reference's was built."""
         tensors = tensors_of(reference.init_args)
         arena = Arena(len(tensors), sum(t.numel() * t.element_size() for t in tensors))
         with _closing(arena):
@@ -126,31 +135,61 @@ class Session:
         self._post({"op": "prepare", "calls": calls})
         self._answer("prepare")
 
-    def run(
-        self, batches: list[list[Any]], forward_seeds: list[int], timed: bool
-    ) -> tuple[float, list[Any]]:
-        """Make one call per batch; return the window in milliseconds and the descriptions.
+    def run(self, batches: list[list[Any]], forward_seeds: list[int]) -> list[Any]:
+        """Make one call per batch; return the candidate's descriptions of its outputs."""
+        self._fill(batches, poison=True)
+        self._post({"op": "go", "seeds": forward_seeds, "timed": False})
+        return self._results(self._answer("go"), len(batches))
 
-        Values reach the slots while the candidate waits for the word, and the clock is this
-        side's.
+    def timed_run(
+        self, batches: list[list[Any]], forward_seeds: list[int], keep: list[int]
+    ) -> tuple[float, list[Any], dict[int, list[torch.Tensor]]]:
+        """Make one call per batch within one window of this side's clock.
+
+        The candidate stands still from one window to the next: values reach its slots while
+        none of its threads runs, and once it has answered nothing more is written.
+
+        Args:
+            batches: Inputs of the calls.
+            forward_seeds: Seeds set before the calls.
+            keep: Calls whose outputs are wanted.
+
+        Returns:
+            The window in milliseconds, the descriptions, and copies of the kept outputs.
         """
-        assert self._arena is not None
+        # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
+        self._fill(batches, poison=False)
+        self._post({"op": "go", "seeds": forward_seeds, "timed": True})
+        started = time.perf_counter()
+        self._candidate.resume()
+        answer = self._answer("go")
+        window_ms = (time.perf_counter() - started) * 1e3
+        self._candidate.stop()
+        kept = {index: [view.clone() for view in self._slots[index].outputs] for index in keep}
+        return window_ms, self._results(answer, len(batches)), kept
+
+    def pause(self) -> None:
+        """Halt the candidate until its first timed window."""
+        self._candidate.stop()
+
+    def resume(self) -> None:
+        """Let it run again outside of windows."""
+        self._candidate.resume()
+
+    def _fill(self, batches: list[list[Any]], poison: bool) -> None:
         for slot, inputs in zip(self._slots, batches, strict=False):
             for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
                 view.copy_(tensor)
-            if not timed:  # stale outputs of timed calls are wrong anyway: values are fresh
+            if poison and self._arena is not None:
                 for region in slot.regions:
                     self._arena.poison(region)
-        started = time.perf_counter()
-        self._post({"op": "go", "seeds": forward_seeds, "timed": timed})
-        answer = self._answer("go")
-        window_ms = (time.perf_counter() - started) * 1e3
-        results = answer.get("results")
-        if not isinstance(results, list) or len(results) != len(batches):
+
+    def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
+        results, launches = answer.get("results"), answer.get("launches")
+        if not isinstance(results, list) or len(results) != calls:
             raise Rejected(Status.RUNTIME_ERROR, "the kernel's process sent no readable results")
-        launches = answer.get("launches")
         self._launches = launches if isinstance(launches, int) else 0
-        return window_ms, results
+        return results
 
     def call(self, reference: Reference, seeds: Seeds, index: int) -> Comparison:
         """Make and judge one untimed call on fresh inputs."""
@@ -159,15 +198,21 @@ class Session:
         expected = reference.expect(inputs, forward_seed)
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
-        _, results = self.run([inputs], [forward_seed], timed=False)
-        return self.compare(0, inputs, results[0], expected)
+        self.example = (inputs, expected.output)
+        results = self.run([inputs], [forward_seed])
+        outputs = [view.clone() for view in self._slots[0].outputs]
+        return self.compare(0, inputs, outputs, results[0], expected)
 
     def compare(
-        self, slot_index: int, inputs: list[Any], result: Any, expected: Expected
+        self,
+        slot_index: int,
+        inputs: list[Any],
+        outputs: list[torch.Tensor],
+        result: Any,
+        expected: Expected,
     ) -> Comparison:
-        """Judge what lies in a slot after a call."""
+        """Judge one call: what lay in its output slot, and what became of its inputs."""
         slot = self._slots[slot_index]
-        outputs = [view.clone() for view in slot.outputs]
         if self._ruleset.forbid_input_mutation and not expected.mutates_inputs:
             for number, (now, tensor) in enumerate(
                 zip(slot.inputs, tensors_of(inputs), strict=True)
@@ -225,14 +270,14 @@ class Session:
             raise self._blame(answer["error"], stage)
         return answer
 
-    def _serve_build(self, arguments: Any) -> dict[str, Any]:
+    def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
         if self._build is None:
-            return {"failed": "no extension may be built here"}
+            return {"failed": "no extension may be built here"}, ()
         built: Built = self._build(arguments)
         if built.path:
-            return {"path": built.path, "module": built.module}
+            return {"module": built.module}, (sealed_copy(built.path),)
         self._failed_build = built
-        return {"failed": built.log}
+        return {"failed": built.log}, ()
 
     def _blame(self, error: Any, stage: str) -> Rejected:
         fields = error if isinstance(error, dict) else {}
@@ -246,8 +291,6 @@ class Session:
         message = f"{kind}: {text}{place}"
         if stage == "load":
             return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
-        if stage in ("slots", "prepare"):
-            raise JudgeError(f"a candidate could not be set up: {message}")
         return Rejected(Status.RUNTIME_ERROR, message)
 
     def close(self) -> None:

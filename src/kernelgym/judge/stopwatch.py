@@ -4,6 +4,8 @@ The reference runs in a process of the same kind as the kernel's, over the same 
 whatever the channel costs falls on both; the cost of a window without calls is subtracted. A
 window holds as many calls as fill about two milliseconds, each on inputs never seen before. One
 call of every window, chosen in secret, is verified (every call where the model keeps state).
+Outside its own windows a process stands still, so that nothing is computed before the clock
+starts, after it stops, or while the other side is timed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ __all__ = ["measure"]
 _MAX_CALLS = 64
 _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
+_MIN_PAIRS = 3
+_BASELINE_S = 300.0
 
 
 def measure(
@@ -43,24 +47,28 @@ def measure(
         JudgeError: If the reference's process fails.
     """
     protocol = kernel.protocol
+    baseline.grant(_BASELINE_S)
     try:
         baseline.load(source, "Model")
+        baseline.await_load()
         baseline.construct(reference, seeds)
     except Rejected as end:
         raise JudgeError(f"the reference cannot be timed: {end}") from None
     clock = _Clock(kernel, baseline, reference, seeds)
     clock.reserve(1)
     single_ms = min(min(clock.pair()) for _ in range(2))
-    clock.reserve(max(1, min(_MAX_CALLS, math.ceil(protocol.window_ms / max(single_ms, 1e-3)))))
+    calls = math.ceil(protocol.window_ms / max(single_ms, 1e-3))
+    if calls > 1:
+        clock.reserve(calls)
+        for _ in range(protocol.warmup_pairs):
+            clock.pair()
     deadline = time.monotonic() + protocol.budget_s
-    for _ in range(protocol.warmup_pairs):
-        clock.pair()
     pairs: list[tuple[float, float]] = []
     while len(pairs) < protocol.max_pairs:
         pairs.append(clock.pair())
         if timing.enough([math.log(a / b) for a, b in pairs], protocol):
             break
-        if time.monotonic() > deadline and len(pairs) >= 3:
+        if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
             break
     return timing.summarise(pairs)
 
@@ -78,16 +86,18 @@ class _Clock:
 
     def reserve(self, calls: int) -> None:
         """Make room for windows of up to `calls` calls and measure what empty ones cost."""
-        inputs = self._reference.inputs(self._seeds.derive("timing-shape"))
-        expected = self._reference.expect(inputs, 0)
-        tensors = [*tensors_of(inputs), *tensors_of(expected.output)]
-        size = sum(t.numel() * t.element_size() for t in tensors)
-        self._calls = max(1, min(calls, _MAX_SLOT_BYTES // max(1, size)))
-        for side in self._sides:
-            side.reserve(inputs, expected.output, self._calls)
+        inputs, output = self._sides[1].example
+        size = sum(t.numel() * t.element_size() for t in tensors_of([inputs, output]))
+        self._calls = max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // max(1, size)))
+        for which, side in enumerate(self._sides):
+            side.resume()
+            self._guarded(which, side.reserve, inputs, output, self._calls)
+            side.pause()
         # The least of all: taking too much away would make a short kernel look infinitely fast.
         self._null_ms = min(
-            side.run([], [], timed=True)[0] for side in self._sides for _ in range(_NULL_WINDOWS)
+            self._guarded(which, side.timed_run, [], [], [])[0]
+            for which, side in enumerate(self._sides)
+            for _ in range(_NULL_WINDOWS)
         )
 
     def pair(self) -> tuple[float, float]:
@@ -97,31 +107,33 @@ class _Clock:
             self._drawn += 1
             batches.append(self._reference.inputs(self._seeds.derive("timing", self._drawn)))
             forward_seeds.append(self._seeds.derive("timing-forward", self._drawn))
+        chosen = [self._secret.randrange(self._calls)]
+        keep = list(range(self._calls)) if self._reference.stateful else chosen
         times = [0.0, 0.0]
         results: list[Any] = []
+        kept: dict[int, Any] = {}
         first = self._secret.randrange(2)
         for which in (first, 1 - first):
-            window_ms, found = self._run(which, batches, forward_seeds)
+            wanted = keep if which else []
+            window_ms, found, copies = self._guarded(
+                which, self._sides[which].timed_run, batches, forward_seeds, wanted
+            )
             times[which] = max(window_ms - self._null_ms, window_ms * 0.1) / self._calls
-            if which == 1:
-                results = found
-        self._verify(batches, forward_seeds, results)
+            if which:
+                results, kept = found, copies
+        for index in keep:
+            expected = self._reference.expect(batches[index], forward_seeds[index])
+            outcome = self._sides[1].compare(
+                index, batches[index], kept[index], results[index], expected
+            )
+            if not outcome.passed:
+                raise Rejected(Status.WRONG, f"while it was timed: {outcome.message}")
         return times[0], times[1]
 
-    def _run(self, which: int, batches: Any, seeds: list[int]) -> tuple[float, list[Any]]:
+    def _guarded(self, which: int, ask: Any, *arguments: Any) -> Any:
         try:
-            return self._sides[which].run(batches, seeds, timed=True)
+            return ask(*arguments)
         except Rejected as end:
             if which == 0:
                 raise JudgeError(f"the reference cannot be timed: {end}") from None
             raise Rejected(end.status, f"while it was timed: {end}", end.log) from None
-
-    def _verify(self, batches: Any, forward_seeds: list[int], results: list[Any]) -> None:
-        chosen = self._secret.randrange(len(batches))
-        for index, inputs in enumerate(batches):
-            if index != chosen and not self._reference.stateful:
-                continue
-            expected = self._reference.expect(inputs, forward_seeds[index])
-            found = self._sides[1].compare(index, inputs, results[index], expected)
-            if not found.passed:
-                raise Rejected(Status.WRONG, f"while it was timed: {found.message}")

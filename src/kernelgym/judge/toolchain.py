@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.extension_source import THIN_HEADERS
 
-__all__ = ["Toolchain", "find_compiler", "toolchain"]
+__all__ = ["Toolchain", "describe_cpu", "find_compiler", "toolchain"]
 
 
 def find_compiler() -> str:
@@ -46,6 +47,8 @@ class Toolchain:
     libraries: tuple[str, ...]
     torch_include: str
     headers_digest: str
+    cpu: str
+    """Model and features of this machine's CPU: ``-march=native`` means another one elsewhere."""
 
     def includes(self, thin: bool) -> list[str]:
         """Include folders of torch, and of Python unless the thin headers stand in."""
@@ -75,4 +78,26 @@ def toolchain(compiler: str) -> Toolchain:
         libraries=(f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
         torch_include=str(root / "include"),
         headers_digest=digest,
+        cpu=_cpu(),
     )
+
+
+def _cpu() -> str:
+    with open("/proc/cpuinfo", errors="replace") as file:
+        return describe_cpu(file.read())
+
+
+def describe_cpu(cpuinfo: str) -> str:
+    """Return what identifies the first CPU in the text of ``/proc/cpuinfo``, shortened."""
+    lines = [line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines()]
+    fields = {name.strip(): value.strip() for name, _, value in lines}
+    known = [f"{name}={fields[name]}" for name in _CPU_FIELDS if name in fields]
+    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    return f"{fields.get('model name', platform.machine())} {digest}"
+
+
+# Of x86 and of ARM; frequencies and the like change from one look to the next.
+_CPU_FIELDS = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
+)

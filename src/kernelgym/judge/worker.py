@@ -24,6 +24,7 @@ from kernelgym.judge.build import Builder
 from kernelgym.judge.fork_server import Zygote, readable_paths
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.local import unavailable
+from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import measure
@@ -70,13 +71,16 @@ class Worker:
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
         zygote = self._zygote(interpreted=kernel.language == "triton")
         candidate = zygote.take()
-        with candidate:
-            candidate_session = Session(candidate, self._ruleset, self._build(zygote))
-            candidate_session.load(kernel.source, "ModelNew")
+        session = Session(candidate, self._ruleset, self._build(zygote))
+        try:
+            session.load(kernel.source, "ModelNew")
             _bound_own_memory()
             reference = Reference(problem, self._ruleset, seeds)
-            verdict = self._run(candidate_session, reference, seeds, problem, kernel)
-            log = verdict.log or candidate_session.log()
+            verdict = self._run(session, reference, seeds, problem, kernel)
+            log = verdict.log or session.log()
+        finally:
+            session.close()
+            self._discard(candidate)
         return dataclasses.replace(
             verdict,
             device="cpu",
@@ -93,6 +97,7 @@ class Worker:
         calls = seeds.calls(self._ruleset)
         passed, errors, complaint = 0, (0.0, 0.0), ""
         try:
+            session.await_load()
             with self._lease.shared():
                 session.construct(reference, seeds)
                 for index in range(calls):
@@ -141,13 +146,26 @@ class Worker:
     ) -> Timing | None:
         if not self._timing or "cpu" not in LANGUAGES[kernel.language].timed_on:
             return None
-        with self._lease.exclusive(), self._zygote(False).take() as process:
-            baseline = Session(process, self._ruleset, None)
-            return measure(session, baseline, reference, seeds, problem.source)
+        session.grant(self._ruleset.limits.run_s)
+        process = self._zygote(interpreted=False).take()
+        baseline = Session(process, self._ruleset, None)
+        try:
+            with self._lease.exclusive():
+                return measure(session, baseline, reference, seeds, problem.source)
+        finally:
+            baseline.close()
+            self._discard(process)
+
+    def _discard(self, candidate: Candidate) -> None:
+        """End a candidate; a process that will not go costs its zygote, not the verdict."""
+        try:
+            candidate.discard()
+        except JudgeError:
+            self.reset()
 
     def _zygote(self, interpreted: bool) -> Zygote:
         if interpreted not in self._zygotes:
-            readable = readable_paths(str(self._libraries))
+            readable = readable_paths()
             limits = self._ruleset.limits
             zygote = Zygote(interpreted, limits, readable, self._scratch, self._tier)
             try:
@@ -224,7 +242,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         except Exception as error:  # the boundary: whatever it is, it is not the kernel's fault
             worker.reset()
             verdict = unavailable(f"{type(error).__name__}: {error}")
-        wire.send(jobs, {"verdict": verdict.to_dict()})
+        wire.send(jobs, {"job": job["job"], "verdict": verdict.to_dict()})
     worker.close()
 
 

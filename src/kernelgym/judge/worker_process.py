@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.judge import wire
+from kernelgym.judge.process import remove_folder
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem, Verdict
 
@@ -43,7 +43,8 @@ class WorkerProcess:
         lifeline, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()
         environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
-        command = [sys.executable, "-m", "kernelgym.judge.worker"]
+        # -P: what lies in the current folder must not stand in for a library of the judge.
+        command = [sys.executable, "-P", "-m", "kernelgym.judge.worker"]
         with theirs:
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(lifeline)],
@@ -56,9 +57,11 @@ class WorkerProcess:
             )
         os.close(lifeline)
         self._decoder = wire.Decoder(1 << 30)
+        self._jobs = 0
         self._finalizer = weakref.finalize(
             self, _end, self._process, self._socket, self._lifeline, self._errors, folder
         )
+        _living.add(self)
         self._ask(
             {
                 "ruleset": dataclasses.asdict(ruleset),
@@ -70,13 +73,17 @@ class WorkerProcess:
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
         """Have one kernel judged; OSError or EOFError if the worker is lost."""
+        self._jobs += 1
         answer = self._ask(
             {
+                "job": self._jobs,
                 "problem": _fields(problem),
                 "kernel": _fields(kernel),
                 "seed": seed,
             }
         )
+        if answer["job"] != self._jobs:
+            raise ValueError(f"the answer to job {answer['job']} came for job {self._jobs}")
         return Verdict.from_dict(answer["verdict"])
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -98,6 +105,12 @@ class WorkerProcess:
         """End the process and all below it."""
         self._finalizer()
 
+    def abandon(self) -> None:
+        """In a forked child: let go of a worker that belongs to the parent."""
+        if self._finalizer.detach() is not None:
+            self._socket.close()
+            os.close(self._lifeline)
+
 
 def _end(
     process: subprocess.Popen[bytes],
@@ -118,8 +131,21 @@ def _end(
         process.kill()
         process.wait()
     errors.close()
-    shutil.rmtree(scratch_folder(folder, process.pid), ignore_errors=True)
+    remove_folder(scratch_folder(folder, process.pid))
 
 
 def _fields(noun: Problem | Kernel) -> dict[str, Any]:
     return {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun) if f.init}
+
+
+_living: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for worker in list(_living):
+        worker.abandon()
+    _living.clear()
+
+
+# A forked child shares the sockets: it would read the parent's answers and end its workers.
+os.register_at_fork(after_in_child=_abandon_all)

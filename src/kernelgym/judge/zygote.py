@@ -230,9 +230,10 @@ class _Zygote:
         os.environ.update(environment)
         tempfile.tempdir = plan.scratch
         os.chdir(plan.scratch)
+        self.sandbox.prefer_as_victim()
         self.sandbox.confine(plan)
-        gc.enable()
         with socket.socket(fileno=3) as sock:
+            self.wire.send(sock, {"standby": True})
             self.candidate.serve(sock, plan.scratch, self.hooks, self.wire)
 
 
