@@ -233,61 +233,34 @@ def _allow(ruleset: int, path: str, rights: int, all_rights: int) -> None:
 
 
 # --- seccomp ------------------------------------------------------------------------------------
-# Numbers from the kernel's system call tables: (x86_64, aarch64).
+def _table(text: str) -> dict[str, tuple[int, int | None]]:
+    """Read rows of a name and its numbers on x86_64 and aarch64 (`-`: it does not exist)."""
+    return {
+        name: (int(first), None if second == "-" else int(second))
+        for name, first, second in (row.split() for row in text.split(";"))
+    }
+
+
+# From the kernel's system call tables.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-_NEVER: dict[str, tuple[int | None, int | None]] = {
-    "socket": (41, 198),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "pidfd_getfd": (438, 438),
-    "kcmp": (312, 272),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "mount_setattr": (442, 442),
-    "setns": (308, 268),
-    "unshare": (272, 97),
-    "kexec_load": (246, 104),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "open_by_handle_at": (304, 265),
-    "shmget": (29, 194),
-    "msgget": (68, 186),
-    "semget": (64, 190),
-    "mq_open": (240, 180),
-}
-_NO_EXEC: dict[str, tuple[int | None, int | None]] = {
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "fork": (57, None),
-    "vfork": (58, None),
-    # These could pin, slow or cap processes of the same user outside, the reference among them.
-    "sched_setaffinity": (203, 122),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "sched_setattr": (314, 274),
-    "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
-    # Memory in such files is not bounded by the address-space limit.
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-}
+_NEVER = _table("""
+socket 41 198; ptrace 101 117; process_vm_readv 310 270; process_vm_writev 311 271;
+pidfd_getfd 438 438; kcmp 312 272; io_uring_setup 425 425; io_uring_enter 426 426;
+io_uring_register 427 427; bpf 321 280; perf_event_open 298 241; userfaultfd 323 282;
+add_key 248 217; request_key 249 218; keyctl 250 219; mount 165 40; umount2 166 39;
+pivot_root 155 41; chroot 161 51; open_tree 428 428; move_mount 429 429; fsopen 430 430;
+mount_setattr 442 442; setns 308 268; unshare 272 97; kexec_load 246 104; init_module 175 105;
+finit_module 313 273; reboot 169 142; swapon 167 224; open_by_handle_at 304 265; shmget 29 194;
+msgget 68 186; semget 64 190; mq_open 240 180
+""")
+# Those of the second group could pin, slow or cap processes of the same user outside, the
+# reference among them; memory in memory files is not bounded by the address-space limit.
+_NO_EXEC = _table("""
+execve 59 221; execveat 322 281; fork 57 -; vfork 58 -; memfd_create 319 279;
+memfd_secret 447 447;
+sched_setaffinity 203 122; sched_setparam 142 118; sched_setscheduler 144 119;
+sched_setattr 314 274; setpriority 141 140; ioprio_set 251 30
+""")
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
 _PRLIMIT = (302, 261)
 _ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
