@@ -1,11 +1,19 @@
 """Extensions: thin first, real headers only where they help, every library once."""
 
-import pytest
+import dataclasses
+import mmap
+import os
+from pathlib import Path
 
-from kernelgym.judge.build import Builder
+import pytest
+from programs import AFFINE, CPP, CPP_SOURCE, TIGHT, doing
+
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.build import Builder, sealed_copy
 from kernelgym.judge.extension_source import UNIT
 from kernelgym.judge.fork_server import readable_paths
-from kernelgym.rulesets import Limits
+from kernelgym.rulesets import RULESETS, Limits
+from kernelgym.types import Kernel
 
 PLAIN = "torch::Tensor f(torch::Tensor x) { return torch::relu(x); }"
 TYPES = """
@@ -24,13 +32,14 @@ std::tuple<torch::Tensor, int64_t> f(const torch::Tensor& x, double scale, int s
 @pytest.fixture
 def builder(tmp_path, cache_dir, monkeypatch):
     """A builder with the session's library folder; counts the compilers it starts."""
-    made = Builder(cache_dir, tmp_path, "ns+landlock+seccomp", Limits(), readable_paths())
+    folder = cache_dir / "builds"
+    made = Builder(folder, tmp_path, "ns+landlock+seccomp", Limits(), readable_paths())
     made.commands = []
     start = made._start
 
-    def counted(command, scratch):
+    def counted(command, *more):
         made.commands.append(command)
-        return start(command, scratch)
+        return start(command, *more)
 
     monkeypatch.setattr(made, "_start", counted)
     return made
@@ -134,8 +143,10 @@ def test_the_compiler_cannot_read_other_files(builder, tmp_path_factory):
     secret.write_text("#define SECRET 1\n")
     built = builder.build(_request(f'#include "{secret}"\n' + PLAIN))
     assert not built.path and ("Permission denied" in built.log or "No such file" in built.log)
-    text = f'asm(".incbin \\"{secret}\\"");\n' + PLAIN
-    assert not builder.build(_request(text)).path
+    for path in (secret, builder.build(_request(PLAIN)).path):
+        text = f'asm(".incbin \\"{path}\\"");\n' + PLAIN
+        built = builder.build(_request(text))
+        assert not built.path and str(path) in built.log
 
 
 def test_a_build_that_takes_too_long_ends(tmp_path, cache_dir):
@@ -153,10 +164,88 @@ def test_cuda_sources_are_refused_with_a_reason(builder):
 
 
 def test_no_compiler_is_said_before_anything_runs(monkeypatch, strict):
-    from programs import AFFINE, CPP
-
     from kernelgym.errors import UnsupportedLanguage
 
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(UnsupportedLanguage, match="no C\\+\\+ compiler"):
         strict.evaluate(AFFINE, CPP)
+
+
+# --- what a candidate gets of a library ---------------------------------------------------------
+BINDS = """
+#include <pybind11/pybind11.h>
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("number", [] { return %d; }); }
+"""
+REGISTERS = """
+#include <torch/library.h>
+at::Tensor same(const at::Tensor& x) { return x; }
+TORCH_LIBRARY(registered, m) { m.def("same", &same); }
+"""
+SEVERAL = (
+    CPP_SOURCE.partition("\n\nclass ModelNew")[0]
+    + f"""
+def own(name, source, **more):
+    return load_inline(name=name, cpp_sources=source, no_implicit_headers=True, **more)
+
+
+same = load_inline(name="affine", cpp_sources=SOURCE, functions=["affine"], extra_cflags=["-O2"])
+two = load_inline(name="affine", cpp_sources="int two() {{ return 2; }}", functions=["two"])
+three, four = own("twin", {BINDS % 3!r}), own("twin", {BINDS % 4!r})
+for _ in range(2):  # as before: the operators are registered once
+    own("registered", {REGISTERS!r}, is_python_module=False)
+assert same is extension and extension.__name__ == "affine"
+assert (two.two(), three.number(), four.number()) == (2, 3, 4)
+assert torch.equal(torch.ops.registered.same(torch.ones(2)), torch.ones(2))
+
+"""
+    + "\nclass ModelNew"
+    + CPP_SOURCE.partition("\n\nclass ModelNew")[2]
+)
+PEEK = """
+import os
+for attempt in (os.listdir, os.scandir, lambda path: open({library!r}, "rb")):
+    try:
+        attempt({folder!r})
+    except PermissionError:
+        continue
+    raise SystemError("the libraries can be seen")
+"""
+
+
+@pytest.mark.parametrize("tier", ["ns+landlock+seccomp", "landlock+seccomp"])
+def test_several_extensions_load_and_no_other_can_be_seen(builder, cache_dir, tier):
+    rules = dataclasses.replace(RULESETS["strict"], limits=TIGHT)
+    library = builder.build(_request(PLAIN)).path
+    folder = str(Path(library).parent)
+    with LocalEvaluator(
+        ruleset=rules, cache_dir=cache_dir, timing=False, isolation=tier
+    ) as evaluator:
+        verdict = evaluator.evaluate(AFFINE, Kernel(SEVERAL, "cpp"))
+        assert verdict.correct and verdict.isolation == tier, verdict
+        peeking = doing(PEEK.format(folder=folder, library=library), CPP)
+        assert evaluator.evaluate(AFFINE, peeking).correct
+        peeking = doing(PEEK.format(folder=str(cache_dir), library=library), CPP)
+        assert evaluator.evaluate(AFFINE, peeking).correct
+
+
+def test_a_sealed_copy_is_the_same_and_stays_so(tmp_path):
+    original = tmp_path / "library.so"
+    original.write_bytes(b"abc" * 9999)
+    fd = sealed_copy(str(original))
+    try:
+        assert Path(f"/proc/self/fd/{fd}").read_bytes() == original.read_bytes()
+        for attempt in (
+            lambda: os.pwrite(fd, b"x", 0),
+            lambda: os.ftruncate(fd, 0),
+            lambda: os.ftruncate(fd, 1 << 20),
+            lambda: mmap.mmap(fd, 4096),
+        ):
+            with pytest.raises(PermissionError):
+                attempt()
+    finally:
+        os.close(fd)
+
+
+def test_an_old_standard_does_not_cost_the_real_headers(builder):
+    assert builder.build(_request(PLAIN, cflags=["-O1", "-std=c++17"])).path
+    assert len(_compiles(builder)) == 1
