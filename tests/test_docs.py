@@ -56,6 +56,10 @@ def test_the_judge_page_quotes_the_rulesets():
     strict, kernelbench = RULESETS["strict"], RULESETS["kernelbench"]
     assert f"{strict.min_calls}-{strict.max_calls}, number drawn in secret" in text
     assert f"`{strict.error_factor:g} e + {strict.error_floor:g} (" in text.replace("1e-5", "1e-05")
+    assert f"exceeds {strict.error_distrust:g} of `abs(ref64) + typical`" in text
+    for rules in (strict, kernelbench):
+        fixed = f"`abs(ref - out) <= {rules.atol:g} + {rules.rtol:g} abs(out)`"
+        assert fixed.replace("0.0001", "1e-4") in text
     assert kernelbench.min_calls == kernelbench.max_calls == 5
     assert f"after {strict.timing.max_pairs} pairs or {strict.timing.budget_s:g} s" in text
     assert strict.label in text

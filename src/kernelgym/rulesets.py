@@ -73,11 +73,18 @@ class Ruleset:
     tolerance: Literal["fp64", "allclose"] = "fp64"
     """`fp64`: bound from an fp64 run of the reference. `allclose`: fixed `atol` and `rtol`."""
     atol: float = 1e-4
+    """`allclose`, `fp64` where the reference has no fp64 twin, and numbers that are no tensors."""
     rtol: float = 1e-4
+    """As `atol`, relative to the magnitude of the kernel's value."""
     error_factor: float = 16.0
-    """`fp64` only: how many times the fp32 reference's own error a kernel may be off."""
+    """`fp64` only: how many times the fp32 reference's own error a kernel may be off, where own
+    error means the largest among the output's elements of about the same magnitude or smaller."""
     error_floor: float = 1e-5
-    """`fp64` only: error always allowed, relative to an output's size and its rms."""
+    """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
+    (the median of the output's non-zero magnitudes)."""
+    error_distrust: float = 1e-3
+    """`fp64` only: if the fp32 reference's own error exceeds this anywhere, relative to the same
+    sum, then its fp64 run computes something else, and `atol` and `rtol` apply to that output."""
     stop_at_first_failure: bool = False
     """End at the first failing call; off where rewards use the fraction of trials."""
     forbid_input_mutation: bool = True

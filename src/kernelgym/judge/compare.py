@@ -31,7 +31,7 @@ import torch
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Comparison", "compare", "describe_shape_of"]
+__all__ = ["Comparison", "byte_copy", "compare", "describe_shape_of"]
 
 _CHUNK = 1 << 15  # stays in the processor's cache, and below torch's threshold for threads
 _BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
@@ -63,6 +63,13 @@ def describe_shape_of(output: Any) -> Any:
     return {"scalar": output}
 
 
+def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a region's bytes; `clone` would turn any booleans but zero into proper ones."""
+    if tensor.dtype == torch.bool:
+        return tensor.view(torch.uint8).clone().view(torch.bool)
+    return tensor.clone()
+
+
 def compare(
     claimed: Any, outputs: list[torch.Tensor], expected: Any, precise: Any, ruleset: Ruleset
 ) -> Comparison:
@@ -70,7 +77,7 @@ def compare(
 
     Args:
         claimed: The candidate's description of its output; must agree with the reference's.
-        outputs: A private copy of what lies in the output regions, in order.
+        outputs: Private copies (`byte_copy`) of what lies in the output regions, in order.
         expected: The reference's output.
         precise: Its fp64 twin's, or None.
         ruleset: The rules.

@@ -1,0 +1,446 @@
+"""Properties of the comparison: what is close enough, what is refused, which claims are read."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kernelgym.judge.arena import Arena
+from kernelgym.judge.compare import byte_copy, compare, describe_shape_of
+from kernelgym.rulesets import RULESETS
+
+STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
+arrays = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=30).map(
+    lambda values: torch.tensor(values)
+)
+seeds = st.integers(0, 2**32)
+POISON = 0xA5
+
+
+def _compare(output, expected, rules, precise=None):
+    return compare(describe_shape_of(output), [byte_copy(output)], expected, precise, rules)
+
+
+def _passes(output, expected, rules=STRICT, precise=None):
+    return _compare(output, expected, rules, precise).passed
+
+
+def _source(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def _jitter(values, seed, ulp=3):
+    """Move every value by up to `ulp` units in its last place, as another exp() would."""
+    steps = torch.randint(-ulp, ulp + 1, values.shape, generator=_source(seed))
+    return values * (1 + steps.to(values.dtype) * 2**-23)
+
+
+@given(arrays)
+def test_a_tensor_agrees_with_itself(values):
+    assert _passes(values, values, KERNELBENCH)
+    assert _passes(values, values, STRICT, values.double())
+
+
+@given(arrays, st.floats(-1, 1, width=32))
+def test_allclose_rule_is_torch_allclose(values, shift):
+    moved = values + shift * 1e-3
+    wanted = torch.allclose(values, moved, atol=1e-4, rtol=1e-4)
+    assert _passes(moved, values, KERNELBENCH) == wanted
+
+
+@given(arrays, st.sampled_from([math.nan, math.inf, -math.inf]), st.data())
+def test_non_finite_values_must_stand_where_the_reference_has_them(values, strange, data):
+    index = data.draw(st.integers(0, len(values) - 1))
+    broken = values.clone()
+    broken[index] = strange
+    for rules, precise in ((KERNELBENCH, None), (STRICT, values.double()), (STRICT, None)):
+        assert not _passes(broken, values, rules, precise)
+        broken_precise = None if precise is None else broken.double()
+        assert not _passes(values, broken, rules, broken_precise)
+    assert _passes(broken, broken, STRICT, broken.double())
+    assert _passes(broken, broken, STRICT)
+    assert _passes(broken, broken, KERNELBENCH) == math.isinf(strange)
+
+
+def test_overflow_of_the_reference_may_be_matched_or_avoided():
+    truth = torch.tensor([1.0, 1e39, 2.0, 3.0], dtype=torch.float64)
+    reference = truth.float()
+    assert reference[1].isinf()
+    for value, fine in ((math.inf, True), (-math.inf, False), (1e38, False), (math.nan, False)):
+        output = _jitter(reference, 0)
+        output[1] = value
+        assert _passes(output, reference, STRICT, truth) == fine
+
+
+@given(st.sampled_from([math.inf, -math.inf, math.nan]), st.floats(width=32))
+def test_where_only_fp32_overflows_its_value_and_the_true_one_are_right(strange, value):
+    truth = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    reference, output = truth.float(), truth.float()
+    reference[1], output[1] = strange, value
+    right = abs(value - 2.0) <= 1e-5 * 4 or str(value) == str(strange)
+    assert _passes(output, reference, STRICT, truth) == right
+    output[1] = 2.0 + 2e-5
+    assert _passes(output, reference, STRICT, truth)
+
+
+@given(seeds)
+def test_strict_tells_half_precision_from_single(seed):
+    truth = torch.randn(500, generator=_source(seed), dtype=torch.float64)
+    single = truth.float()
+    assert _passes(single * (1 + 2**-22), single, STRICT, truth)
+    assert not _passes(single.half().float(), single, STRICT, truth)
+    assert not _passes(single.bfloat16().float(), single, STRICT, truth)
+
+
+@given(seeds, st.floats(0.5, 10), st.floats(1e-3, 0.999), st.sampled_from([0.0, 1.001, -1.0]))
+def test_large_elements_lend_no_slack_to_small_ones(seed, spread, quantile, factor):
+    drawn = torch.randn(3000, generator=_source(seed))
+    truth, reference = torch.exp(drawn.double() * spread), torch.exp(drawn * spread)
+    assert _passes(torch.exp2(drawn * (spread / math.log(2))), reference, STRICT, truth)
+    assert _passes(_jitter(reference, seed), reference, STRICT, truth)
+    order = reference.argsort()
+    index = order[int(quantile * len(order))]
+    if reference[index] > 0.02 * reference.median():
+        wrong = reference.clone()
+        wrong[index] *= factor
+        assert not _passes(wrong, reference, STRICT, truth)
+
+
+def test_zeros_in_place_of_all_that_is_not_large_are_refused_nearly_everywhere():
+    drawn = torch.randn(100_000, generator=_source(0))
+    truth, reference = torch.exp(4 * drawn.double()), torch.exp(4 * drawn)
+    found = _compare(torch.zeros_like(reference), reference, STRICT, truth)
+    refused = int(found.message.split("differ at ")[1].split()[0])
+    assert refused >= 0.99 * len(reference)
+
+
+def test_few_huge_elements_leave_the_others_bounded():
+    truth = torch.ones(1000, dtype=torch.float64)
+    truth[0] = 1e30
+    reference = truth.float()
+    wrong = reference.clone()
+    wrong[500] = 1.001
+    assert not _passes(wrong, reference, STRICT, truth)
+    assert _passes(_jitter(reference, 1), reference, STRICT, truth)
+
+
+def _in_order(x):
+    """Sum the last axis one element after the other, in fp32."""
+    total = torch.zeros(x.shape[:-1])
+    for column in x.unbind(-1):
+        total = total + column
+    return total
+
+
+def _cumsum_in_order(x):
+    sums = [x[:, 0]]
+    for column in x.unbind(-1)[1:]:
+        sums.append(sums[-1] + column)
+    return torch.stack(sums, -1)
+
+
+def _matmul_in_order(a, b):
+    total = torch.zeros(a.shape[0], b.shape[1])
+    for k in range(a.shape[1]):
+        total += a[:, k : k + 1] * b[k]
+    return total
+
+
+def _softmax(x):
+    powers = _jitter(torch.exp(x - x.amax(-1, keepdim=True)), 5)
+    return powers / _in_order(powers)[..., None]
+
+
+def _norm(x):
+    centred = x - (_in_order(x) / x.shape[-1])[..., None]
+    return centred * torch.rsqrt((_in_order(centred * centred) / x.shape[-1])[..., None] + 1e-5)
+
+
+def _randn(*shapes):
+    source = _source(7)
+    return [torch.randn(shape, generator=source) for shape in shapes]
+
+
+CASES = {  # reference, another evaluation in fp32, inputs
+    "matmul 4": (torch.mm, _matmul_in_order, _randn((96, 4), (4, 96))),
+    "matmul 64": (torch.mm, _matmul_in_order, _randn((96, 64), (64, 96))),
+    "matmul 4096": (torch.mm, _matmul_in_order, _randn((48, 4096), (4096, 48))),
+    "matmul and relu": (
+        lambda a, b: (a @ b).relu(),
+        lambda a, b: _matmul_in_order(a, b).relu(),
+        _randn((96, 256), (256, 96)),
+    ),
+    "sum 10000": (lambda x: x.sum(-1), _in_order, _randn((64, 10_000))),
+    "mean 10000": (lambda x: x.mean(-1), lambda x: _in_order(x) / 1e4, _randn((64, 10_000))),
+    "softmax": (lambda x: x.softmax(-1), _softmax, _randn((64, 1000))),
+    "sharp softmax": (
+        lambda x: (20 * x).softmax(-1),
+        lambda x: _softmax(20 * x),
+        _randn((64, 999)),
+    ),
+    "layer norm": (
+        lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+        _norm,
+        _randn((64, 1024)),
+    ),
+    "gelu": (
+        torch.nn.functional.gelu,
+        lambda x: 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5))),
+        _randn((64, 1024)),
+    ),
+    "attention": (
+        lambda q, k, v: (q @ k.T / 8).softmax(-1) @ v,
+        lambda q, k, v: _matmul_in_order(_softmax(_matmul_in_order(q, k.T) / 8), v),
+        _randn((64, 64), (64, 64), (64, 64)),
+    ),
+    "cumsum": (lambda x: x.cumsum(-1), _cumsum_in_order, _randn((32, 2048))),
+    "heavy tail": (
+        lambda x: torch.exp(4 * x),
+        lambda x: torch.exp2(x * (4 / math.log(2))),
+        _randn((10_000,)),
+    ),
+    "row scales": (
+        lambda a, b, s: (a * torch.exp(2 * s)) @ b,
+        lambda a, b, s: _matmul_in_order(a * torch.exp(2 * s), b),
+        _randn((128, 256), (256, 128), (128, 1)),
+    ),
+}
+
+
+def _ten_bits(x):
+    """Round to TF32's ten bits of mantissa."""
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_honest_evaluations_pass_with_room_and_coarse_or_fake_ones_fail(name):
+    model, other, inputs = CASES[name]
+    reference, truth = model(*inputs), model(*[value.double() for value in inputs])
+    kept = truth.clone()
+    assert _passes(other(*inputs), reference, STRICT, truth)
+    twice = truth + 1.4 * (other(*inputs).double() - truth)  # room of 40 %
+    assert _passes(twice.float(), reference, STRICT, truth)
+    coarse = {
+        "half": model(*[value.half().float() for value in inputs]),
+        "bfloat16": model(*[value.bfloat16().float() for value in inputs]),
+        "ten bits": model(*[_ten_bits(value) for value in inputs]),
+        "half output": reference.half().float(),
+    }
+    for what, fake in coarse.items():
+        assert not _passes(fake, reference, STRICT, truth), what
+    sizes = truth.abs()
+    matter = sizes > 1e-3 * sizes[sizes > 0].median()
+    turned = [torch.randn(x.shape, generator=_source(8)) for x in inputs]
+    fakes = {
+        "zeros": torch.zeros_like(reference),
+        "a constant": torch.full_like(reference, float(reference.mean())),
+        "other inputs": model(*turned),
+    }
+    if inputs[0].shape == reference.shape:
+        fakes["its input"] = inputs[0]
+    for what, fake in fakes.items():
+        # Alone among right values, so that each element must be refused by itself.
+        found = _compare(torch.where(matter, fake, reference), reference, STRICT, truth)
+        refused = int(found.message.split("differ at ")[1].split()[0])
+        assert refused >= 0.99 * int(matter.sum()), what
+    assert torch.equal(truth, kept)
+
+
+def _noisy(x):
+    return x + torch.randn(x.shape, generator=_source(3), dtype=x.dtype)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [_noisy, lambda x: torch.round(4 * x), torch.sign],
+    ids=["noise", "round", "sign"],
+)
+@settings(deadline=None, max_examples=25)
+@given(seed=seeds)
+def test_a_twin_that_computes_something_else_is_not_used(model, seed):
+    a, b = (torch.randn(50, 50, generator=_source(seed + i)) for i in range(2))
+    product, precise = a @ b, a.double() @ b.double()
+    product[0, 0], precise[0, 0] = 1e-7, -1e-7  # rounded one way here, the other way there
+    product[0, 1], precise[0, 1] = 0.1250001, 0.1249999
+    reference, twin = model(product), model(precise)
+    assert not _passes(torch.zeros_like(reference), reference, STRICT, twin)
+    wrong = reference.clone()
+    wrong[5, 7] += 1.0
+    assert not _passes(wrong, reference, STRICT, twin)
+    assert not _passes(twin.float(), reference, STRICT, twin)
+    assert _passes(reference * (1 + 1e-5) + 1e-5, reference, STRICT, twin)
+
+
+@given(arrays, st.floats(-1, 1, width=32))
+def test_without_a_usable_twin_the_fixed_tolerances_decide(values, shift):
+    moved = values + shift * 1e-3
+    wanted = torch.allclose(values, moved, atol=STRICT.atol, rtol=STRICT.rtol)
+    elsewhere = values.double() * 1.01 + 1.0
+    for twin in (None, elsewhere, values[:-1].double(), [], [values.double()] * 2, 3):
+        assert _passes(moved, values, STRICT, twin) == wanted
+    holed = torch.full_like(values, math.nan).double()
+    assert _passes(moved, values, STRICT, holed) == wanted
+
+
+def test_each_output_has_a_bound_of_its_own():
+    small, large = torch.linspace(1, 2, 100) * 1e-6, torch.linspace(1, 2, 100) * 1e6
+    expected, precise = (large, small), (large.double(), small.double())
+    outputs = [large * (1 + 2**-22), torch.zeros(100)]
+    found = compare(describe_shape_of(expected), outputs, expected, precise, STRICT)
+    assert not found.passed and found.message.startswith("output 1: values differ at 100 of 100")
+
+
+@given(seeds)
+def test_what_kernels_flush_to_zero_may_be_zero(seed):
+    drawn = torch.randn(500, generator=_source(seed), dtype=torch.float64)
+    truth = drawn * 1e-36
+    flushed = truth.float()
+    flushed[flushed.abs() < torch.finfo(torch.float32).tiny] = 0.0
+    assert _passes(flushed, truth.float(), STRICT, truth)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_narrow_output_may_be_rounded_the_other_way(dtype):
+    truth = torch.randn(5000, generator=_source(1), dtype=torch.float64)
+    reference = truth.to(dtype)
+    bits = reference.view(torch.int16)
+    assert _passes((bits + 1).view(dtype), reference, STRICT, truth)
+    assert not _passes((bits + 20).view(dtype), reference, STRICT, truth)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (100,), (300, 301)])
+def test_unwritten_booleans_are_neither_true_nor_false(shape):
+    for value in (True, False):
+        expected = torch.full(shape, value)
+        arena = Arena(1, expected.numel())
+        region = arena.place(expected, contiguous=True)
+        slot = arena.view(region)
+        slot.copy_(expected)
+        assert _passes(slot, expected) and _passes(slot, expected, KERNELBENCH)
+        slot.view(torch.uint8).reshape(-1)[-1] = POISON
+        for rules in (STRICT, KERNELBENCH):
+            found = compare(describe_shape_of(expected), [byte_copy(slot)], expected, None, rules)
+            assert not found.passed and f"1 of {expected.numel()}" in found.message
+        slot.copy_(~expected)
+        assert not _passes(slot, expected)
+        del slot
+        arena.close()
+
+
+@pytest.mark.parametrize("rules", [STRICT, KERNELBENCH], ids=lambda rules: rules.name)
+def test_complex_outputs_are_compared_by_their_parts(rules):
+    truth = torch.randn(40, 50, generator=_source(2), dtype=torch.complex128)
+    reference = truth.to(torch.complex64)
+    for expected, precise in ((reference, truth), (reference.mH, truth.mH)):
+        assert _passes(expected.clone(), expected, rules, precise)
+        assert _passes(expected * (1 + 1e-7), expected, rules, precise)
+        assert not _passes(expected.conj().resolve_conj(), expected, rules, precise)
+        assert not _passes(expected.real.to(torch.complex64), expected, rules, precise)
+    wrong = reference.clone()
+    wrong[2, 3] += 0.01 + 0.01j
+    message = _compare(wrong, reference, rules, truth).message
+    assert "1 of 2000" in message and "[2, 3]" in message
+
+
+@given(
+    st.lists(st.floats(width=32), min_size=1, max_size=20),
+    st.lists(st.floats(width=32), min_size=20, max_size=20),
+    st.lists(st.floats(), min_size=20, max_size=20),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_any_values_are_judged_and_errors_stay_finite(reference, output, precise, dtype):
+    count = len(reference)
+    expected = torch.tensor(reference, dtype=dtype)
+    given_back = torch.tensor(output[:count], dtype=dtype)
+    for twin in (None, expected.double(), torch.tensor(precise[:count], dtype=torch.float64)):
+        for rules in (STRICT, KERNELBENCH):
+            found = _compare(given_back, expected, rules, twin)
+            assert math.isfinite(found.max_abs_error) and math.isfinite(found.max_rel_error)
+            assert found.passed == (not found.message)
+            if not torch.equal(given_back.isfinite(), expected.isfinite()) and twin is None:
+                assert not found.passed
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([309, 400, 5000]).map(lambda digits: -(10**digits))
+    | st.sampled_from([309, 400, 5000]).map(lambda digits: 10**digits)
+    | st.text()
+    | st.floats(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+EXPECTED = {"a": torch.zeros(2, 3), "b": [1.5, 7, True]}
+HONEST = json.loads(json.dumps(describe_shape_of(EXPECTED)))
+
+
+@st.composite
+def nearly_honest(draw):
+    """Replace one part of the honest claim by anything."""
+    claim = json.loads(json.dumps(HONEST))
+    parts = []
+
+    def walk(node):
+        for key in range(len(node)) if isinstance(node, list) else list(node):
+            parts.append((node, key))
+            if isinstance(node[key], (list, dict)):
+                walk(node[key])
+
+    walk(claim)
+    node, key = draw(st.sampled_from(parts))
+    kinds = st.sampled_from(["tensor", "scalar", "sequence", "mapping", "other"])
+    described = st.dictionaries(kinds, json_values, min_size=1, max_size=1)
+    node[key] = draw(json_values | described)
+    return claim
+
+
+@given(json_values | nearly_honest())
+@example({"scalar": 10**400})
+@example({"other": 10**5000})
+@example({"x" * 10**6: 0})
+def test_any_claim_about_the_output_is_read(claim):
+    outputs = [torch.zeros(2, 3)]
+    for rules in (STRICT, KERNELBENCH):
+        assert compare(HONEST, outputs, EXPECTED, None, rules).passed
+        found = compare(claim, outputs, EXPECTED, None, rules)
+        if claim != HONEST:
+            assert not found.passed or abs(_number(claim) - 1.5) <= 3e-4
+        assert len(found.message) < 500
+
+
+def _number(claim):
+    return float(claim["mapping"][1][1]["sequence"][0]["scalar"])
+
+
+@given(json_values, st.floats())
+@example(10**400, 1.0)
+@example(-(10**400), math.inf)
+@example(math.inf, math.inf)
+@example(math.nan, math.nan)
+@example(True, 1.0)
+def test_any_claimed_number_is_read(claim, wanted):
+    for rules in (STRICT, KERNELBENCH):
+        passed = compare({"scalar": claim}, [], wanted, None, rules).passed
+        if type(claim) not in (int, float) or (type(claim) is int and abs(claim) > 10**308):
+            assert not passed
+        elif math.isnan(wanted) and math.isnan(claim):
+            assert passed == (rules is STRICT)
+        elif not math.isfinite(wanted) or not math.isfinite(claim):
+            assert passed == (claim == wanted)
+        else:
+            assert passed == (abs(claim - wanted) <= rules.atol + rules.rtol * abs(wanted))
+
+
+def test_messages_name_places_but_no_values():
+    expected = torch.full((4, 5), 123.25)
+    output = expected.clone()
+    output[2, 3] = 7.0
+    message = _compare(output, expected, KERNELBENCH).message
+    assert "1 of 20" in message and "[2, 3]" in message
+    assert "123.25" not in message
