@@ -28,7 +28,7 @@ class Limits:
     """What one kernel may use. Overrunning a limit is the kernel's fault and ends its run."""
 
     build_s: float = 120.0
-    """Wall seconds for compiling one extension."""
+    """Wall seconds for compiling a kernel's extensions, one or all of them together."""
     run_s: float = 30.0
     """Wall seconds for loading, constructing and all judged calls together, builds excluded."""
     memory_bytes: int = 4 << 30

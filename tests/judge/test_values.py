@@ -53,6 +53,17 @@ def test_memory_never_written_does_not_look_like_zeros(strict):
     assert strict.evaluate(zeros, kernel).status is Status.WRONG
 
 
+def test_a_truth_value_never_written_is_not_true(timing):
+    always = problem("return x < 10", "torch.randn(50, 70)")
+    lazy = (
+        "import sys\nframe = sys._getframe()\n"
+        "while 'outputs' not in frame.f_locals:\n    frame = frame.f_back\n"
+        "return frame.f_locals['outputs'][0]"
+    )
+    assert timing.evaluate(always, forward_only(lazy)).status is Status.WRONG
+    assert timing.evaluate(always, forward_only("return x < 10")).correct
+
+
 def test_changing_an_input_is_refused_unless_the_reference_does(strict, kernelbench):
     pure = problem("return torch.relu(x)", "torch.randn(30, 40)")
     in_place = forward_only("return x.relu_().clone()")

@@ -139,7 +139,7 @@ class Zygote:
 
     def _spawn(self) -> Candidate:
         self._next_id += 1
-        candidate = Candidate(self, self._next_id, self._scratch_root, self._limits.output_bytes)
+        candidate = Candidate(self, self._next_id, self._scratch_root, self._limits)
         try:
             candidate.start(self._control)
         except OSError as error:

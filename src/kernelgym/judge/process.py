@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
+from kernelgym.rulesets import Limits
 
 __all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper", "remove_folder"]
 
@@ -55,8 +56,9 @@ class Keeper(Protocol):
 class Candidate:
     """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
 
-    def __init__(self, keeper: Keeper, number: int, root: Path, output_bytes: int) -> None:
-        self._keeper, self._id, self._output_bytes = keeper, number, output_bytes
+    def __init__(self, keeper: Keeper, number: int, root: Path, limits: Limits) -> None:
+        self._keeper, self._id, self._limits = keeper, number, limits
+        self._output_bytes = limits.output_bytes
         self.scratch = tempfile.mkdtemp(prefix="run-", dir=root)
         self._channel, self._their_channel = socket.socketpair()
         pairs = [os.pipe() for _ in range(2)]
@@ -156,6 +158,10 @@ class Candidate:
                 self._builds += 1
                 if self._builds > _MAX_BUILDS:
                     raise CandidateEnded(f"it asked for more than {_MAX_BUILDS} builds")
+                if self._builds > 1 and self.building_s > self._limits.build_s:
+                    raise CandidateEnded(
+                        f"its builds took more than {self._limits.build_s:g} s together"
+                    )
                 result, fds = build(message["build"])
                 spent = time.monotonic() - started
                 self.building_s += spent

@@ -17,7 +17,7 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.arena import Arena, Region, encode
 from kernelgym.judge.build import Built, sealed_copy
-from kernelgym.judge.compare import Comparison, compare
+from kernelgym.judge.compare import Comparison, byte_copy, compare
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset, TimingProtocol
@@ -165,7 +165,7 @@ class Session:
         answer = self._answer("go")
         window_ms = (time.perf_counter() - started) * 1e3
         self._candidate.stop()
-        kept = {index: [view.clone() for view in self._slots[index].outputs] for index in keep}
+        kept = {index: [byte_copy(view) for view in self._slots[index].outputs] for index in keep}
         return window_ms, self._results(answer, len(batches)), kept
 
     def pause(self) -> None:
@@ -200,7 +200,7 @@ class Session:
             self.reserve(inputs, expected.output, 1)
         self.example = (inputs, expected.output)
         results = self.run([inputs], [forward_seed])
-        outputs = [view.clone() for view in self._slots[0].outputs]
+        outputs = [byte_copy(view) for view in self._slots[0].outputs]
         return self.compare(0, inputs, outputs, results[0], expected)
 
     def compare(
@@ -287,7 +287,8 @@ class Session:
             log = self._failed_build.log
             first = next((line for line in log.splitlines() if "error" in line), log[:300])
             self.loaded = False
-            return Rejected(Status.COMPILE_ERROR, f"the extension did not compile: {first}", log)
+            message = f"the extension did not compile: {first[:300]}"
+            return Rejected(Status.COMPILE_ERROR, message, log)
         message = f"{kind}: {text}{place}"
         if stage == "load":
             return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")

@@ -20,7 +20,8 @@ from kernelgym.types import Kernel, Problem, Verdict
 
 __all__ = ["WorkerProcess", "scratch_folder"]
 
-_REFERENCE_S = 300.0  # what the problem's own code may take before we give up
+_REFERENCE_S = 600.0  # what the problem's own code may take before we give up
+_FIRST_BUILD_S = 600.0  # the unit that all extensions share, on a machine that is very busy
 
 
 def scratch_folder(folder: Path, worker_pid: int) -> Path:
@@ -38,7 +39,8 @@ class WorkerProcess:
     def __init__(self, ruleset: Ruleset, timing: bool, folder: Path, tier: str) -> None:
         limits = ruleset.limits
         # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
-        self._job_s = limits.run_s + 2 * limits.build_s + ruleset.timing.budget_s + _REFERENCE_S
+        self._job_s = 2 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
+        self._job_s += _REFERENCE_S + _FIRST_BUILD_S
         self._socket, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()
