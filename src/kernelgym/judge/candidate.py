@@ -99,7 +99,8 @@ class _State:
     def construct(self, request: dict[str, Any]) -> None:
         """Build the model under the seed the reference was built under."""
         arguments = [self._decode(value) for value in request["args"]]
-        _seed(request["seed"])
+        _seed_all(request["seed"])
+        random.seed(request["seed"])
         with _no_grad():
             self._model = self._entry(*arguments)
         if isinstance(self._model, torch.nn.Module):
@@ -122,7 +123,7 @@ class _State:
         results = []
         with _no_grad():
             for (arguments, outputs), seed in zip(self._calls, seeds, strict=False):
-                _seed(seed)
+                _seed_all(seed)
                 results.append(_export(self._model(*arguments), outputs))
         return results
 
@@ -154,13 +155,17 @@ class _State:
         return flat.as_strided(region["shape"], region["strides"])
 
 
-def _seed(seed: int) -> None:
-    _seed_all(seed)
-    random.seed(seed)
-
-
 def _export(output: Any, places: list[torch.Tensor]) -> Any:
     """Copy the tensors of `output` to `places` in order; return a description without values."""
+    if (  # the common case first: this runs while the clock does
+        type(output) is torch.Tensor
+        and len(places) == 1
+        and output.shape == places[0].shape
+        and output.dtype == places[0].dtype
+        and output.layout == torch.strided
+    ):
+        _copy(places[0], output)
+        return "fits"
     remaining = iter(places)
 
     def visit(value: Any) -> Any:

@@ -114,7 +114,7 @@ class Reference:
         """Run the reference (and its fp64 twin) on `inputs`, which are left as they are."""
         with _our_fault("run"), torch.no_grad():
             given = copy.deepcopy(inputs)
-            _seed(forward_seed)
+            torch.default_generator.manual_seed(forward_seed)
             output = self.model(*given)
             mutates = not all(
                 same_bytes(a, b) for a, b in zip(tensors_of(given), tensors_of(inputs), strict=True)
@@ -126,7 +126,7 @@ class Reference:
             return None
         try:
             with torch.no_grad():
-                _seed(forward_seed)
+                torch.default_generator.manual_seed(forward_seed)
                 return self._precise(*[_widen(value) for value in inputs])
         except Exception:
             self._precise = None  # mixes types; from now on the fixed tolerances apply
