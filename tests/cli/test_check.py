@@ -109,10 +109,25 @@ def test_no_compiler_is_a_usage_error(run, judges, folder, monkeypatch):
     assert code == 2 and "no C++ compiler found" in err
 
 
-@pytest.mark.parametrize("argv", [("--relpay", "0f"), ("--workers", "x")])
-def test_tyros_own_errors_are_code_2_as_well(run, judges, folder, argv):
-    code, out, err = run("check", "right.py", *CHECK, *argv)
-    assert code == 2 and argv[0] in out + err
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("check", "right.py", *CHECK, "--relpay", "0f"), ("--relpay", "known: ", "--replay")),
+        (("check", "right.py", *CHECK, "--workers", "x"), ("--workers", "'x'")),
+        (("check", "right.py", "more.py", *CHECK), ("more.py", "known: ", "`kernelgym check --h")),
+        (("ls", "--level", "one"), ("--level", "'one'", "`kernelgym ls --help`")),
+        (("show",), ("PROBLEM", "`kernelgym show --help`")),
+        (("play", "--agent", "robot"), ("'robot'", "'scripted'")),
+        (("-v", "ls", "--nosuch"), ("--nosuch", "--exclude-degenerate")),
+        (("nosuch",), ("nosuch", "known: ls, show, check, play, demo", "`kernelgym --help`")),
+    ],
+)
+def test_options_that_do_not_exist_or_fit_are_one_line_as_well(run, judges, folder, argv, said):
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1 and err.startswith("kernelgym: error: ")
+    assert all(piece in err for piece in said), err
+    assert not set(err) & set("│─╭╰"), err
 
 
 def test_a_failure_is_one_line_and_a_traceback_only_with_v(run, judges, folder):

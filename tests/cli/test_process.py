@@ -35,7 +35,8 @@ def test_help_imports_nothing_heavy():
 def test_no_command_is_help_and_an_unknown_one_an_error():
     assert call().returncode == 0
     done = call("nosuch")
-    assert done.returncode == 2 and "nosuch" in done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kernelgym: error: ") and "nosuch" in done.stderr
 
 
 def test_a_usage_error_leaves_no_traceback(folder: Path):

@@ -10,7 +10,12 @@ It imports no PyTorch, and what a command needs only when that command runs.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import io
+import itertools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,6 +24,7 @@ from typing import Annotated
 from kernelgym.cli.check import Check
 from kernelgym.cli.demo import Demo
 from kernelgym.cli.ls import Ls
+from kernelgym.cli.options import Options
 from kernelgym.cli.play import Play
 from kernelgym.cli.show import Show
 from kernelgym.errors import UsageError
@@ -31,37 +37,30 @@ Problems, verdicts and episodes of GPU kernels written by models.
 Exit codes: 0 done, 1 failed (for `check`: the kernel is not correct), 2 usage error,
 130 interrupted. `-v` shows the traceback of a failure."""
 
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_COMMANDS: dict[str, type[Options]] = {
+    "ls": Ls,
+    "show": Show,
+    "check": Check,
+    "play": Play,
+    "demo": Demo,
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
-    import tyro
-
     arguments = list(sys.argv[1:] if argv is None else argv)
     if len(arguments) > 1 and arguments[0] in ("-v", "--verbose"):
         arguments.append(arguments.pop(0))  # it belongs to every command, and stands after its name
-    subcommand = tyro.conf.subcommand
-    commands = (
-        Annotated[Ls, subcommand("ls")]
-        | Annotated[Show, subcommand("show")]
-        | Annotated[Check, subcommand("check")]
-        | Annotated[Play, subcommand("play")]
-        | Annotated[Demo, subcommand("demo")]
-    )
     verbose = False
     try:
-        command = tyro.cli(
-            commands,
-            prog="kernelgym",
-            description=_DESCRIPTION,
-            args=arguments or ["--help"],
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
+        command = _command(arguments or ["--help"])
         verbose = command.verbose
-        code: int = command.run()
+        code = command.run()
         sys.stdout.flush()
         return code
-    except SystemExit as error:  # help, or one of tyro's own usage errors
-        return error.code if isinstance(error.code, int) else int(bool(error.code))
+    except SystemExit:  # help was printed
+        return 0
     except KeyboardInterrupt:
         _say("interrupted")
         return 130
@@ -75,6 +74,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         _say(f"failed: {type(error).__name__}: {error}", verbose)
         return 1
+
+
+def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo:
+    """Return the command that the arguments ask for.
+
+    Raises:
+        SystemExit: After printing help.
+        UsageError: If the arguments cannot be used.
+    """
+    import tyro
+
+    subcommand = tyro.conf.subcommand
+    commands = (
+        Annotated[Ls, subcommand("ls")]
+        | Annotated[Show, subcommand("show")]
+        | Annotated[Check, subcommand("check")]
+        | Annotated[Play, subcommand("play")]
+        | Annotated[Demo, subcommand("demo")]
+    )
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            command: Ls | Show | Check | Play | Demo = tyro.cli(
+                commands,
+                prog="kernelgym",
+                description=_DESCRIPTION,
+                args=arguments,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+            return command
+    except SystemExit as error:
+        if not error.code:
+            raise
+    raise UsageError(_one_line(box.getvalue(), arguments))
+
+
+def _one_line(box: str, arguments: Sequence[str]) -> str:
+    """Return what Tyro's box of several lines says, with what is known and what to do."""
+    # The box's title, the complaint, a line across, then help that does not fit on a line. It is
+    # drawn in ASCII or not, in colour or not, as Tyro sees fit.
+    lines = [line.strip("│ ") for line in _COLOUR.sub("", box).splitlines()[1:]]
+    sections = itertools.groupby(lines, lambda line: line[:3] in ("───", "---", "╰──"))
+    complaint = next((" ".join(section) for across, section in sections if not across), box)
+    said = " ".join(complaint.partition("Got errors:")[0].split()).rstrip(".")
+    name = next((argument for argument in arguments if argument in _COMMANDS), "")
+    if said.startswith("Unrecognized options"):
+        known = _options(_COMMANDS[name]) if name else tuple(_COMMANDS)
+        said += f"; known: {', '.join(known)}"
+    return f"{said}; see `{' '.join(filter(None, ('kernelgym', name)))} --help`"
+
+
+def _options(command: type[Options]) -> tuple[str, ...]:
+    """Return the options of a command as they are typed."""
+    return tuple(
+        f"--{field.name.replace('_', '-')}"
+        for field in dataclasses.fields(command)
+        if "Positional" not in str(field.type)
+    )
 
 
 def _say(text: str, verbose: bool = False) -> None:
