@@ -10,7 +10,7 @@ is an empty string, 0, 0.0, False or an empty tuple:
 - ``status, category, ended``: str;
 - ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
 - ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
-- ``reward_parts``: dict of float, always of the keys in `REWARD_PARTS`;
+- ``reward_parts``: dict of float, always of the keys in `kernelgym.rewards.PARTS`;
 - ``turn_scores, turn_returns``: tuple of float, filled by the last step;
 - ``verdict``: the whole `kernelgym.types.Verdict`; the one key that only steps have.
 """
@@ -20,11 +20,10 @@ from __future__ import annotations
 from typing import Any
 
 from kernelgym.episode import Episode
+from kernelgym.rewards import PARTS
 from kernelgym.types import Turn
 
-__all__ = ["REWARD_PARTS", "episode_frame", "episode_info"]
-
-REWARD_PARTS = ("format", "compile", "correct", "speed", "improvement", "penalty")
+__all__ = ["episode_frame", "episode_info"]
 
 
 def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None)
         "kernel_ms": float(timing.kernel_ms) if timing else 0.0,
         "reference_ms": float(timing.reference_ms) if timing else 0.0,
         "judge_s": float(verdict.wall_s) if verdict else 0.0,
-        "reward_parts": {name: float(parts.get(name, 0.0)) for name in REWARD_PARTS},
+        "reward_parts": {name: float(parts.get(name, 0.0)) for name in PARTS},
         "turn_scores": trajectory.scores if episode.over else (),
         "turn_returns": trajectory.returns(gamma) if episode.over else (),
     }

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from kernelgym import judge
 from kernelgym.envs import KernelEnv
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.infos import REWARD_PARTS
-from kernelgym.rewards import REWARDS
+from kernelgym.rewards import PARTS, REWARDS
 from kernelgym.spaces import KernelText
 from kernelgym.suites import suite
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
@@ -187,7 +186,7 @@ def check_info(info: dict[str, Any]) -> None:
         if key in ("turn_scores", "turn_returns"):
             assert type(value) is tuple and all(type(item) is float for item in value)
         elif key == "reward_parts":
-            assert tuple(value) == REWARD_PARTS
+            assert tuple(value) == PARTS
             assert all(type(part) is float and math.isfinite(part) for part in value.values())
         elif key == "verdict":
             assert isinstance(value, Verdict)
