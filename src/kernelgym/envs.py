@@ -15,8 +15,9 @@ Turn logic lives in `kernelgym.episode`, judging in `kernelgym.judge`; neither i
 from __future__ import annotations
 
 import copy
-import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, TypeGuard, cast
 
 import gymnasium as gym
@@ -26,13 +27,13 @@ from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.infos import episode_frame, episode_info
 from kernelgym.languages import check_language
-from kernelgym.observer import Observer, Part, render
+from kernelgym.observer import Observer, render
 from kernelgym.prompts import Hardware
 from kernelgym.rewards import RewardPreset, check_speed
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.spaces import KernelText
-from kernelgym.stopping import StopRule
+from kernelgym.stopping import StopRule, check_stop_rule
 from kernelgym.suites import Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, problem_keys
@@ -64,10 +65,12 @@ class KernelEnv(gym.Env[str, str]):
         evaluator: Judges the kernels, and is never closed here. If None, one that other
             environments of this process share is taken when first needed.
         stop_when: When to stop early; see `kernelgym.stopping`.
-        examples: Worked examples in the prompt: ``zero_shot``, ``one_shot`` or ``few_shot``.
+        examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
+            many.
         hardware: What the prompt says of the device.
         gamma: Discount factor of ``info["turn_returns"]``.
         render_mode: ``ansi`` or ``human``.
+        **unknown: Refused, with the options that exist.
 
     Raises:
         UsageError: If an argument is unknown or does not fit the others.
@@ -77,7 +80,7 @@ class KernelEnv(gym.Env[str, str]):
 
     def __init__(
         self,
-        suite: str | Suite = "KernelBench",
+        suite: str | Path | Suite = "KernelBench",
         level: int | None = None,
         *,
         language: str = "triton",
@@ -90,15 +93,18 @@ class KernelEnv(gym.Env[str, str]):
         exclude_degenerate: bool = False,
         evaluator: Evaluator | None = None,
         stop_when: str | StopRule = "correct",
-        examples: str = "one_shot",
+        examples: int | str = "one_shot",
         hardware: Hardware | None = None,
         gamma: float = 0.4,
         render_mode: str | None = None,
+        **unknown: object,
     ) -> None:
+        for name in unknown:
+            raise UnknownName("option", name, _options())
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnknownName("render mode", render_mode, RENDER_MODES)
-        if not 0.0 <= gamma <= 1.0:
-            raise UsageError(f"gamma must lie in [0, 1], got {gamma}")
+        if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
+            raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
         self.device, self.ruleset = _agreed(evaluator, device, ruleset)
         self.language = check_language(language, self.device).name
         self.gamma = gamma
@@ -127,8 +133,7 @@ class KernelEnv(gym.Env[str, str]):
         trial = Episode(self.problems[0], **self._settings)
         self.max_turns = max_turns
         check_speed(trial.reward, self.language, self.device)
-        if trial.stop_when.needs_speed:
-            _check_timed(self.language, self.device, trial.stop_when)
+        check_stop_rule(trial.stop_when, self.language, self.device)
         self.observer = Observer(
             self.language, self.device, self.ruleset, max_turns, examples, hardware
         )
@@ -295,13 +300,17 @@ class KernelEnv(gym.Env[str, str]):
         return Kernel(kernel, self.language)
 
     def _observation(self) -> str:
-        observer, start, episode = self.observer, self._start, self.episode
-        if start is not None:
-            observer = dataclasses.replace(observer, parts=(*observer.parts, _given(start)))
-        return render(observer.observe(episode.problem, episode.turns))
+        episode = self.episode
+        return render(self.observer.observe(episode.problem, episode.turns, start=self._start))
 
     def _info(self, turn: Turn | None) -> dict[str, Any]:
         return episode_info(self.episode, self.device, self.gamma, turn)
+
+
+def _options() -> list[str]:
+    """Return the names that `KernelEnv` takes."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [n for n, p in inspect.signature(KernelEnv).parameters.items() if p.kind in kinds]
 
 
 def _agreed(
@@ -310,6 +319,11 @@ def _agreed(
     """Return device and ruleset, and refuse options that an evaluator contradicts."""
     if evaluator is None:
         return device or "cpu", find_ruleset("strict" if ruleset is None else ruleset)
+    if not isinstance(evaluator, Evaluator):
+        raise UsageError(
+            f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "
+            "LocalEvaluator or a ScriptedEvaluator, or leave the option out"
+        )
     if device not in (None, evaluator.device, evaluator.device.partition(":")[0]):
         raise UsageError(
             f"device {device!r} was asked for, but the evaluator runs on {evaluator.device!r}"
@@ -326,21 +340,3 @@ def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[P
     if given is None or isinstance(given, str | int) or not given:
         return False
     return all(isinstance(item, Problem) for item in given)
-
-
-def _given(kernel: Kernel) -> Part:
-    """Return the part of an observation that shows the kernel an episode starts from."""
-    text = (
-        "# A kernel to start from\n\nIt has not been judged in this episode.\n\n"
-        f"```python\n{kernel.source.rstrip()}\n```"
-    )
-    return lambda problem, turns: text
-
-
-def _check_timed(language: str, device: str, rule: StopRule) -> None:
-    entry = check_language(language, device)
-    if device.partition(":")[0] not in entry.timed_on:
-        raise UsageError(
-            f"stop rule '{rule}' needs measured speed, but {language!r} is not timed on device "
-            f"{device!r} (it is on: {', '.join(entry.timed_on)}); use 'correct' or 'never'"
-        )

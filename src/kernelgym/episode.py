@@ -81,8 +81,8 @@ class Episode:
         stop_when: str | StopRule = "correct",
         feedback_chars: int = FEEDBACK_CHARS,
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}")
+        if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+            raise UsageError(f"max_turns must be a whole number, at least 1, got {max_turns!r}")
         self.problem = problem
         self.language = find_language(language).name
         self.ruleset = find_ruleset(ruleset)

@@ -41,7 +41,7 @@ class UnknownName(UsageError):
     Args:
         what: What the name stands for, such as ``"problem"`` or ``"reward preset"``.
         given: The name that was given.
-        known: The names that exist; at most ten are listed in the message.
+        known: The names that exist; of more than twenty, ten are listed in the message.
         hint: What to do next, as a sentence; may be empty.
     """
 
@@ -68,9 +68,9 @@ class JudgeError(KernelgymError):
 
 def _unknown_name_message(what: str, given: object, known: tuple[str, ...], hint: str) -> str:
     close = difflib.get_close_matches(str(given), known, n=3, cutoff=0.6)
-    shown = ", ".join(known[:10]) + (f", ... ({len(known)} in all)" if len(known) > 10 else "")
+    listed = known if len(known) <= 20 else (*known[:10], f"... ({len(known)} in all)")
     parts = [f"unknown {what} {given!r}"]
-    parts.append(f"did you mean {' or '.join(close)}?" if close else f"known: {shown or 'none'}")
-    if close and len(known) <= 10:
-        parts.append(f"known: {shown}")
+    if close:
+        parts.append(f"did you mean {' or '.join(close)}?")
+    parts.append(f"known: {', '.join(listed) or 'none'}")
     return "; ".join(parts) + (f". {hint}" if hint else "")

@@ -65,7 +65,7 @@ def check_language(name: str, device: str) -> Language:
         UnsupportedLanguage: If the device's kind cannot run it.
     """
     found = language(name)
-    kind = device.partition(":")[0]
+    kind = str(device).partition(":")[0]
     if kind not in found.devices:
         able = [entry.name for entry in LANGUAGES.values() if kind in entry.devices]
         raise UnsupportedLanguage(

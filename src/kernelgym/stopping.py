@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.languages import language as find_language
 from kernelgym.types import Ended, Turn
 
-__all__ = ["StopRule", "ended", "stop_rule"]
+__all__ = ["StopRule", "check_stop_rule", "ended", "stop_rule"]
 
 _FORMS = ("correct", "never", "speedup:<x>", "no_improvement:<k>")
 
@@ -71,6 +72,21 @@ def stop_rule(which: str | StopRule) -> StopRule:
             f"stop rule {which!r} needs a number, as in 'speedup:1.5' or 'no_improvement:3'"
         ) from None
     return StopRule("speedup" if kind == "speedup" else "no_improvement", value)
+
+
+def check_stop_rule(rule: StopRule, language: str, device: str) -> None:
+    """Refuse a rule that needs speed where this language cannot be timed on this device.
+
+    Raises:
+        UsageError: If so; names the rules that fit.
+    """
+    entry = find_language(language)
+    if rule.needs_speed and device.partition(":")[0] not in entry.timed_on:
+        raise UsageError(
+            f"stop rule '{rule}' needs measured speed, but {language!r} is not timed on device "
+            f"{device!r} (it is on: {', '.join(entry.timed_on)}); rules that fit: correct, never, "
+            "no_improvement:<k>"
+        )
 
 
 def ended(rule: StopRule, turns: Sequence[Turn], max_turns: int) -> Ended:

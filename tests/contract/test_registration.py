@@ -93,7 +93,10 @@ BAD_OPTIONS = {
     "ruleset": ({"ruleset": "lax"}, UnknownName, "kernelbench"),
     "reward": ({"reward": "stage9"}, UnknownName, "stage"),
     "reward that needs speed": ({"reward": "kevin"}, UsageError, "not timed"),
+    "device of the wrong type": ({"device": 3}, UnsupportedLanguage, "device 3 "),
     "max_turns": ({"max_turns": 0}, UsageError, "at least 1"),
+    "max_turns as text": ({"max_turns": "4"}, UsageError, "whole number.*got '4'"),
+    "max_turns with a fraction": ({"max_turns": 2.5}, UsageError, "whole number.*got 2.5"),
     "problems": ({"problems": "1-2,77"}, UnknownName, "'77'"),
     "split": ({"split": "dev"}, UnknownName, "train"),
     "empty split": ({"split": "representative", "problems": "2"}, ProblemError, "representative"),
@@ -101,8 +104,12 @@ BAD_OPTIONS = {
     "stop_when that needs speed": ({"stop_when": "speedup:2"}, UsageError, "not timed"),
     "examples": ({"examples": "many"}, UsageError, "many"),
     "gamma": ({"gamma": 1.5}, UsageError, r"\[0, 1\]"),
+    "gamma as text": ({"gamma": "x"}, UsageError, "got 'x'"),
+    "evaluator": ({"evaluator": "local"}, UsageError, "got 'local'; give a LocalEvaluator"),
+    "unknown option": ({"langauge": "triton"}, UnknownName, "did you mean language.*stop_when"),
     "level": ({"level": 7}, UnknownName, "7"),
     "suite": ({"suite": "KernelBnch"}, UnknownName, "did you mean KernelBench"),
+    "suite of the wrong type": ({"suite": None}, UnknownName, "known: KernelBench, Synthetic"),
     "evaluator's device": (
         {"evaluator": ScriptedEvaluator(), "device": "cuda:0"},
         UsageError,
@@ -124,9 +131,7 @@ def test_bad_options_fail_at_make(case: str, make: object) -> None:
         make("KernelBench-L1-MultiTurn-v0", **options)  # type: ignore[operator]
 
 
-def test_unknown_options_and_render_modes() -> None:
-    with pytest.raises(TypeError, match="langauge"):
-        gym.make("KernelBench-L1-MultiTurn-v0", langauge="triton")
+def test_render_modes_autoreset_modes_and_numbers_of_slots() -> None:
     with pytest.raises(UnknownName, match="ansi, human"):
         KernelEnv("KernelBench", 1, render_mode="rgb_array")
     with pytest.raises(UnknownName, match="NextStep would discard"):

@@ -33,6 +33,7 @@ def test_suites_by_name(kernelbench_checkout: Path, monkeypatch: pytest.MonkeyPa
 def test_a_folder_is_a_suite(kernelbench_checkout: Path) -> None:
     folder = kernelbench_checkout / "KernelBench"
     own = suite(str(folder), name="own")
+    assert suite(folder, name="own").problems() == own.problems()
     assert own.get("own/L1/1_Add").level == 1
     assert get_problem(str(folder / "level1" / "1_Add.py")).source == own.problems()[0].source
 

@@ -26,7 +26,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
 """Entry points of the named suites."""
 
 
-def suite(name: str | Suite, /, **options: object) -> Suite:
+def suite(name: str | Path | Suite, /, **options: object) -> Suite:
     """Return a suite by name, or the suite of a folder.
 
     Args:
@@ -37,8 +37,9 @@ def suite(name: str | Suite, /, **options: object) -> Suite:
         UnknownName: If `name` is neither a known suite nor a folder.
         UsageError: If the suite does not take an option.
     """
-    if not isinstance(name, str):
+    if isinstance(name, Suite):
         return name
+    name = str(name)
     if name in SUITES:
         module, _, attribute = SUITES[name].partition(":")
         factory: Callable[..., Suite] = getattr(importlib.import_module(module), attribute)
@@ -57,7 +58,7 @@ def suite(name: str | Suite, /, **options: object) -> Suite:
         raise UsageError(f"suite {name!r} does not take these options: {error}") from None
 
 
-def get_problem(id_or_path: str) -> Problem:
+def get_problem(id_or_path: str | Path) -> Problem:
     """Return one problem by id (``KernelBench/L1/23``) or by the path of its file.
 
     Raises:
