@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from kernelgym.rulesets import Ruleset
 from kernelgym.screening.torch_use import (
+    Raised,
     output_caching,
     precision_downgrade,
     stream_use,
@@ -21,7 +22,6 @@ from kernelgym.screening.tree import Facts
 
 __all__ = ["RULES", "Raised", "Rule"]
 
-Raised = tuple[str, str, int]
 Rule = Callable[[Facts, str, Ruleset], Iterator[Raised]]
 
 _BUILDERS = ("load_inline", "load")

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from kernelgym.rulesets import Ruleset
 from kernelgym.screening.tree import Facts, Function
 
-__all__ = ["output_caching", "precision_downgrade", "stream_use", "torch_compute_call"]
+__all__ = ["Raised", "output_caching", "precision_downgrade", "stream_use", "torch_compute_call"]
 
 Raised = tuple[str, str, int]
+"""Code, message and 1-based line (0 for none) of something found."""
 
 # Of torch.<name>(...): what allocates, describes or reinterprets tensors, but computes nothing.
 _ALLOWED = frozenset(
