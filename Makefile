@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# pdoc shows what __all__ names, and kernelgym's names no modules.
+DOCUMENTED := types verdict errors rulesets languages parsing screening prompts feedback observer \
+	rewards stopping episode scoring testing suites suites.base suites.kernelbench suites.facts \
+	suites.directory suites.synthetic judge spaces envs infos vector
 
 .PHONY: help setup demo test test-all lint bench docs clean
 
@@ -36,7 +40,7 @@ bench: setup  ## Measure overhead and throughput on this machine
 	$(BIN)/python benchmarks/judge_cpu.py --out benchmarks/results/judge_cpu.json
 
 docs: setup  ## Write the API reference to build/docs
-	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym
+	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym $(DOCUMENTED:%=kernelgym.%)
 
 clean:  ## Remove what the targets above made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
