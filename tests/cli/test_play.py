@@ -57,6 +57,12 @@ def test_an_unreadable_reply_file_is_asked_for_again(folder, capsys):
     assert read_reply(iter(["\n"])) is None
 
 
+def test_an_eof_without_a_reply_takes_no_turn(run, judges, folder, monkeypatch):
+    typed(monkeypatch, "@wrong.py\nEOF\n\nEOF\n@right.py\nEOF\n")
+    _, out, _ = run("play", "--problem", "problem.py")
+    assert [line.split()[1] for line in out.splitlines()[-2:]] == ["wrong", "correct"]
+
+
 def test_the_scripted_agent_plays_an_environment(run, folder, monkeypatch):
     judge = ScriptedEvaluator([verdict("wrong"), verdict("correct", speedup=2.0)])
     monkeypatch.setattr(judging, "make_evaluator", lambda *a, **k: judge)

@@ -155,9 +155,12 @@ def read_reply(lines: Iterator[str]) -> str | None:
     kept: list[str] = []
     for line in lines:
         bare = line.strip()
+        begun = any(kept_line.strip() for kept_line in kept)
         if bare == "EOF":
-            return "".join(kept)
-        if not any(kept_line.strip() for kept_line in kept) and bare.startswith("@"):
+            if begun:
+                return "".join(kept)
+            continue  # an EOF after @path, say: an empty reply would only cost a turn
+        if not begun and bare.startswith("@"):
             try:
                 return judging.read_text(bare[1:], "reply file")
             except UsageError as error:
