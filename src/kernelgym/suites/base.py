@@ -176,14 +176,16 @@ def find_problem(problems: Iterable[Problem], problem_id: str) -> Problem:
         raise UnknownName("problem", problem_id, table) from None
 
 
-def check_choice(what: str, given: int | str | None, known: Sequence[int | str]) -> None:
+def check_choice(
+    what: str, given: int | str | None, known: Sequence[int | str], hint: str = ""
+) -> None:
     """Make sure that `given` is None or one of `known`.
 
     Raises:
         UnknownName: If it is not.
     """
     if given is not None and (isinstance(given, bool) or given not in known):
-        raise UnknownName(what, given, [str(item) for item in known])
+        raise UnknownName(what, given, [str(item) for item in known], hint)
 
 
 def non_empty(problems: Iterable[Problem], suite: str, **conditions: object) -> tuple[Problem, ...]:

@@ -63,12 +63,18 @@ class DirectorySuite:
         exclude_degenerate: bool = False,
     ) -> tuple[Problem, ...]:
         """See `kernelgym.suites.base.Suite.problems`; nothing is known to be degenerate here."""
-        check_choice(f"level of {self.name}", level, self.levels)
+        if not self._files:
+            raise ProblemError(
+                f"folder {str(self.path)!r} holds no problem file (*.py, in it or in its folders "
+                "level1, level2, ...)"
+            )
+        hint = "level=None takes all; 0 is the folder itself."
+        check_choice(f"level of {self.name}", level, self.levels, hint)
         check_choice(f"split of {self.name}", split, self.splits)
         chosen = tuple(p for p in self._problems if level is None or p.level == level)
         if ids is not None and chosen:
             chosen = select_ids(chosen, ids)
-        return non_empty(chosen, self.name, folder=str(self.path), level=level, ids=ids)
+        return non_empty(chosen, self.name, level=level, ids=ids)
 
     def get(self, problem_id: str) -> Problem:
         """See `kernelgym.suites.base.Suite.get`."""
