@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,9 +22,10 @@ from typing import Any, Protocol
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
+from kernelgym.judge.scratch import remove_folder
 from kernelgym.rulesets import Limits
 
-__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper", "remove_folder"]
+__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
 
 _KEPT_OUTPUT_BYTES = 16_384
 _SEND_S = 5.0
@@ -268,16 +268,6 @@ class Candidate:
 
     def __exit__(self, *_: object) -> None:
         self.discard()
-
-
-def remove_folder(path: str | Path) -> None:
-    """Remove a folder that hostile code may have filled: however deep, without recursion."""
-    try:
-        os.rmdir(path)  # empty in the strongest tier, where scratch is a private mount
-    except FileNotFoundError:
-        pass
-    except OSError:
-        subprocess.run(["rm", "-rf", "--", str(path)], stderr=subprocess.DEVNULL, check=False)
 
 
 def _readable(fds: list[int], timeout_s: float) -> set[int]:

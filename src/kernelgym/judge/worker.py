@@ -26,9 +26,9 @@ from kernelgym.judge.lease import Lease
 from kernelgym.judge.local import unavailable
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.scratch import claim, sweep
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import measure
-from kernelgym.judge.worker_process import scratch_folder
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
 from kernelgym.types import Kernel, Problem, Status, Timing, Verdict
@@ -43,15 +43,17 @@ class Worker:
         ruleset: The rules.
         timing: Whether correct kernels are timed where the language can be.
         folder: Cache folder, shared with other workers.
+        scratch: Folder of its own for temporary files.
         tier: Sandbox tier, or ``auto``.
     """
 
-    def __init__(self, ruleset: Ruleset, timing: bool, folder: Path, tier: str = "auto") -> None:
+    def __init__(
+        self, ruleset: Ruleset, timing: bool, folder: Path, scratch: Path, tier: str = "auto"
+    ) -> None:
         self._ruleset, self._timing, self._tier = ruleset, timing, tier
         self._libraries = folder / "builds"
         self._libraries.mkdir(parents=True, exist_ok=True)
-        self._scratch = scratch_folder(folder, os.getpid())
-        self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._scratch = scratch
         self._lease = Lease(folder / "cpu.lock")
         self._zygotes: dict[bool, Zygote] = {}
         self._builder: Builder | None = None
@@ -227,9 +229,10 @@ def main(job_fd: int, lifeline_fd: int) -> None:
     jobs = socket.socket(fileno=job_fd)
     decoder = wire.Decoder(1 << 30)
     setup, _ = wire.receive(jobs, decoder)
-    worker = Worker(
-        read_ruleset(setup["ruleset"]), setup["timing"], Path(setup["folder"]), setup["tier"]
-    )
+    folder, scratch = Path(setup["folder"]), Path(setup["scratch"])
+    claim(scratch)
+    sweep(scratch.parent)
+    worker = Worker(read_ruleset(setup["ruleset"]), setup["timing"], folder, scratch, setup["tier"])
     wire.send(jobs, {"ready": True})
     while True:
         try:

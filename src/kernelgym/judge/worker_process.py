@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -14,19 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.judge import wire
-from kernelgym.judge.process import remove_folder
+from kernelgym.judge.scratch import remove_folder
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem, Verdict
 
-__all__ = ["WorkerProcess", "scratch_folder"]
+__all__ = ["WorkerProcess"]
 
 _REFERENCE_S = 600.0  # what the problem's own code may take before we give up
 _FIRST_BUILD_S = 600.0  # the unit that all extensions share, on a machine that is very busy
-
-
-def scratch_folder(folder: Path, worker_pid: int) -> Path:
-    """Folder for a worker's temporary files; removed by whoever ends the worker."""
-    return folder / "scratch" / str(worker_pid)
 
 
 class WorkerProcess:
@@ -60,8 +56,9 @@ class WorkerProcess:
         os.close(lifeline)
         self._decoder = wire.Decoder(1 << 30)
         self._jobs = 0
+        scratch = folder.absolute() / "scratch" / secrets.token_hex(8)
         self._finalizer = weakref.finalize(
-            self, _end, self._process, self._socket, self._lifeline, self._errors, folder
+            self, _end, self._process, self._socket, self._lifeline, self._errors, scratch
         )
         _living.add(self)
         self._ask(
@@ -69,6 +66,7 @@ class WorkerProcess:
                 "ruleset": dataclasses.asdict(ruleset),
                 "timing": timing,
                 "folder": str(folder.absolute()),
+                "scratch": str(scratch),
                 "tier": tier,
             }
         )
@@ -119,7 +117,7 @@ def _end(
     sock: socket.socket,
     lifeline: int,
     errors: Any,
-    folder: Path,
+    scratch: Path,
 ) -> None:
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
@@ -133,7 +131,7 @@ def _end(
         process.kill()
         process.wait()
     errors.close()
-    remove_folder(scratch_folder(folder, process.pid))
+    remove_folder(scratch)
 
 
 def _fields(noun: Problem | Kernel) -> dict[str, Any]:
