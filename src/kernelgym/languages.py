@@ -27,6 +27,10 @@ class Language:
     fence: str = "python"
     """Language tag of the fenced block an answer is written in."""
 
+    def is_timed(self, device: str) -> bool:
+        """Return whether its speed means something on a device such as ``cpu`` or ``cuda:0``."""
+        return device.partition(":")[0] in self.timed_on
+
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
     {

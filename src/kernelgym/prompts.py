@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.languages import Language
 from kernelgym.languages import language as find_language
 from kernelgym.prompt_examples import EXAMPLES, Example
 from kernelgym.rulesets import Ruleset
@@ -156,7 +157,7 @@ def problem_prompt(
     )
     if hardware is not None:
         sections.append(f"# The hardware\n\n{hardware}")
-    sections.append(_judgement(find_ruleset(ruleset), entry.timed_on, device, max_turns))
+    sections.append(_judgement(find_ruleset(ruleset), entry, device, max_turns))
     return "\n\n".join(sections)
 
 
@@ -186,8 +187,7 @@ def _example(number: int, example: Example) -> str:
     )
 
 
-def _judgement(rules: Ruleset, timed_on: tuple[str, ...], device: str, max_turns: int) -> str:
-    kind = device.partition(":")[0]
+def _judgement(rules: Ruleset, entry: Language, device: str, max_turns: int) -> str:
     lines = [f"- It runs on device `{device}`; all tensors are on it, in {rules.precision}."]
     if rules.tolerance == "fp64":
         lines.append("- Outputs are compared with the reference within its own rounding error.")
@@ -200,11 +200,11 @@ def _judgement(rules: Ruleset, timed_on: tuple[str, ...], device: str, max_turns
         f"- Several calls on different inputs are compared, and all must agree; building may take "
         f"{rules.limits.build_s:g} s and running {rules.limits.run_s:g} s."
     )
-    if kind in timed_on:
+    if entry.is_timed(device):
         lines.append("- A correct kernel is timed against the reference. Faster is better.")
     else:
         lines.append("- Only correctness is judged here; speed is not measured.")
-    if kind == "cpu" and "cuda" in timed_on:
+    if entry.name == "triton" and device == "cpu":
         lines.append(
             "- Triton runs in its interpreter here: tensors are on the CPU, and every "
             "out-of-bounds access must be masked."

@@ -139,7 +139,7 @@ def check_speed(preset: RewardPreset, language: str, device: str) -> None:
         UsageError: If so; names the shipped presets that fit.
     """
     entry = find_language(language)
-    if preset.speed == "required" and device.partition(":")[0] not in entry.timed_on:
+    if preset.speed == "required" and not entry.is_timed(device):
         fitting = ", ".join(name for name, other in REWARDS.items() if other.speed != "required")
         raise UsageError(
             f"reward {preset.name!r} needs measured speed, but {language!r} is not timed on "

@@ -81,7 +81,7 @@ def check_stop_rule(rule: StopRule, language: str, device: str) -> None:
         UsageError: If so; names the rules that fit.
     """
     entry = find_language(language)
-    if rule.needs_speed and device.partition(":")[0] not in entry.timed_on:
+    if rule.needs_speed and not entry.is_timed(device):
         raise UsageError(
             f"stop rule '{rule}' needs measured speed, but {language!r} is not timed on device "
             f"{device!r} (it is on: {', '.join(entry.timed_on)}); rules that fit: correct, never, "

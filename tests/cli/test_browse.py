@@ -91,7 +91,7 @@ def test_show_prompt_is_the_first_observation(run, folder, language, says):
         (("ls", "--level", "1"), "name it with --suite"),
         (("ls", "--suite", "Synthetic", "--level", "9"), "unknown level"),
         (("ls", "--suite", "Synthetic", "--split", "tset"), "unknown split"),
-        (("ls", "--suite", "."), "no problem of suite"),
+        (("ls", "--suite", "."), "holds no problem file"),
         (("show", "Synthetic/L1/0"), "unknown problem"),
         (("show", "bad/nomodel.py"), "does not define Model"),
         (("show", "Synthetic/L1/1", "--prompt", "--language", "cuda"), "does not run on device"),

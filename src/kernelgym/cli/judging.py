@@ -130,7 +130,7 @@ def untimed_reason(language: str, device: str, timing: bool) -> str:
     """Say why a correct kernel was not timed; empty if it could have been."""
     if not timing:
         return "--no-timing was given"
-    if device.partition(":")[0] not in LANGUAGES[language].timed_on:
+    if not LANGUAGES[language].is_timed(device):
         title = LANGUAGES[language].title
         return f"{title} says nothing about speed on {device}, only about correctness"
     return ""
