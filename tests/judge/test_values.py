@@ -137,9 +137,18 @@ def test_numbers_among_the_inputs_reach_the_kernel(strict):
     assert strict.evaluate(scale, forward_only("return s * x", "x, s")).correct
 
 
-def test_inputs_whose_shape_changes_from_call_to_call(strict):
+def test_numbers_that_change_can_be_timed(timing):
+    scale = problem("return x * s", "torch.randn(9, 9), float(torch.rand(()))", arguments="x, s")
+    verdict = timing.evaluate(scale, forward_only("return s * x", "x, s", language="cpp"))
+    assert verdict.correct and verdict.timed, verdict
+
+
+def test_inputs_whose_shape_changes_from_call_to_call(timing):
     ragged = problem("return x.cumsum(0)", "torch.randn(int(torch.randint(5, 400, ())), 3)")
-    assert strict.evaluate(ragged, forward_only("return torch.cumsum(x, 0)")).correct
+    kernel = forward_only("return torch.cumsum(x, 0)", language="cpp")
+    verdict = timing.evaluate(ragged, kernel)
+    assert verdict.correct and not verdict.timed
+    assert "shapes of its inputs change" in verdict.message
 
 
 def test_expanded_inputs(strict):

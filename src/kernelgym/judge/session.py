@@ -230,20 +230,17 @@ class Session:
             return (Finding("no_kernel_launch", message, Severity.SOFT),)
         return ()
 
+    def holds(self, inputs: list[Any]) -> bool:
+        """Say whether the reserved slots are of the types, shapes and strides of such inputs."""
+        return bool(self._slots) and _alike(tensors_of(inputs), self._slots[0].inputs)
+
     def _fits(self, inputs: list[Any], output: Any) -> bool:
-        if not self._slots:
-            return False
-        slot = self._slots[0]
-        wanted = [*tensors_of(inputs), *tensors_of(output)]
-        views = [*slot.inputs, *slot.outputs]
-        values = [value for value in inputs if not isinstance(value, torch.Tensor)]
+        # A number may change from call to call, so it is encoded anew.
+        only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
         return (
-            not values  # a number may change from call to call, so it is encoded anew
-            and len(wanted) == len(views)
-            and all(
-                a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
-                for a, b in zip(wanted, views, strict=True)
-            )
+            only_tensors
+            and self.holds(inputs)
+            and _alike(tensors_of(output), self._slots[0].outputs)
         )
 
     def _share(self, arena: Arena) -> None:
@@ -321,6 +318,13 @@ class _closing:
 
     def __exit__(self, *_: object) -> None:
         self._arena.close()
+
+
+def _alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:
+    return len(tensors) == len(views) and all(
+        a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
+        for a, b in zip(tensors, views, strict=True)
+    )
 
 
 def _encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> list[Any]:

@@ -21,7 +21,7 @@ from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.types import Status, Timing
 
-__all__ = ["measure"]
+__all__ = ["Untimed", "measure"]
 
 _MAX_CALLS = 64
 _MAX_SLOT_BYTES = 256 << 20
@@ -43,6 +43,7 @@ def measure(
         source: The problem's source.
 
     Raises:
+        Untimed: If the problem cannot be timed.
         Rejected: If the kernel fails, or an output differs, while it is timed.
         JudgeError: If the reference's process fails.
     """
@@ -71,6 +72,10 @@ def measure(
         if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
             break
     return timing.summarise(pairs)
+
+
+class Untimed(Exception):
+    """This problem cannot be timed; says why. Nobody's fault."""
 
 
 class _Clock:
@@ -105,7 +110,7 @@ class _Clock:
         batches, forward_seeds = [], []
         for _ in range(self._calls):
             self._drawn += 1
-            batches.append(self._reference.inputs(self._seeds.derive("timing", self._drawn)))
+            batches.append(self._draw())
             forward_seeds.append(self._seeds.derive("timing-forward", self._drawn))
         chosen = [self._secret.randrange(self._calls)]
         keep = list(range(self._calls)) if self._reference.stateful else chosen
@@ -129,6 +134,17 @@ class _Clock:
             if not outcome.passed:
                 raise Rejected(Status.WRONG, f"while it was timed: {outcome.message}")
         return times[0], times[1]
+
+    def _draw(self) -> list[Any]:
+        """Draw fresh tensors for one call; numbers, which a slot cannot hold, stay as they are."""
+        example, _ = self._sides[1].example
+        inputs = self._reference.inputs(self._seeds.derive("timing", self._drawn))
+        if len(inputs) != len(example) or not self._sides[1].holds(inputs):
+            raise Untimed("the shapes of its inputs change from call to call")
+        return [
+            drawn if tensors_of(drawn) else fixed
+            for drawn, fixed in zip(inputs, example, strict=True)
+        ]
 
     def _guarded(self, which: int, ask: Any, *arguments: Any) -> Any:
         try:

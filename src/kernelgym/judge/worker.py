@@ -28,7 +28,7 @@ from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.scratch import claim, sweep
 from kernelgym.judge.session import Rejected, Session
-from kernelgym.judge.stopwatch import measure
+from kernelgym.judge.stopwatch import Untimed, measure
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
 from kernelgym.types import Kernel, Problem, Status, Timing, Verdict
@@ -125,9 +125,12 @@ class Worker:
             )
             if complaint:
                 return judged
-            timing = self._time(session, reference, seeds, problem, kernel)
             message = f"all {calls} calls agree with the reference"
-            message += "" if timing else "; not timed"
+            try:
+                timing = self._time(session, reference, seeds, problem, kernel)
+                message += "" if timing else "; not timed"
+            except Untimed as reason:
+                timing, message = None, f"{message}; not timed: {reason}"
             return dataclasses.replace(
                 judged, status=Status.CORRECT, timing=timing, message=message
             )
