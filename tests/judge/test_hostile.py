@@ -62,6 +62,12 @@ DEEDS = {
         "import os, struct\nm = b'[' * 999999\nos.write(3, struct.pack('!I', len(m)) + m)",
         RUNTIME,
     ),
+    "dribbles half a message": (
+        "import os, struct, time\n"
+        "os.write(3, struct.pack('!I', 1 << 20))\n"
+        "while True:\n    os.write(3, b'x')\n    time.sleep(0.0001)",
+        TIMEOUT,
+    ),
     "signals everybody": (
         "import os\n"
         "for p in (*range(1, 4000), -1):\n"

@@ -29,6 +29,7 @@ __all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
 
 _KEPT_OUTPUT_BYTES = 16_384
 _SEND_S = 5.0
+_MAX_LATE_READS = 1000
 _MAX_BUILDS = 16
 
 
@@ -177,14 +178,12 @@ class Candidate:
             else:
                 raise CandidateEnded("it sent a message nobody asked for")
 
-    def ask(self, message: dict[str, Any], deadline: float, fds: tuple[int, ...] = ()) -> Any:
-        """`post`, then `answer`."""
-        self.post(message, fds)
-        return self.answer(deadline)
-
     def _until_message(self, deadline: float) -> dict[str, Any]:
+        late = 0
         while (message := self._next_message(deadline)) is None:
-            pass
+            late += time.monotonic() > deadline
+            if late > _MAX_LATE_READS:  # it dribbles bytes to keep us here
+                raise CandidateTimedOut
         return message
 
     def _next_message(self, deadline: float) -> dict[str, Any] | None:
