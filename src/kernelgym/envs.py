@@ -23,6 +23,7 @@ from typing import Any, Self, TypeGuard, cast
 import gymnasium as gym
 from gymnasium.error import InvalidAction, ResetNeeded
 
+from kernelgym.devices import check_device
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.infos import episode_frame, episode_info
@@ -37,7 +38,7 @@ from kernelgym.stopping import StopRule, check_stop_rule
 from kernelgym.suites import Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, problem_keys
-from kernelgym.types import Evaluator, Kernel, Problem, Turn, Verdict
+from kernelgym.types import GAMMA, Evaluator, Kernel, Problem, Turn, Verdict
 
 __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
 
@@ -95,7 +96,7 @@ class KernelEnv(gym.Env[str, str]):
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
         hardware: Hardware | None = None,
-        gamma: float = 0.4,
+        gamma: float = GAMMA,
         render_mode: str | None = None,
         **unknown: object,
     ) -> None:
@@ -318,7 +319,8 @@ def _agreed(
 ) -> tuple[str, Ruleset]:
     """Return device and ruleset, and refuse options that an evaluator contradicts."""
     if evaluator is None:
-        return device or "cpu", find_ruleset("strict" if ruleset is None else ruleset)
+        device = check_device("cpu" if device is None else device)
+        return device, find_ruleset("strict" if ruleset is None else ruleset)
     if not isinstance(evaluator, Evaluator):
         raise UsageError(
             f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "

@@ -76,7 +76,7 @@ class Episode:
         *,
         language: str,
         ruleset: str | Ruleset = "strict",
-        reward: str | RewardPreset = "stage1",
+        reward: str | RewardPreset = "stage2",
         max_turns: int = 1,
         stop_when: str | StopRule = "correct",
         feedback_chars: int = FEEDBACK_CHARS,

@@ -8,7 +8,10 @@ from types import MappingProxyType
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage
 
-__all__ = ["LANGUAGES", "Language", "check_language", "language"]
+__all__ = ["LANGUAGES", "REFERENCE_LANGUAGE", "Language", "check_language", "language"]
+
+REFERENCE_LANGUAGE = "torch"
+"""Plain PyTorch: for runs of the reference only, never for a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,13 @@ def check_language(name: str, device: str) -> Language:
 
     Raises:
         UnknownName: If there is no such language.
-        UnsupportedLanguage: If the device's kind cannot run it.
+        UnsupportedLanguage: If the device's kind cannot run it, or it is for references only.
     """
+    if name == REFERENCE_LANGUAGE:
+        raise UnsupportedLanguage(
+            f"language {name!r} is what references are written in and run as; "
+            f"a kernel needs one of: {', '.join(LANGUAGES)}"
+        )
     found = language(name)
     kind = str(device).partition(":")[0]
     if kind not in found.devices:

@@ -15,6 +15,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.verdict import Finding, Severity, Status, Timing, Verdict
 
 __all__ = [
+    "GAMMA",
     "Ended",
     "Evaluator",
     "Feedback",
@@ -137,6 +138,10 @@ class Turn:
     verdict: Verdict
     feedback: Feedback
     score: Score
+
+
+GAMMA = 0.4
+"""Default discount factor over the turns of an episode (Kevin-32B, arXiv 2507.11948)."""
 
 
 def discounted_returns(

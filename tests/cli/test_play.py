@@ -50,6 +50,8 @@ def test_leaving_early_shows_what_was_played(run, judges, folder, monkeypatch):
 
 
 def test_an_unreadable_reply_file_is_asked_for_again(folder, capsys):
+    module = ["@triton.jit\n", "def kernel(): pass\n", "EOF\n"]
+    assert read_reply(iter(module)) == "@triton.jit\ndef kernel(): pass\n"
     assert read_reply(iter(["@gone\n", "@reply.txt\n"])) == (folder / "reply.txt").read_text()
     assert "cannot read reply file 'gone'" in capsys.readouterr().out
     assert read_reply(iter(["x\n", "@reply.txt\n", "EOF\n"])) == "x\n@reply.txt\n"

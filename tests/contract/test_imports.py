@@ -15,7 +15,7 @@ import kernelgym
 ROOT = Path(kernelgym.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 
-NOUNS = {"types", "verdict", "errors", "rulesets", "languages"}
+NOUNS = {"types", "verdict", "devices", "errors", "rulesets", "languages"}
 FACE = {"spaces", "envs", "vector", "wrappers"}
 TOPS = {"cli", "adapters"}
 UNTRUSTED = {f"judge/{n}.py" for n in ("candidate", "hooks", "sandbox", "wire", "zygote")}

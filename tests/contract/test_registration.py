@@ -89,11 +89,11 @@ def test_make_vec_gives_the_batched_environment() -> None:
 BAD_OPTIONS = {
     "language": ({"language": "fortran"}, UnknownName, "fortran"),
     "language for the device": ({"language": "cuda"}, UnsupportedLanguage, "this device runs: tri"),
-    "device": ({"device": "abacus"}, UnsupportedLanguage, "abacus"),
+    "device": ({"device": "abacus"}, UsageError, "abacus"),
     "ruleset": ({"ruleset": "lax"}, UnknownName, "kernelbench"),
     "reward": ({"reward": "stage9"}, UnknownName, "stage"),
     "reward that needs speed": ({"reward": "kevin"}, UsageError, "not timed"),
-    "device of the wrong type": ({"device": 3}, UnsupportedLanguage, "device 3 "),
+    "device of the wrong type": ({"device": 3}, UsageError, "device 3 "),
     "max_turns": ({"max_turns": 0}, UsageError, "at least 1"),
     "max_turns as text": ({"max_turns": "4"}, UsageError, "whole number.*got '4'"),
     "max_turns with a fraction": ({"max_turns": 2.5}, UsageError, "whole number.*got 2.5"),
@@ -154,3 +154,13 @@ def test_nothing_available_names_every_way(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(kernelbench, "DATASET", "kernelgym/no-such-dataset")
     with pytest.raises(ProblemError, match=r"KERNELBENCH_ROOT.*Hugging Face.*Synthetic"):
         gym.make("KernelBench-L1-MultiTurn-v0")
+
+
+def test_a_device_nobody_here_judges_on_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="'cuda:0' cannot be judged on; known: cpu"):
+        gym.make("Synthetic-L1-MultiTurn-v0", device="cuda:0", language="triton")
+
+
+def test_the_language_of_references_is_not_for_kernels() -> None:
+    with pytest.raises(UnsupportedLanguage, match="references"):
+        gym.make("Synthetic-L1-MultiTurn-v0", language="torch")

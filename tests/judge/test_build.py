@@ -166,6 +166,10 @@ def test_cuda_sources_are_refused_with_a_reason(builder):
 def test_no_compiler_is_said_before_anything_runs(monkeypatch, strict):
     from kernelgym.errors import UnsupportedLanguage
 
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UnsupportedLanguage, match="no-such-compiler"):
+        strict.evaluate(AFFINE, CPP)
+    monkeypatch.delenv("CXX")
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(UnsupportedLanguage, match="no C\\+\\+ compiler"):
         strict.evaluate(AFFINE, CPP)

@@ -22,11 +22,10 @@ from kernelgym.cli.play import episode_of, make_env, play_episode
 from kernelgym.cli.scripted import Draft, ScriptedAgent, synthetic_drafts
 from kernelgym.cli.transcript import print_heading, problem_title, summary_row
 from kernelgym.suites.base import Suite
-from kernelgym.types import Evaluator, Trajectory
+from kernelgym.types import GAMMA, Evaluator, Trajectory
 
 __all__ = ["Demo", "Scene", "play_scene", "scenes"]
 
-_GAMMA = 0.4
 _OURS = "Synthetic-L1-MultiTurn"
 """Environment that a suite of ours is played in, in place of its own."""
 
@@ -67,8 +66,8 @@ class Demo(Options):
         print_text("")
         print_heading("what was played")
         columns = ("problem", "language", "turns", "status per turn", "speedup", "reward")
-        rows = [summary_row(trajectory, language, _GAMMA) for trajectory, language in played]
-        print_table((*columns, f"returns (gamma {_GAMMA:g})"), rows)
+        rows = [summary_row(trajectory, language, GAMMA) for trajectory, language in played]
+        print_table((*columns, f"returns (gamma {GAMMA:g})"), rows)
         print_text(
             f"Triton runs in its interpreter on a CPU, so only its correctness is judged. "
             f"{len(played)} episodes took {time.monotonic() - started:.0f} s.",

@@ -23,7 +23,7 @@ from kernelgym.cli.transcript import (
 from kernelgym.episode import Episode
 from kernelgym.errors import UsageError
 from kernelgym.parsing import parse
-from kernelgym.types import Feedback, Kernel, Trajectory
+from kernelgym.types import GAMMA, Feedback, Kernel, Trajectory
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -87,7 +87,7 @@ class Play(JudgingOptions):
                 answer = scripted_agent(problem, self.language, self.seed or 0).answer
             print_heading(f"{problem_title(problem)}: {self.language} on {self.device}")
             print_text(observation)
-            print_returns(play_episode(env, answer), gamma=0.4)
+            print_returns(play_episode(env, answer), gamma=GAMMA)
         finally:
             evaluator.close()
         return 0
@@ -117,7 +117,7 @@ def episode_of(env: gym.Env[str, str]) -> Episode:
     return cast(KernelEnv, env.unwrapped).episode
 
 
-def play_episode(env: gym.Env[str, str], answer: Answer, gamma: float = 0.4) -> Trajectory:
+def play_episode(env: gym.Env[str, str], answer: Answer, gamma: float = GAMMA) -> Trajectory:
     """Play an episode that was reset, and print it as it goes.
 
     Args:
@@ -160,7 +160,8 @@ def read_reply(lines: Iterator[str]) -> str | None:
             if begun:
                 return "".join(kept)
             continue  # an EOF after @path, say: an empty reply would only cost a turn
-        if not begun and bare.startswith("@"):
+        # A module may begin with a decorator such as @triton.jit.
+        if not begun and bare.startswith("@") and not bare.startswith(("@triton.", "@torch.")):
             try:
                 return judging.read_text(bare[1:], "reply file")
             except UsageError as error:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from kernelgym.devices import check_device
 from kernelgym.errors import UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.sandbox import TIERS
@@ -67,8 +68,7 @@ class LocalEvaluator:
         cache_dir: str | Path | None = None,
         isolation: str = "auto",
     ) -> None:
-        if device != "cpu":
-            raise UsageError(f"device {device!r} cannot be judged on; known: cpu")
+        check_device(device)
         if isolation not in ("auto", *TIERS):
             raise UsageError(
                 f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}"

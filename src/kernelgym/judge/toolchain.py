@@ -23,9 +23,10 @@ def find_compiler() -> str:
     """Return the path of the C++ compiler ($CXX, c++, g++ or clang++).
 
     Raises:
-        UnsupportedLanguage: If there is none.
+        UnsupportedLanguage: If there is none, or not the one that $CXX names.
     """
-    wanted = [name for name in (os.environ.get("CXX"), "g++", "c++", "clang++") if name]
+    own = os.environ.get("CXX")
+    wanted = [own] if own else ["g++", "c++", "clang++"]
     for name in wanted:
         if path := shutil.which(name):
             return path
