@@ -132,6 +132,8 @@ def test_the_environment_of_the_caller_is_not_passed_on(strict, monkeypatch):
     verdict = strict.evaluate(AFFINE, doing("import os; print(sorted(os.environ.items()))"))
     assert verdict.correct
     assert "treasure" not in verdict.log and "TRITON_INTERPRET" in verdict.log
+    # Nor one that would slow torch's threads down: the reference is timed in such a process too.
+    assert "OMP_WAIT_POLICY" not in verdict.log
 
 
 def test_nothing_survives_from_one_kernel_to_the_next(strict):

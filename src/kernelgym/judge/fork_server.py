@@ -224,8 +224,6 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "HOME": str(scratch_root),
         "TRITON_INTERPRET": "1" if interpreted else "0",
-        # Threads that spin after a parallel region would disturb the other side's timing.
-        "OMP_WAIT_POLICY": "PASSIVE",
         # Each arena of the C library reserves address space, which is what we limit.
         "MALLOC_ARENA_MAX": "8",
     }

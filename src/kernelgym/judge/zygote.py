@@ -244,7 +244,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
         name: os.path.join(scratch, name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
-    kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+    kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS")
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 
 
