@@ -54,7 +54,13 @@ def _without(path: str, excluded: Path) -> list[str]:
         return [path]
     if excluded == Path(path):
         return []
-    return [part for name in os.listdir(path) for part in _without(f"{path}/{name}", excluded)]
+    parts = []
+    for entry in os.scandir(path):
+        # A link back to a folder above the excluded one (lib64 in a venv) adds nothing but a hole.
+        real = os.path.realpath(entry.path)
+        if not (entry.is_symlink() and excluded.is_relative_to(real)):
+            parts += _without(real, excluded)
+    return parts
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -73,7 +73,6 @@ class _Zygote:
         self.control = control
         self.plan = self.sandbox.Plan(tier="limits", scratch="", **plan)
         self.children: dict[int, int] = {}  # pid -> id
-        self.exiting: list[tuple[int, int]] = []
         self.plan = dataclasses.replace(self.plan, tier=self._strongest_tier(tier))
 
     def _strongest_tier(self, wanted: str) -> str:
