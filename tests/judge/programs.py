@@ -4,7 +4,7 @@ from kernelgym.rulesets import Limits
 from kernelgym.types import Kernel, Problem
 
 TIGHT = Limits(
-    run_s=4.0, memory_bytes=1 << 30, output_bytes=1 << 20, file_bytes=1 << 24, open_files=64
+    run_s=5.0, memory_bytes=1 << 29, output_bytes=1 << 20, file_bytes=1 << 24, open_files=64
 )
 
 
