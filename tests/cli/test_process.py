@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -62,7 +63,9 @@ def test_an_interrupted_batch_is_130_keeps_its_rows_and_goes_on(folder: Path):
     jobs.write_text(row.format("right") + row.format("sleeps"))
     out = folder / "out.jsonl"
     argv = [*COMMAND, "check", "--batch", str(jobs), "--out", str(out)]
-    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    # A shell that runs the tests in the background has them, and so their children, ignore it.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     try:
         deadline = time.monotonic() + 60
         while not (out.exists() and out.read_text().endswith("\n")):
