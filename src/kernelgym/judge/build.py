@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError
+from kernelgym.feedback import cut_middle
 from kernelgym.judge import extension_source as source
 from kernelgym.judge.sandbox import OWN_FAILURE, Plan
 from kernelgym.judge.toolchain import Toolchain, find_compiler
@@ -338,8 +339,4 @@ def sealed_copy(path: str) -> int:
 
 
 def _bounded(log: str) -> str:
-    log = log.removeprefix(_FAILED).strip()
-    if len(log) <= _LOG_CHARACTERS:
-        return log
-    half = _LOG_CHARACTERS // 2
-    return f"{log[:half]}\n... {len(log) - 2 * half} characters cut ...\n{log[-half:]}"
+    return cut_middle(log.removeprefix(_FAILED).strip(), _LOG_CHARACTERS)
