@@ -56,6 +56,14 @@ class TimingProtocol:
     """A window holds as many calls (each on inputs of its own) as take about this long."""
     budget_s: float = 3.0
     """Wall seconds after which no further pair is begun."""
+    baseline: Literal["eager", "compile", "best"] = "eager"
+    """What the reference runs as. `compile` and `best` (the faster of both) need a prepared
+    compiled baseline; without one the verdict stays untimed."""
+    quarantine_above: float = 10.0
+    """A speedup above this, or a time below what the memory's bandwidth allows, is believed only
+    if a second process agrees."""
+    quarantine_agreement: float = 0.2
+    """How far, relative to the first, the second process's speedup may lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,22 @@ class Ruleset:
     """Everything that decides a verdict. Change a field and the digest changes with it."""
 
     name: str
-    precision: Literal["fp32"] = "fp32"
-    """Floating-point type of weights and inputs."""
+    precision: Literal["fp32", "fp16", "bf16"] = "fp32"
+    """Floating-point type of weights and inputs; integers stay integers."""
+    tf32: Literal["off", "torch"] = "off"
+    """TensorFloat-32 in the reference and its baseline: never, or as PyTorch has it by default
+    (in convolutions, not in matrix products). What a kernel itself uses, the tolerance decides."""
+    distributions: tuple[str, ...] = ("shifted", "wide", "narrow", "spiked")
+    """Kinds of inputs that judged calls are drawn from beside the problem's own, as far as the
+    reference is well conditioned on them (see `kernelgym.judge.distributions`)."""
+    perturb_state: bool = True
+    """Replace weights and buffers that are constant when constructed (a LayerNorm's ones and
+    zeros) by secret values of the same kind, by name, on both sides."""
+    require_custom_kernel: bool = True
+    """Ask a second run for evidence that a custom kernel did work that torch does in the
+    reference; without it a correct kernel is `rejected`."""
+    check_problems: bool = True
+    """Leave degenerate problems out when environments sample one."""
     min_calls: int = 3
     max_calls: int = 6
     """Each kernel is judged on a number of calls drawn between these, all of them compared."""
@@ -125,6 +147,11 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
                 tolerance="allclose",
                 forbid_input_mutation=False,
                 hard_findings=(),
+                tf32="torch",
+                distributions=(),
+                perturb_state=False,
+                require_custom_kernel=False,
+                check_problems=False,
             ),
         )
     }

@@ -212,7 +212,8 @@ def read_ruleset(data: dict[str, Any]) -> Ruleset:
     values = dict(data)
     values["timing"] = TimingProtocol(**values["timing"])
     values["limits"] = Limits(**values["limits"])
-    values["hard_findings"] = tuple(values["hard_findings"])
+    for name in ("hard_findings", "distributions"):
+        values[name] = tuple(values[name])
     return Ruleset(**values)
 
 
