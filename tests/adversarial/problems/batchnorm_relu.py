@@ -1,0 +1,21 @@
+"""Batch normalisation with the batch's statistics (train mode), then ReLU."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+
+def get_inputs():
+    return [torch.randn(16, 16, 16, 16)]
+
+
+def get_init_inputs():
+    return [16]

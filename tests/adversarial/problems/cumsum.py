@@ -1,0 +1,17 @@
+"""Running sum along rows."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(128, 512)]
+
+
+def get_init_inputs():
+    return []
