@@ -26,6 +26,7 @@ from kernelgym.cli.demo import Demo
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
 from kernelgym.cli.play import Play
+from kernelgym.cli.redteam import Redteam
 from kernelgym.cli.show import Show
 from kernelgym.errors import UsageError
 
@@ -34,7 +35,8 @@ __all__ = ["main"]
 _DESCRIPTION = """\
 Problems, verdicts and episodes of GPU kernels written by models.
 
-Exit codes: 0 done, 1 failed (for `check`: the kernel is not correct), 2 usage error,
+Exit codes: 0 done, 1 failed (for `check`: the kernel is not correct; for `redteam`: an exploit got
+through or an honest kernel was refused), 2 usage error,
 130 interrupted. `-v` shows the traceback of a failure."""
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -44,6 +46,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "check": Check,
     "play": Play,
     "demo": Demo,
+    "redteam": Redteam,
 }
 
 
@@ -76,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo:
+def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo | Redteam:
     """Return the command that the arguments ask for.
 
     Raises:
@@ -92,11 +95,12 @@ def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo:
         | Annotated[Check, subcommand("check")]
         | Annotated[Play, subcommand("play")]
         | Annotated[Demo, subcommand("demo")]
+        | Annotated[Redteam, subcommand("redteam")]
     )
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            command: Ls | Show | Check | Play | Demo = tyro.cli(
+            command: Ls | Show | Check | Play | Demo | Redteam = tyro.cli(
                 commands,
                 prog="kernelgym",
                 description=_DESCRIPTION,

@@ -1,0 +1,210 @@
+"""``kernelgym redteam``: does the judge catch every exploit and pass every honest kernel?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.machine import machine
+from kernelgym.cli.options import Options
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UsageError
+from kernelgym.redteam import HEADINGS, Entry, Outcome, Summary, select, summarise
+from kernelgym.redteam_files import load_entries
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.directory import DirectorySuite
+from kernelgym.types import Evaluator, Job, Problem
+
+__all__ = ["Redteam", "judge_entries", "load_corpus"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redteam(Options):
+    """Judge a corpus of exploits and honest look-alikes: what gets through, what is refused?
+
+    Exit code 0 if no exploit was accepted (but those that the corpus calls open), no honest
+    kernel refused and every one of them judged; else 1.
+    """
+
+    corpus: str = "tests/adversarial"
+    """Folder with problems, exploits and honest."""
+    device: str = "cpu"
+    """Device they run on; entries written for another kind are left out."""
+    ruleset: str = "strict"
+    """Rules of the verdicts: strict or kernelbench."""
+    only: str = ""
+    """Only entries whose name holds this, or matches it if it has * or ?, such as 'A*.triton'."""
+    workers: int = 1
+    """Kernels judged at the same time."""
+    json: str = ""
+    """Write everything to this file, too."""
+    jobs_timeout: float = 0.0
+    """Wall seconds one kernel may run in place of the ruleset's; 0 leaves those."""
+
+    def run(self) -> int:
+        """Judge the corpus; returns the exit code."""
+        rules = self._rules()
+        if self.json and not Path(self.json).resolve().parent.is_dir():
+            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        entries, problems = load_corpus(Path(self.corpus))
+        chosen = select(entries, self.device, self.only)
+        evaluator = judging.make_evaluator(self.device, rules, self.workers)
+        try:
+            for language in sorted({entry.language for entry in chosen}):
+                judging.check_tools(language, self.device)
+            with progress_bar("judging", len(chosen)) as advance:
+                found: dict[int, Outcome] = {}
+                for index, outcome in judge_entries(evaluator, chosen, problems):
+                    found[index] = outcome
+                    advance()
+        finally:
+            evaluator.close()
+        outcomes = [found[index] for index in range(len(chosen))]
+        summaries = summarise(outcomes)
+        if self.json:
+            _write(Path(self.json), _report(self.device, rules, outcomes, summaries))
+        _print(outcomes, summaries)
+        return 1 if any(outcome.failed for outcome in outcomes) else 0
+
+    def _rules(self) -> Ruleset:
+        rules = find_ruleset(self.ruleset)
+        if not (math.isfinite(self.jobs_timeout) and self.jobs_timeout >= 0):
+            raise UsageError(f"--jobs-timeout takes seconds, got {self.jobs_timeout}")
+        if not self.jobs_timeout:
+            return rules
+        limits = dataclasses.replace(rules.limits, run_s=self.jobs_timeout)
+        return dataclasses.replace(rules, limits=limits)
+
+
+def load_corpus(folder: Path) -> tuple[tuple[Entry, ...], dict[str, Problem]]:
+    """Return a corpus' entries, and its problems by name.
+
+    Raises:
+        UsageError: If a folder is missing, or a file in it cannot be used.
+    """
+    if not (folder / "problems").is_dir():
+        raise UsageError(
+            f"{str(folder)!r} holds no folder 'problems'; name the corpus' folder with --corpus "
+            "(kernelgym's own is tests/adversarial of its repository)"
+        )
+    suite = DirectorySuite(folder / "problems", name="RedTeam")
+    problems = {problem.name: problem for problem in suite.problems()}
+    return load_entries(folder, problems), problems
+
+
+def judge_entries(
+    evaluator: Evaluator, entries: Sequence[Entry], problems: dict[str, Problem]
+) -> Iterator[tuple[int, Outcome]]:
+    """Judge entries; yields (index, outcome) as they come."""
+    jobs = [Job(problems[entry.problem], entry.kernel) for entry in entries]
+    for index, verdict in judging.judge_many(evaluator, jobs):
+        yield index, Outcome(entries[index], verdict)
+
+
+def _print(outcomes: Sequence[Outcome], summaries: Sequence[Summary]) -> None:
+    exploits = [summary for summary in summaries if summary.name != "honest"]
+    columns = ("caught", "accepted", "open", "unavailable")
+    if exploits:
+        rows = [
+            (
+                summary.name,
+                HEADINGS[summary.name[0]],
+                summary.entries,
+                *(summary.results.get(column, 0) for column in columns),
+                _listed(summary),
+            )
+            for summary in exploits
+        ]
+        print_table(("class", "", "exploits", *columns, "caught by"), rows)
+    for summary in summaries:
+        if summary.name == "honest":
+            lost = summary.results.get("unavailable", 0)
+            print_text(
+                f"honest kernels: {summary.results.get('passed', 0)} passed, "
+                f"{summary.results.get('refused', 0)} refused{f', {lost} unavailable' * bool(lost)}"
+            )
+    for result, title in (
+        ("accepted", "accepted exploit"),
+        ("refused", "refused honest kernel"),
+        ("unavailable", "not judged"),
+        ("open", "open"),
+    ):
+        for outcome in outcomes:
+            if outcome.result == result:
+                _print_case(title, outcome)
+    for outcome in outcomes:
+        if outcome.unexpected:
+            print_text(
+                f"warning: {outcome.entry.name} was caught by {', '.join(outcome.catches)}, not "
+                f"by {' or '.join(outcome.entry.caught_by)}: {_said(outcome)}",
+                "yellow",
+            )
+
+
+def _print_case(title: str, outcome: Outcome) -> None:
+    entry, verdict = outcome.entry, outcome.verdict
+    said = _said(outcome)
+    speed = f" {verdict.speedup_low:.2f}x" if verdict.timed else ""
+    because = f" (open: {entry.open})" if entry.open else ""
+    style = "dim" if outcome.result == "open" else "bold red"
+    print_text(f"{title}: {entry.name}{because}", style)
+    print_text(f"  {entry.what}")
+    print_text(f"  {verdict.status.value}{speed}{f': {said}' if said else ''}")
+
+
+def _said(outcome: Outcome) -> str:
+    return " ".join(outcome.verdict.message.split())[:300]
+
+
+def _listed(summary: Summary) -> str:
+    return ", ".join(f"{name} {count}" for name, count in summary.caught_by)
+
+
+def _report(
+    device: str, rules: Ruleset, outcomes: Sequence[Outcome], summaries: Sequence[Summary]
+) -> dict[str, Any]:
+    return {
+        "machine": machine(device, "torch", "triton", "numpy"),
+        "device": device,
+        "ruleset": rules.label,
+        "classes": [
+            {
+                "name": summary.name,
+                "entries": summary.entries,
+                "results": dict(summary.results),
+                "caught_by": dict(summary.caught_by),
+            }
+            for summary in summaries
+        ],
+        "entries": [
+            {
+                "name": outcome.entry.name,
+                "kind": outcome.entry.kind,
+                "class": outcome.entry.exploit_class,
+                "problem": outcome.entry.problem,
+                "language": outcome.entry.language,
+                "result": outcome.result,
+                "caught_by": list(outcome.catches),
+                "expected": list(outcome.entry.caught_by),
+                "open": outcome.entry.open,
+                "kernel_digest": outcome.entry.kernel.digest,
+                "verdict": outcome.verdict.to_dict(),
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def _write(path: Path, report: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None

@@ -1,0 +1,45 @@
+"""The corpus on a CUDA device: no exploit is accepted, no honest kernel refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kernelgym.cli.redteam import judge_entries, load_corpus
+from kernelgym.judge import LocalEvaluator
+from kernelgym.redteam import select
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+DEVICE = "cuda:0"
+ENTRIES, PROBLEMS = load_corpus(Path(__file__).parent.parent / "adversarial")
+PARAMETERS = [
+    pytest.param(
+        entry,
+        id=entry.name,
+        marks=[pytest.mark.xfail(reason=entry.open, strict=False)] if entry.open else [],
+    )
+    for entry in select(ENTRIES, DEVICE)
+]
+
+
+@pytest.fixture(scope="session")
+def gpu_outcomes(request, tmp_path_factory):
+    """Return every outcome that this run asks for, by name; judged two at a time, once."""
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    wanted = [spec.params["gpu_entry"] for spec in specs if spec and "gpu_entry" in spec.params]
+    folder = os.environ.get("KERNELGYM_CACHE") or tmp_path_factory.mktemp("cache")
+    with LocalEvaluator(DEVICE, "strict", workers=2, cache_dir=folder) as evaluator:
+        found = judge_entries(evaluator, wanted, PROBLEMS)
+        return {outcome.entry.name: outcome for _, outcome in found}
+
+
+@pytest.mark.parametrize("gpu_entry", PARAMETERS)
+def test_the_judge_is_not_fooled_and_refuses_nobody_on_a_gpu(gpu_entry, gpu_outcomes):
+    outcome = gpu_outcomes[gpu_entry.name]
+    verdict = outcome.verdict
+    assert outcome.result in ("caught", "passed"), (
+        f"{gpu_entry.what} {verdict.status.value} {verdict.speedup_low:.2f}x: {verdict.message}"
+    )
