@@ -101,6 +101,13 @@ class Ruleset:
     error_factor: float = 16.0
     """`fp64` only: how many times the fp32 reference's own error a kernel may be off, where own
     error means the largest among the output's elements of about the same magnitude or smaller."""
+    error_factors: tuple[tuple[str, float], ...] = (
+        ("contraction", 32.0),
+        ("reduction", 16.0),
+        ("elementwise", 8.0),
+    )
+    """`fp64` only: `error_factor` by what the reference consists of (see
+    `kernelgym.judge.operators`); what is not named here has `error_factor`."""
     error_floor: float = 1e-5
     """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
     (the median of the output's non-zero magnitudes)."""
@@ -115,6 +122,16 @@ class Ruleset:
     """Codes of screening findings that reject a kernel."""
     timing: TimingProtocol = TimingProtocol()
     limits: Limits = Limits()
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """`atol` and `rtol` as applied: as in KernelBench, at least 0.01 in fp16 and bf16."""
+        least = 0.0 if self.precision == "fp32" else 1e-2
+        return max(self.atol, least), max(self.rtol, least)
+
+    def factor_for(self, operation: str) -> float:
+        """Return the error factor for a class of operations."""
+        return dict(self.error_factors).get(operation, self.error_factor)
 
     @property
     def digest(self) -> str:

@@ -21,24 +21,28 @@ one element outside the bound fails the call.
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
+from kernelgym.judge import bounds
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Comparison", "byte_copy", "compare", "describe_shape_of"]
+__all__ = [
+    "Calibration",
+    "Comparison",
+    "RowBlocks",
+    "byte_copy",
+    "compare",
+    "describe_shape_of",
+    "own_errors",
+]
 
-_CHUNK = 1 << 15  # stays in the processor's cache, and below torch's threshold for threads
-_BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
-_NEIGHBOURS = 2  # octaves above its own from which an element borrows own errors
-_POPULATION = 16  # elements, the smallest ones, that always share their own errors
-_SAMPLE = 1 << 20
-_TINY = 2.0**-126  # the smallest normal fp32 number: kernels may flush what is below to zero
+Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
+"""What one output should be: in fp64, or some rows of it, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,32 @@ class Comparison:
     """Why it failed; never a reference value."""
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known of a problem beforehand that its bound takes into account."""
+
+    factor: float
+    """How many own errors of the reference an output may be off."""
+    own_errors: tuple[float, ...] = ()
+    """The reference's error on each output in calls made earlier. Used for outputs of few
+    elements, whose own error in one call may be small by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlocks:
+    """The fp64 outputs of some rows, where the whole would take too much memory."""
+
+    rows: tuple[slice, ...]
+    """Along the first axis of every output."""
+    outputs: tuple[Any, ...]
+    """One per slice."""
+
+
 def describe_shape_of(output: Any) -> Any:
-    """Describe an output as `candidate.py` does: structure, types and shapes, no values."""
+    """Describe an output as `candidate.py` does: structure, types, shapes and strides."""
     if isinstance(output, torch.Tensor):
-        return {"tensor": [str(output.dtype).removeprefix("torch."), list(output.shape)]}
+        said = [str(output.dtype).removeprefix("torch."), list(output.shape)]
+        return {"tensor": [*said, {"strides": list(output.stride())}]}
     if isinstance(output, (list, tuple)):
         return {"sequence": [describe_shape_of(item) for item in output]}
     if isinstance(output, dict):
@@ -71,7 +97,12 @@ def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def compare(
-    claimed: Any, outputs: list[torch.Tensor], expected: Any, precise: Any, ruleset: Ruleset
+    claimed: Any,
+    outputs: list[torch.Tensor],
+    expected: Any,
+    precise: Any,
+    ruleset: Ruleset,
+    calibration: Calibration | None = None,
 ) -> Comparison:
     """Judge one call.
 
@@ -79,19 +110,24 @@ def compare(
         claimed: The candidate's description of its output; must agree with the reference's.
         outputs: Private copies (`byte_copy`) of what lies in the output regions, in order.
         expected: The reference's output.
-        precise: Its fp64 twin's, or None.
+        precise: Its fp64 twin's, whole or as `RowBlocks`, or None.
         ruleset: The rules.
+        calibration: What is known of the problem; None for the ruleset's own error factor.
     """
     problem = _structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
         return Comparison(False, message=problem)
     expected_leaves = list(_leaves(expected))
-    twins: list[torch.Tensor | None] = list(_leaves(precise))
-    if len(twins) != len(expected_leaves):
-        twins = [None] * len(expected_leaves)
+    twins = _twins(precise, len(expected_leaves))
+    known = calibration or Calibration(ruleset.error_factor)
+    earlier: Sequence[float] = known.own_errors
+    if len(earlier) != len(expected_leaves):
+        earlier = [0.0] * len(expected_leaves)
     worst = Comparison(True)
     for index, (output, reference) in enumerate(zip(outputs, expected_leaves, strict=True)):
-        found = _compare_tensor(output, reference, twins[index], ruleset)
+        found = _compare_tensor(
+            output, reference, twins[index], ruleset, known.factor, earlier[index]
+        )
         label = f"output {index}: " if len(outputs) > 1 else ""
         worst = Comparison(
             worst.passed and found.passed,
@@ -111,6 +147,20 @@ def _leaves(output: Any) -> Iterator[torch.Tensor]:
     elif isinstance(output, dict):
         for item in output.values():
             yield from _leaves(item)
+
+
+def _twins(precise: Any, count: int) -> list[Truth]:
+    twins: list[Truth]
+    if isinstance(precise, RowBlocks):
+        outputs = [list(_leaves(output)) for output in precise.outputs]
+        if any(len(leaves) != count for leaves in outputs):
+            return [None] * count
+        return [
+            [(rows, leaves[index]) for rows, leaves in zip(precise.rows, outputs, strict=True)]
+            for index in range(count)
+        ]
+    twins = list(_leaves(precise))
+    return twins if len(twins) == count else [None] * count
 
 
 def _structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
@@ -134,6 +184,8 @@ def _difference(claimed: Any, wanted: Any, ruleset: Ruleset, at: str) -> str:
             return f"{at} shape mismatch: expected {body[1]}, got {str(list(got[1]))[:200]}"
         if got[0] != body[0]:
             return f"{at} dtype mismatch: expected {body[0]}, got {str(got[0])[:40]}"
+        if ruleset.tolerance == "fp64" and len(got) > 2:
+            return _stride_problem(got[2]["strides"], body[2]["strides"], body[1], at)
     elif kind == "scalar":
         if not _same_scalar(got, body, ruleset):
             return f"{at} is a number that differs from the reference's"
@@ -152,35 +204,104 @@ def _difference(claimed: Any, wanted: Any, ruleset: Ruleset, at: str) -> str:
     return ""
 
 
+def _stride_problem(got: Any, wanted: list[int], shape: list[int], at: str) -> str:
+    """Say what is wrong with the claimed strides, if anything.
+
+    They must be the reference's. Where the reference's own output is not contiguous, a contiguous
+    one is right too: kernels seldom imitate such layouts, and nobody asks them to.
+    """
+    steps = [int(step) for step in got]
+    if 0 in shape or steps == wanted:
+        return ""
+    real = [axis for axis, size in enumerate(shape) if size > 1]  # others are never stepped along
+    if len(steps) == len(wanted):
+        for right in (wanted, _contiguous(shape)):
+            if all(steps[axis] == right[axis] for axis in real):
+                return ""
+    return f"{at} stride mismatch: expected {wanted}, got {str(steps)[:200]}"
+
+
+def _contiguous(shape: list[int]) -> list[int]:
+    """The strides of a contiguous tensor of that shape."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
+    return strides
+
+
 def _same_scalar(got: Any, wanted: Any, ruleset: Ruleset) -> bool:
     if not isinstance(wanted, float) or type(got) not in (int, float):
         return type(got) is type(wanted) and bool(got == wanted)
     number = float(got)  # an int beyond the largest double raises: it is no such claim
     if math.isnan(wanted):
         return ruleset.tolerance == "fp64" and math.isnan(number)
-    within = abs(number - wanted) <= ruleset.atol + ruleset.rtol * abs(wanted)
+    atol, rtol = ruleset.tolerances
+    within = abs(number - wanted) <= atol + rtol * abs(wanted)
     return number == wanted or (math.isfinite(wanted) and within)
 
 
 def _compare_tensor(
-    output: torch.Tensor, reference: torch.Tensor, precise: torch.Tensor | None, ruleset: Ruleset
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    truth: Truth,
+    ruleset: Ruleset,
+    factor: float,
+    own_error: float,
 ) -> Comparison:
     out, ref = _comparable(output), _comparable(reference)
     if torch.equal(out, ref):  # also keeps honest copies of large outputs cheap
         return Comparison(True)
+    parts = 2 if reference.is_complex() else 1
+    flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     if not ref.is_floating_point():
-        return _summary(out != ref, output, reference, 0.0, 0.0)
-    flat, bound = [out.reshape(-1), ref.reshape(-1)], None
-    if ruleset.tolerance == "fp64" and precise is not None:
-        true = _comparable(precise)
-        if true.shape == ref.shape and true.is_floating_point():
-            flat.append(true.reshape(-1))
-            bound = _calibrate(flat[1], flat[2], ruleset)
+        return _summary(bounds.unequal(flat_out, flat_ref, parts), output, reference)
+    bound = _bound(reference, truth, ruleset, factor, own_error)
     if bound is None:
-        found = _outside_fixed(flat[0], flat[1], ruleset)
+        found = bounds.outside_fixed(flat_out, flat_ref, ruleset, parts)
+    elif isinstance(truth, torch.Tensor):
+        true = _comparable(truth).reshape(-1)
+        found = bounds.outside_bound(flat_out, flat_ref, true, bound, parts)
     else:
-        found = _outside_bound(flat[0], flat[1], flat[2], bound)
-    return _summary(found[0], output, reference, found[1], found[2])
+        found = bounds.outside_bound(flat_out, flat_ref, flat_ref, bound, parts)
+    return _summary(found, output, reference)
+
+
+def _bound(
+    reference: torch.Tensor, truth: Truth, ruleset: Ruleset, factor: float, own_error: float
+) -> bounds.Bound | None:
+    if ruleset.tolerance != "fp64" or truth is None or not _comparable(reference).numel():
+        return None
+    blocks = truth if isinstance(truth, list) else [(slice(None), truth)]
+    pairs = []
+    for rows, block in blocks:
+        ref = reference[rows] if isinstance(truth, list) else reference
+        if block.shape != ref.shape or block.is_complex() != ref.is_complex():
+            return None
+        given, true = _comparable(ref).reshape(-1), _comparable(block).reshape(-1)
+        if not true.is_floating_point() or not given.is_floating_point():
+            return None
+        pairs.append((given, true))
+    factor += isinstance(truth, list)  # the reference, with its own errors, stands for the truth
+    return bounds.calibrate(pairs, ruleset, factor, own_error)
+
+
+def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | None:
+    """Return the reference's largest error on each floating-point output.
+
+    None if `precise` is missing, or so far from `output` that it computes something else.
+    """
+    leaves, twins = list(_leaves(output)), _twins(precise, len(list(_leaves(output))))
+    found = []
+    for reference, truth in zip(leaves, twins, strict=True):
+        if not _comparable(reference).is_floating_point() or not reference.numel():
+            found.append(0.0)
+            continue
+        bound = _bound(reference, truth, ruleset, 1.0, 0.0)
+        if bound is None:
+            return None
+        floor = ruleset.error_floor * bound.typical + bounds.TINY
+        found.append(max(0.0, float(bound.slack.max()) - floor))
+    return found
 
 
 def _comparable(tensor: torch.Tensor) -> torch.Tensor:
@@ -189,111 +310,12 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """How far an output may be off: ``slack[bin of ref64] + relative * |ref64|``."""
-
-    slack: torch.Tensor
-    relative: float
-    typical: float
-
-
-def _bins_of(size: torch.Tensor) -> torch.Tensor:
-    """The exponent bits of non-negative fp64 numbers."""
-    return (size.view(torch.int64) >> 52).bitwise_and_(_BINS - 1)
-
-
-def _calibrate(reference: torch.Tensor, truth: torch.Tensor, ruleset: Ruleset) -> _Bound | None:
-    """Take the bound from the fp32 reference's own errors; None if `truth` is no twin of it."""
-    step = max(1, -(-truth.numel() // _SAMPLE)) | 1  # odd, so as not to walk along columns
-    sample = truth[::step].double().abs()
-    sample = sample[(sample > 0) & sample.isfinite()]
-    typical = float(sample.median()) if sample.numel() else 0.0
-    grain = torch.finfo(reference.dtype).eps  # matters where the output is narrower than fp32
-    distrust = max(ruleset.error_distrust, 4 * grain)
-    own_errors = torch.zeros(_BINS, dtype=torch.float64)
-    counts = torch.zeros(_BINS, dtype=torch.int64)
-    for start in range(0, truth.numel(), _CHUNK):
-        ref = reference[start : start + _CHUNK].double()
-        true = truth[start : start + _CHUNK].double()
-        own, size = (ref - true).abs_(), true.abs()
-        bins = _bins_of(size)
-        if not math.isfinite(float(own.max())):
-            if bool((ref.isfinite() & ~true.isfinite()).any()):
-                return None
-            own.nan_to_num_(0.0, 0.0, 0.0)  # overflow of fp32, or the same on both sides
-        own_errors.scatter_reduce_(0, bins, own, "amax")
-        counts += torch.bincount(bins, minlength=_BINS)
-        if bool((own > size.add_(typical).mul_(distrust).add_(_TINY)).any()):
-            return None
-    up_to = own_errors.cummax(0).values
-    fullest = int((counts.cumsum(0) < _POPULATION).sum())  # the bin that holds the 16th smallest
-    lenders = (torch.arange(_BINS) + _NEIGHBOURS).clamp_(fullest, _BINS - 1)
-    slack = up_to[lenders] * ruleset.error_factor + (ruleset.error_floor * typical + _TINY)
-    return _Bound(slack, max(ruleset.error_floor, grain), typical)
-
-
-def _outside_bound(
-    output: torch.Tensor, reference: torch.Tensor, truth: torch.Tensor, bound: _Bound
-) -> tuple[torch.Tensor, float, float]:
-    """Where `output` is outside the bound, and its largest absolute and relative error."""
-    differing = torch.zeros(output.numel(), dtype=torch.bool)
-    worst_abs, worst_rel = 0.0, 0.0
-    for start in range(0, output.numel(), _CHUNK):
-        out = output[start : start + _CHUNK].double()
-        true = truth[start : start + _CHUNK].double()
-        error, size = (out - true).abs_(), true.abs()
-        slack = bound.slack.index_select(0, _bins_of(size)).add_(size, alpha=bound.relative)
-        close = error <= slack
-        largest = float(error.max())
-        if not math.isfinite(largest) or not bool(close.all()):
-            ref = reference[start : start + _CHUNK].double()
-            close &= size.isfinite()
-            close |= (out == true) | (out == ref) | (out.isnan() & ref.isnan())
-            largest = float(error.nan_to_num_(0.0, 0.0, 0.0).max())
-            size.nan_to_num_(0.0, 0.0, 0.0)
-            differing[start : start + _CHUNK] = ~close
-        worst_abs = max(worst_abs, largest)
-        relative = float(error.div_(size.clamp_min_(max(bound.typical, _TINY))).max())
-        worst_rel = max(worst_rel, min(relative, sys.float_info.max))
-    return differing, worst_abs, worst_rel
-
-
-def _outside_fixed(
-    output: torch.Tensor, reference: torch.Tensor, ruleset: Ruleset
-) -> tuple[torch.Tensor, float, float]:
-    """Where `output` is outside the fixed tolerances, and its largest errors."""
-    differing = torch.zeros(output.numel(), dtype=torch.bool)
-    worst_abs, worst_rel = 0.0, 0.0
-    same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
-    for start in range(0, output.numel(), _CHUNK):
-        out, ref = output[start : start + _CHUNK], reference[start : start + _CHUNK]
-        close = torch.isclose(ref, out, rtol=ruleset.rtol, atol=ruleset.atol, equal_nan=same_nan)
-        differing[start : start + _CHUNK] = ~close
-        error = (out.double() - ref.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
-        size = ref.double().abs_().nan_to_num_(0.0, 0.0, 0.0).clamp_min_(1e-12)
-        worst_abs = max(worst_abs, float(error.max()))
-        worst_rel = max(worst_rel, min(float((error / size).max()), sys.float_info.max))
-    return differing, worst_abs, worst_rel
-
-
-def _summary(
-    differing: torch.Tensor,
-    output: torch.Tensor,
-    reference: torch.Tensor,
-    worst_abs: float,
-    worst_rel: float,
-) -> Comparison:
-    if not bool(differing.any()):
-        return Comparison(True, worst_abs, worst_rel)
-    differing = differing.reshape(output.numel(), -1).any(1)  # joins the parts of complex numbers
-    count = int(differing.sum())
-    first = int(differing.to(torch.uint8).argmax())
-    place = [int(i) for i in np.unravel_index(first, tuple(reference.shape))]
-    message = f"values differ at {count} of {output.numel()} elements, first at {place}"
-    message += f"; largest absolute error {worst_abs:.3g}" if worst_abs else ""
-    if output.is_floating_point() or output.is_complex():
-        strange = int((~output.isfinite() & reference.isfinite()).sum())
-        if strange:
-            message += f"; {strange} elements are NaN or infinite where the reference is finite"
-    return Comparison(False, worst_abs, worst_rel, message)
+def _summary(found: bounds.Difference, output: torch.Tensor, reference: torch.Tensor) -> Comparison:
+    if not found.count:
+        return Comparison(True, found.worst_abs, found.worst_rel)
+    place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
+    message = f"values differ at {found.count} of {output.numel()} elements, first at {place}"
+    message += f"; largest absolute error {found.worst_abs:.3g}" if found.worst_abs else ""
+    if found.strange:
+        message += f"; {found.strange} elements are NaN or infinite where the reference is finite"
+    return Comparison(False, found.worst_abs, found.worst_rel, message)

@@ -214,6 +214,7 @@ def read_ruleset(data: dict[str, Any]) -> Ruleset:
     values["limits"] = Limits(**values["limits"])
     for name in ("hard_findings", "distributions"):
         values[name] = tuple(values[name])
+    values["error_factors"] = tuple((name, factor) for name, factor in values["error_factors"])
     return Ruleset(**values)
 
 

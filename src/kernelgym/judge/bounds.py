@@ -1,0 +1,215 @@
+"""How far values may be off, and where they are off by more: arithmetic on flat tensors.
+
+The bound of ``fp64`` is ``factor * e + floor * (|ref64| + typical)`` at every element (see
+`compare`). It is taken from the reference and its fp64 twin, either over whole outputs or over
+some rows of them; in the second case the reference itself stands for the truth everywhere and may
+differ from it by ``e``, so that the factor grows by one.
+
+Works through tensors in chunks, on whatever device they lie, so that its own memory is bounded.
+Decides nothing about structure, shape or type.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from kernelgym.rulesets import Ruleset
+
+__all__ = [
+    "TINY",
+    "Bound",
+    "Difference",
+    "Pair",
+    "calibrate",
+    "outside_bound",
+    "outside_fixed",
+    "unequal",
+]
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""What the reference gave and the truth, both flat."""
+
+_CHUNK = {"cpu": 1 << 15, "cuda": 1 << 24}
+# On the CPU: stays in the processor's cache, and below torch's threshold for threads. Elsewhere:
+# few enough waits for the device, and temporaries below 1 GB.
+_LANES = {"cpu": 1, "cuda": 512}  # copies of the bins, so that threads do not queue for one
+_BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
+_NEIGHBOURS = 2  # octaves above its own from which an element borrows own errors
+_POPULATION = 16  # elements, the smallest ones, that always share their own errors
+_SAMPLE = 1 << 20
+TINY = 2.0**-126
+"""The smallest normal fp32 number: kernels may flush what is below to zero."""
+
+
+def _chunk_of(tensor: torch.Tensor) -> int:
+    return _CHUNK.get(tensor.device.type, _CHUNK["cpu"])
+
+
+@dataclass(slots=True)
+class Difference:
+    """Where one output differs from what it should be; filled chunk by chunk."""
+
+    parts: int = 1
+    """Numbers per element: two for complex tensors."""
+    count: int = 0
+    """Elements that differ by too much."""
+    first: int = -1
+    """The first of them."""
+    strange: int = 0
+    """Those that are not finite where the reference is."""
+    worst_abs: float = 0.0
+    worst_rel: float = 0.0
+
+    def add(self, start: int, wrong: torch.Tensor, out: torch.Tensor, ref: torch.Tensor) -> None:
+        """Count what is wrong in the chunk that begins at number `start`."""
+        joined = wrong.reshape(-1, self.parts).any(1)
+        found = int(joined.sum())
+        if not found:
+            return
+        if self.first < 0:
+            self.first = start // self.parts + int(joined.to(torch.uint8).argmax())
+        self.count += found
+        if out.is_floating_point():
+            odd = (~out.isfinite() & ref.isfinite()).reshape(-1, self.parts).any(1)
+            self.strange += int(odd.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How far an output may be off: ``slack[bin of ref64] + relative * |ref64|``."""
+
+    slack: torch.Tensor
+    relative: float
+    typical: float
+
+
+def _bins_of(size: torch.Tensor) -> torch.Tensor:
+    """The exponent bits of non-negative fp64 numbers."""
+    return (size.view(torch.int64) >> 52).bitwise_and_(_BINS - 1)
+
+
+def _typical(truths: list[torch.Tensor]) -> float:
+    """The median of the non-zero finite magnitudes."""
+    step = max(1, -(-sum(t.numel() for t in truths) // _SAMPLE)) | 1  # odd: not along columns
+    sample = torch.cat([truth[::step].double() for truth in truths]).abs_()
+    sample = sample[(sample > 0) & sample.isfinite()]
+    return float(sample.median()) if sample.numel() else 0.0
+
+
+def calibrate(
+    pairs: list[Pair], ruleset: Ruleset, factor: float, own_error: float = 0.0
+) -> Bound | None:
+    """Take the bound from the reference's own errors.
+
+    Args:
+        pairs: The output, whole or in parts.
+        ruleset: Names the floor and what is distrusted.
+        factor: How many own errors are allowed.
+        own_error: What the reference erred elsewhere on outputs of so few elements; the elements
+            at hand may be right by chance.
+
+    Returns:
+        None if the truths are no twin of what the reference gave.
+    """
+    like = pairs[0][0]
+    device, typical = like.device, _typical([truth for _, truth in pairs])
+    grain = torch.finfo(like.dtype).eps  # matters where the output is narrower than fp32
+    distrust = max(ruleset.error_distrust, 4 * grain)
+    lanes = _LANES.get(device.type, 1)
+    own_errors = torch.zeros(lanes * _BINS, dtype=torch.float64, device=device)
+    counts = torch.zeros(_BINS, dtype=torch.int64, device=device)
+    for ref, true in _chunks(pairs):
+        own, size = (ref - true).abs_(), true.abs()
+        bins = _bins_of(size)
+        if not math.isfinite(float(own.max())):
+            if bool((ref.isfinite() & ~true.isfinite()).any()):
+                return None
+            own.nan_to_num_(0.0, 0.0, 0.0)  # overflow of fp32, or the same on both sides
+        counts += torch.bincount(bins, minlength=_BINS)
+        if lanes > 1:
+            bins += torch.arange(bins.numel(), device=device).remainder_(lanes).mul_(_BINS)
+        own_errors.scatter_reduce_(0, bins, own, "amax")
+        if bool((own > size.add_(typical).mul_(distrust).add_(TINY)).any()):
+            return None
+    up_to = own_errors.view(lanes, _BINS).amax(0).cummax(0).values
+    fullest = int((counts.cumsum(0) < _POPULATION).sum())  # the bin that holds the 16th smallest
+    lenders = torch.arange(_BINS, device=device).add_(_NEIGHBOURS)
+    lent = up_to[lenders.clamp_(min(fullest, _BINS - 1), _BINS - 1)]
+    if int(counts.sum()) < _POPULATION:
+        lent.clamp_min_(own_error)
+    slack = lent * factor + (ruleset.error_floor * typical + TINY)
+    return Bound(slack, max(ruleset.error_floor, grain), typical)
+
+
+def _chunks(pairs: list[Pair]) -> Iterable[Pair]:
+    for reference, truth in pairs:
+        step = _chunk_of(truth)
+        for start in range(0, truth.numel(), step):
+            part = slice(start, start + step)
+            yield reference[part].double(), truth[part].double()
+
+
+def outside_bound(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    truth: torch.Tensor,
+    bound: Bound,
+    parts: int = 1,
+) -> Difference:
+    """Find where `output` is outside the bound around `truth`."""
+    found = Difference(parts)
+    step = _chunk_of(output)
+    for start in range(0, output.numel(), step):
+        out = output[start : start + step].double()
+        true = truth[start : start + step].double()
+        error, size = (out - true).abs_(), true.abs()
+        slack = bound.slack.index_select(0, _bins_of(size)).add_(size, alpha=bound.relative)
+        close = error <= slack
+        largest = float(error.max())
+        if not math.isfinite(largest) or not bool(close.all()):
+            ref = reference[start : start + step].double()
+            close &= size.isfinite()
+            close |= (out == true) | (out == ref) | (out.isnan() & ref.isnan())
+            largest = float(error.nan_to_num_(0.0, 0.0, 0.0).max())
+            size.nan_to_num_(0.0, 0.0, 0.0)
+            found.add(start, ~close, out, ref)
+        found.worst_abs = max(found.worst_abs, largest)
+        relative = float(error.div_(size.clamp_min_(max(bound.typical, TINY))).max())
+        found.worst_rel = max(found.worst_rel, min(relative, sys.float_info.max))
+    return found
+
+
+def outside_fixed(
+    output: torch.Tensor, reference: torch.Tensor, ruleset: Ruleset, parts: int = 1
+) -> Difference:
+    """Find where `output` is outside the fixed tolerances."""
+    found = Difference(parts)
+    atol, rtol = ruleset.tolerances
+    same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
+    step = _chunk_of(output)
+    for start in range(0, output.numel(), step):
+        out, ref = output[start : start + step], reference[start : start + step]
+        close = torch.isclose(ref, out, rtol=rtol, atol=atol, equal_nan=same_nan)
+        found.add(start, ~close, out, ref)
+        error = (out.double() - ref.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        size = ref.double().abs_().nan_to_num_(0.0, 0.0, 0.0).clamp_min_(1e-12)
+        found.worst_abs = max(found.worst_abs, float(error.max()))
+        found.worst_rel = max(
+            found.worst_rel, min(float(error.div_(size).max()), sys.float_info.max)
+        )
+    return found
+
+
+def unequal(output: torch.Tensor, reference: torch.Tensor, parts: int = 1) -> Difference:
+    """Find where integers, or bytes of truth values, differ."""
+    found = Difference(parts)
+    step = _chunk_of(output)
+    for start in range(0, output.numel(), step):
+        out, ref = output[start : start + step], reference[start : start + step]
+        found.add(start, out != ref, out, ref)
+    return found
