@@ -1,23 +1,126 @@
-"""The devices this version can judge on."""
+"""The devices kernels can be judged on: the CPU and NVIDIA GPUs.
+
+Looking at a name needs nothing; looking for the device itself starts a small process, so that the
+caller's own process never initialises CUDA (a process that has cannot fork others that do).
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
 from kernelgym.errors import UsageError
 
-__all__ = ["DEVICES", "check_device"]
+__all__ = ["DEVICES", "CudaDevice", "check_device", "cuda_devices", "find_device"]
 
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "cuda:N")
+"""Names of devices; N counts from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """One GPU as the driver describes it."""
+
+    name: str
+    memory_bytes: int
+    capability: tuple[int, int]
+    """Compute capability, such as (9, 0)."""
 
 
 def check_device(name: str) -> str:
-    """Return `name` if kernels can be judged on that device here.
+    """Return a device's canonical name (``cuda`` is ``cuda:0``), whether it exists here or not.
 
     Raises:
-        UsageError: If they cannot.
+        UsageError: If it is no name of a device.
     """
-    if name not in DEVICES:
-        raise UsageError(
-            f"device {name!r} cannot be judged on; known: {', '.join(DEVICES)} "
-            "(another evaluator may judge elsewhere: pass it as `evaluator`)"
-        )
+    if name == "cuda":
+        return "cuda:0"
+    if name == "cpu" or (isinstance(name, str) and re.fullmatch(r"cuda:(0|[1-9]\d*)", name)):
+        return name
+    raise UsageError(
+        f"device {name!r} cannot be judged on; known: {', '.join(DEVICES)} "
+        "(another evaluator may judge elsewhere: pass it as `evaluator`)"
+    )
+
+
+def find_device(name: str) -> str:
+    """Return a device's canonical name if it is there.
+
+    Raises:
+        UsageError: If it is not, or if that is no name of a device.
+    """
+    name = check_device(name)
+    if name == "cpu":
+        return name
+    found = cuda_devices()
+    if int(name.partition(":")[2]) >= len(found):
+        there = ", ".join(f"cuda:{i} ({gpu.name})" for i, gpu in enumerate(found))
+        raise UsageError(f"device {name!r} does not exist here; known: cpu, {there}")
     return name
+
+
+def cuda_devices() -> tuple[CudaDevice, ...]:
+    """Return this machine's visible GPUs, in CUDA's order.
+
+    Raises:
+        UsageError: If there is no driver, or it fails.
+    """
+    return _ask_driver(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@functools.lru_cache(maxsize=8)
+def _ask_driver(visible: str | None) -> tuple[CudaDevice, ...]:
+    del visible  # part of the question: the driver reads it from the environment
+    asked = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _QUESTION], capture_output=True, text=True, check=False
+    )
+    lines = asked.stderr.strip().splitlines()
+    if asked.returncode:
+        why = lines[-1] if lines else f"exit status {asked.returncode}"
+        raise UsageError(
+            f"no CUDA device can be used here: {why}; install NVIDIA's driver and check it with "
+            "nvidia-smi, or use device 'cpu'"
+        )
+    rows = json.loads(asked.stdout)
+    if not rows:
+        raise UsageError("no CUDA device is visible here (see CUDA_VISIBLE_DEVICES); known: cpu")
+    return tuple(CudaDevice(name, size, (major, minor)) for name, size, major, minor in rows)
+
+
+_QUESTION = """
+import ctypes, json, sys
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    sys.exit(f"the driver's library is missing ({error})")
+def ask(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code == 100 and name == "cuInit":
+        return False
+    if code:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorString(code, ctypes.byref(text))
+        sys.exit(f"{name} says {(text.value or b'?').decode()} ({code})")
+    return True
+rows, number = [], ctypes.c_int()
+if ask("cuInit", 0):
+    ask("cuDeviceGetCount", ctypes.byref(number))
+    for index in range(number.value):
+        device, size = ctypes.c_int(), ctypes.c_size_t()
+        name = ctypes.create_string_buffer(256)
+        ask("cuDeviceGet", ctypes.byref(device), index)
+        ask("cuDeviceGetName", name, 256, device)
+        ask("cuDeviceTotalMem_v2", ctypes.byref(size), device)
+        capability = []
+        for attribute in (75, 76):
+            value = ctypes.c_int()
+            ask("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+            capability.append(value.value)
+        rows.append([name.value.decode(), size.value, *capability])
+print(json.dumps(rows))
+"""

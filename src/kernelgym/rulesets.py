@@ -52,8 +52,15 @@ class TimingProtocol:
     max_pairs: int = 30
     relative_width: float = 0.05
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
+    device_relative_width: float = 0.005
+    """As `relative_width`, on CUDA devices."""
     window_ms: float = 2.0
     """A window holds as many calls (each on inputs of its own) as take about this long."""
+    device_window_ms: float = 5.0
+    """As `window_ms`, on CUDA devices."""
+    graph_below_ms: float = 0.2
+    """Calls shorter than this are replayed from a CUDA graph where they can be captured, so that
+    what the host needs to launch them is not taken for the device's time."""
     budget_s: float = 3.0
     """Wall seconds after which no further pair is begun."""
     baseline: Literal["eager", "compile", "best"] = "eager"

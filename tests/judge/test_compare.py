@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge.arena import Arena
+from kernelgym.judge.arena import new_arena
 from kernelgym.judge.compare import byte_copy, compare, describe_shape_of
 from kernelgym.rulesets import RULESETS
 
@@ -316,7 +316,7 @@ def test_a_narrow_output_may_be_rounded_the_other_way(dtype):
 def test_unwritten_booleans_are_neither_true_nor_false(shape):
     for value in (True, False):
         expected = torch.full(shape, value)
-        arena = Arena(1, expected.numel())
+        arena = new_arena(1, expected.numel(), torch.device("cpu"))
         region = arena.place(expected, contiguous=True)
         slot = arena.view(region)
         slot.copy_(expected)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.judge import timing, wire
-from kernelgym.judge.arena import Arena, encode
+from kernelgym.judge.arena import encode, new_arena
 from kernelgym.judge.extension_source import (
     UNIT,
     BadRequest,
@@ -93,7 +93,7 @@ shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 @given(st.lists(shapes, min_size=1, max_size=4))
 def test_regions_are_apart_and_hold_what_is_put_there(sizes):
     tensors = [torch.randn(size) for size in sizes]
-    arena = Arena(len(tensors), sum(t.numel() * 4 for t in tensors))
+    arena = new_arena(len(tensors), sum(t.numel() * 4 for t in tensors), torch.device("cpu"))
     try:
         regions = [arena.place(tensor) for tensor in tensors]
         for region, tensor in zip(regions, tensors, strict=True):
@@ -108,7 +108,7 @@ def test_regions_are_apart_and_hold_what_is_put_there(sizes):
 
 def test_a_strided_tensor_keeps_its_strides():
     tensor = torch.randn(6, 8)[::2, 1::3]
-    arena = Arena(1, tensor.untyped_storage().nbytes())
+    arena = new_arena(1, tensor.untyped_storage().nbytes(), torch.device("cpu"))
     region = arena.place(tensor)
     view = arena.view(region)
     view.copy_(tensor)

@@ -1,7 +1,8 @@
 """Shared memory that the trusted side owns and a candidate maps: inputs out, outputs back.
 
-Regions are laid out with wide gaps, so that an access past a tensor's end lands in none. The
-memory is sealed: a candidate that shrinks it would otherwise kill the trusted side with SIGBUS.
+Regions are laid out with wide gaps, so that an access past a tensor's end lands in none. On the
+host the memory is a sealed file: a candidate that shrinks it would otherwise kill the trusted side
+with SIGBUS. On a CUDA device it is an allocation of its own, shared by IPC.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from typing import Any
 
 import torch
 
-__all__ = ["Arena", "Region", "encode"]
+from kernelgym.errors import JudgeError
+from kernelgym.judge import device_memory
 
-_GAP_BYTES = 1 << 20  # untouched pages of a memory file take no memory
+__all__ = ["Arena", "Region", "encode", "new_arena"]
+
+_HOST_GAP_BYTES = 1 << 20  # untouched pages of a memory file take no memory
+_DEVICE_GAP_BYTES = 1 << 16
+_DEVICE_PAGE_BYTES = 2 << 20  # the driver maps no less
 _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE = 1033, 1 | 2 | 4
 _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # NaN; a large negative number
 
@@ -45,25 +51,25 @@ class Region:
 
 
 class Arena:
-    """A sealed memory file with room for some tensors, mapped by both sides.
+    """Memory with room for some tensors, mapped by both sides; made by `new_arena`.
 
-    Args:
-        tensors: Number of tensors it will hold.
-        total_bytes: Their bytes together.
+    Subclasses say where it lies and how it reaches the other process.
     """
 
-    def __init__(self, tensors: int, total_bytes: int) -> None:
-        self.bytes = max(mmap.PAGESIZE, total_bytes + (tensors + 1) * (_GAP_BYTES + 64))
-        self.bytes += -self.bytes % mmap.PAGESIZE
-        self.fd = os.memfd_create("kernelgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.fd, self.bytes)
-        fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE)
-        self._memory = mmap.mmap(self.fd, self.bytes, mmap.MAP_SHARED)
-        self._finalizer = weakref.finalize(self, os.close, self.fd)
-        self._next = _GAP_BYTES
+    _gap_bytes = _HOST_GAP_BYTES
+    _alignment = 64  # torch aligns its own allocations on the host to 64 bytes
+
+    def __init__(self, tensors: int, total_bytes: int, page_bytes: int) -> None:
+        room = total_bytes + (tensors + 1) * (self._gap_bytes + self._alignment)
+        self.bytes = max(page_bytes, room + -room % page_bytes)
+        self._next = self._gap_bytes
 
     def place(self, like: torch.Tensor, contiguous: bool = False) -> Region:
-        """Reserve a region for a tensor of the same type, shape and strides as `like`."""
+        """Reserve a region for a tensor of the same type, shape and strides as `like`.
+
+        Raises:
+            ValueError: If there is no room left.
+        """
         strides = like.stride()
         if contiguous:
             strides = torch.empty(like.shape, device="meta").stride()
@@ -71,14 +77,50 @@ class Arena:
         count = 0 if like.numel() == 0 else 1 + sum(spans)
         region = Region(self._next, like.dtype, tuple(like.shape), tuple(strides), count)
         size = count * like.element_size()
-        self._next += size + _GAP_BYTES
-        self._next += -self._next % 64  # torch aligns its own allocations to 64 bytes
+        self._next += size + self._gap_bytes
+        self._next += -self._next % self._alignment
         if self._next > self.bytes:
             raise ValueError(f"the arena of {self.bytes} bytes is full")
         return region
 
     def view(self, region: Region) -> torch.Tensor:
         """Return a tensor over a region, sharing its memory."""
+        raise NotImplementedError
+
+    def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """Return what the other process maps it by: fields of a message, and descriptors."""
+        raise NotImplementedError
+
+    def span(self) -> tuple[int, int]:
+        """Return its address on the device, and its bytes."""
+        raise NotImplementedError
+
+    def poison(self, region: Region) -> None:
+        """Fill a region so that an output never written cannot be right."""
+        if region.count:
+            value = _POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER
+            self._bytes_of(region).fill_(value)
+
+    def _bytes_of(self, region: Region) -> torch.Tensor:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give the memory back, once views of it are gone too. Closing twice is harmless."""
+        raise NotImplementedError
+
+
+class _HostArena(Arena):
+    """A sealed memory file."""
+
+    def __init__(self, tensors: int, total_bytes: int) -> None:
+        super().__init__(tensors, total_bytes, mmap.PAGESIZE)
+        fd = self._fd = os.memfd_create("kernelgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, self.bytes)
+        fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE)
+        self._memory = mmap.mmap(fd, self.bytes, mmap.MAP_SHARED)
+        self._finalizer = weakref.finalize(self, os.close, fd)
+
+    def view(self, region: Region) -> torch.Tensor:
         if region.count == 0:
             return torch.empty_strided(region.shape, region.strides, dtype=region.dtype)
         flat = torch.frombuffer(
@@ -86,17 +128,74 @@ class Arena:
         )
         return flat.as_strided(region.shape, region.strides)
 
-    def poison(self, region: Region) -> None:
-        """Fill a region so that an output never written cannot be right."""
-        if region.count:
-            size = region.count * region.dtype.itemsize
-            torch.frombuffer(
-                self._memory, dtype=torch.uint8, count=size, offset=region.offset
-            ).fill_(_POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER)
+    def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        return {"bytes": self.bytes}, (self._fd,)
+
+    def _bytes_of(self, region: Region) -> torch.Tensor:
+        size = region.count * region.dtype.itemsize
+        return torch.frombuffer(self._memory, dtype=torch.uint8, count=size, offset=region.offset)
 
     def close(self) -> None:
-        """Give the memory back, once views of it are gone too. Closing twice is harmless."""
         self._finalizer()
+
+
+class _DeviceArena(Arena):
+    """An allocation of its own on a CUDA device, opened by the other side through IPC."""
+
+    _gap_bytes = _DEVICE_GAP_BYTES
+    _alignment = 512  # as torch's allocator; Triton specialises kernels on alignment
+
+    def __init__(self, tensors: int, total_bytes: int, device: torch.device) -> None:
+        super().__init__(tensors, total_bytes, _DEVICE_PAGE_BYTES)
+        self._device = device
+        self._address = device_memory.allocate(self.bytes)
+        self._finalizer = weakref.finalize(self, device_memory.free, self._address)
+        # What lay there before may be anything, an earlier kernel's expected output included.
+        device_memory.view(self._address, self.bytes, device).fill_(_POISON_FLOAT)
+
+    def view(self, region: Region) -> torch.Tensor:
+        if region.count == 0:
+            return torch.empty_strided(
+                region.shape, region.strides, dtype=region.dtype, device=self._device
+            )
+        flat = self._bytes_of(region).view(region.dtype)
+        return flat.as_strided(region.shape, region.strides)
+
+    def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        return {"bytes": self.bytes, "memory": device_memory.share(self._address)}, ()
+
+    def span(self) -> tuple[int, int]:
+        return self._address, self.bytes
+
+    def _bytes_of(self, region: Region) -> torch.Tensor:
+        size = region.count * region.dtype.itemsize
+        return device_memory.view(self._address + region.offset, size, self._device)
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def new_arena(tensors: int, total_bytes: int, device: torch.device) -> Arena:
+    """Make an arena on a device.
+
+    Args:
+        tensors: Number of tensors it will hold.
+        total_bytes: Their bytes together.
+        device: Where it lies.
+
+    Raises:
+        JudgeError: If the device has not that much memory left.
+    """
+    if device.type == "cpu":
+        return _HostArena(tensors, total_bytes)
+    try:
+        return _DeviceArena(tensors, total_bytes, device)
+    except device_memory.DriverError:
+        torch.cuda.empty_cache()  # what torch keeps for later may be what is missing
+    try:
+        return _DeviceArena(tensors, total_bytes, device)
+    except device_memory.DriverError as error:
+        raise JudgeError(f"the device has too little memory for this problem: {error}") from None
 
 
 def encode(value: Any, place: Any) -> Any:

@@ -5,8 +5,11 @@ send says "correct": the trusted side looks at the clock and at the bytes. Loade
 fork from the zygote: standard library and torch only (plus `hooks.py` and `wire.py` beside it).
 
 Every request carries a nonce that its answer repeats. Requests: ``slots`` (with a descriptor of
-shared memory), ``load``, ``construct``, ``prepare`` (where the inputs of calls lie), ``go`` (make
-so many of them; the values lie there by then).
+shared memory, or a handle of shared device memory), ``release`` (let go of it), ``load``,
+``construct``, ``state`` (values for parameters, by name), ``prepare`` (where the inputs of calls
+lie), ``go`` (make so many of them; the values lie there by then), ``capture`` (turn the prepared
+calls into a CUDA graph, which ``go`` replays).
+On a CUDA device the answer to ``go`` is sent when the whole device has finished.
 """
 
 from __future__ import annotations
@@ -30,12 +33,29 @@ _copy = torch.Tensor.copy_
 # Seeds the CPU only, and 100 times faster than torch.manual_seed, which asks every backend.
 _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
+_synchronize = torch.cuda.synchronize
+_seed_device = torch.cuda.manual_seed
 
 
-def serve(channel: socket.socket, scratch: str, hooks: Any, wire: ModuleType) -> None:
-    """Answer requests until the channel closes. Returns only at its end."""
+def serve(
+    channel: socket.socket,
+    scratch: str,
+    hooks: Any,
+    wire: ModuleType,
+    device_memory: ModuleType,
+    device: str,
+    shared: str = "",
+) -> None:
+    """Answer requests until the channel closes. Returns only at its end.
+
+    `shared` is device memory to open and close again first: a trial of the sandbox.
+    """
     decoder = wire.Decoder()
-    state = _State(scratch, hooks)
+    state = _State(scratch, hooks, device_memory, torch.device(device))
+    if shared:
+        state.open(shared)
+        state.release()
+    wire.send(channel, {"standby": True})
 
     def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
         wire.send(channel, {"build": arguments})
@@ -51,17 +71,27 @@ def serve(channel: socket.socket, scratch: str, hooks: Any, wire: ModuleType) ->
         try:
             match request["op"]:
                 case "slots":
-                    state.map(fds[0], request["bytes"])
+                    if "memory" in request:
+                        state.open(request["memory"])
+                    else:
+                        state.map(fds[0], request["bytes"])
+                case "release":
+                    state.release()
                 case "load":
+                    hooks.unpack_compiled(fds)
                     state.load(request, request_build)
                 case "construct":
                     state.construct(request)
+                case "state":
+                    reply["missing"] = state.replace_state(request["values"])
                 case "prepare":
                     state.prepare(request["calls"])
                 case "go":
-                    hooks.fill_fresh_memory(not request["timed"])
-                    reply["results"] = state.go(request["seeds"])
+                    state.fill_fresh_memory(not request["timed"])
+                    reply["results"] = state.go(request["seeds"], request["timed"])
                     reply["launches"] = hooks.launches
+                case "capture":
+                    state.capture()
         except BaseException as error:
             reply["error"] = hooks.describe_error(error, state.source_file)
         hooks.flush_output()
@@ -69,18 +99,44 @@ def serve(channel: socket.socket, scratch: str, hooks: Any, wire: ModuleType) ->
 
 
 class _State:
-    def __init__(self, scratch: str, hooks: Any) -> None:
+    def __init__(
+        self, scratch: str, hooks: Any, device_memory: ModuleType, device: torch.device
+    ) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
-        self._hooks = hooks
+        self._hooks, self._device_memory, self._device = hooks, device_memory, device
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._address = 0
         self._entry: Any = None
         self._model: Any = None
         self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
+        self._graph: Any = None
+        self._graph_results: list[Any] = []
+        self._kept: list[Any] = []  # outputs of a timed window, until the next
+        self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
+        if device.type == "cuda":
+            # The context takes 0.15 s: it is made before there is a kernel to judge.
+            torch.cuda.set_device(device)
+            self._touched = torch.zeros(1, device=device)
+            _synchronize(device)
 
     def map(self, fd: int, size: int) -> None:
         """Map the trusted side's buffers."""
         self._memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         os.close(fd)
+
+    def open(self, handle: str) -> None:
+        """Open the trusted side's buffers on the device."""
+        self.release()
+        self._address = self._device_memory.open_shared(handle)
+
+    def release(self) -> None:
+        """Let go of the buffers on the device."""
+        self._calls, self._graph, self._kept, self._blocks = [], None, [], []
+        if self._address:
+            _synchronize(self._device)
+            self._device_memory.close_shared(self._address)
+            self._address = 0
+            torch.cuda.empty_cache()
 
     def load(self, request: dict[str, Any], request_build: Any) -> None:
         """Import the source as a module and look its entry class up."""
@@ -104,12 +160,27 @@ class _State:
         with _no_grad():
             self._model = self._entry(*arguments)
         if isinstance(self._model, torch.nn.Module):
-            self._model.to(getattr(torch, request["dtype"]))
+            self._model.to(self._device, getattr(torch, request["dtype"]))
         if not callable(self._model):
             raise TypeError(f"{request['entry']} is not callable: it needs a forward method")
 
+    def replace_state(self, values: list[Any]) -> list[str]:
+        """Copy values into parameters, buffers or attributes; return the names not found."""
+        missing = []
+        for name, region in values:
+            value, target = self._view(region), self._model
+            for part in name.split("."):
+                target = getattr(target, part, None)
+            if isinstance(target, torch.Tensor) and target.shape == value.shape:
+                with _no_grad():
+                    _copy(target, value)
+            else:
+                missing.append(name)
+        return missing
+
     def prepare(self, calls: list[dict[str, Any]]) -> None:
         """Lay tensors over the buffers of calls to come; their values come later."""
+        self._graph = None
         self._calls = [
             (
                 [self._decode(value) for value in call["args"]],
@@ -118,14 +189,80 @@ class _State:
             for call in calls
         ]
 
-    def go(self, seeds: list[int]) -> list[Any]:
-        """Make one prepared call per seed; copy its output to its place and describe it."""
-        results = []
+    def fill_fresh_memory(self, on: bool) -> None:
+        """Have memory that the kernel allocates hold what is wrong in almost every output."""
+        if self._device.type == "cpu":
+            self._hooks.fill_fresh_memory(on)
+        elif on:
+            outputs = [place for _, places in self._calls[:1] for place in places]
+            self._hooks.fill_fresh_device_memory(outputs)
+
+    def go(self, seeds: list[int], timed: bool) -> list[Any]:
+        """Make one prepared call per seed and say where its output lies.
+
+        Outputs are copied to their places, except in timed windows on a device: there the trusted
+        side reads them where they are, so that no copy is timed.
+        """
+        if self._device.type == "cpu":
+            with _no_grad():
+                return [
+                    _export(self._call(seed, arguments), places)
+                    for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
+                ]
+        self._touched.add_(1)  # an empty window switches to this process's context, too
+        if self._graph is not None and seeds:
+            self._graph.replay()
+            _synchronize(self._device)
+            return self._graph_results
+        results: list[Any] = []
+        self._kept = []
         with _no_grad():
-            for (arguments, outputs), seed in zip(self._calls, seeds, strict=False):
-                _seed_all(seed)
-                results.append(_export(self._model(*arguments), outputs))
-        return results
+            for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
+                output = self._call(seed, arguments)
+                if timed:
+                    self._kept.append(output)
+                else:
+                    results.append(_export(output, places))
+        _synchronize(self._device)
+        return [self._locate(output) for output in self._kept] if timed else results
+
+    def _call(self, seed: int, arguments: list[Any]) -> Any:
+        _seed_all(seed)
+        if self._device.type == "cuda":
+            _seed_device(seed)
+        return self._model(*arguments)
+
+    def capture(self) -> None:
+        """Capture all prepared calls, in order, in one CUDA graph."""
+        graph = torch.cuda.CUDAGraph()
+        with _no_grad(), torch.cuda.graph(graph):
+            self._kept = [self._model(*arguments) for arguments, _ in self._calls]
+        self._graph_results = [self._locate(output) for output in self._kept]
+        self._graph = graph
+
+    def _locate(self, output: Any) -> Any:
+        """Describe an output, its tensors by where they lie on the device."""
+
+        def place_of(tensor: torch.Tensor) -> dict[str, Any] | None:
+            if tensor.layout != torch.strided or tensor.device != self._device:
+                return None
+            if tensor.numel() == 0:
+                return {"offset": 0, "strides": list(tensor.stride())}
+            address = tensor.data_ptr()
+            start, size, handle = next(
+                (block for block in self._blocks if block[0] <= address < block[0] + block[1]),
+                (0, 0, ""),
+            )
+            if not size:
+                start, size = self._device_memory.extent(address)
+                # The trusted side cannot open what it has shared itself: a kernel may return one
+                # of its inputs.
+                handle = "" if start == self._address else self._device_memory.share(start)
+                self._blocks.append((start, size, handle))
+            strides = list(tensor.stride())
+            return {"memory": handle, "offset": address - start, "strides": strides}
+
+        return _describe(output, place_of)
 
     def _decode(self, value: Any) -> Any:
         if not isinstance(value, dict):
@@ -147,7 +284,15 @@ class _State:
     def _view(self, region: dict[str, Any]) -> torch.Tensor:
         dtype = getattr(torch, region["dtype"])
         if region["count"] == 0:
-            return torch.empty_strided(region["shape"], region["strides"], dtype=dtype)
+            device = self._device if self._address else "cpu"
+            return torch.empty_strided(
+                region["shape"], region["strides"], dtype=dtype, device=device
+            )
+        if self._address:
+            flat = self._device_memory.view(
+                self._address + region["offset"], region["count"] * dtype.itemsize, self._device
+            )
+            return flat.view(dtype).as_strided(region["shape"], region["strides"])
         # A storage of exactly this tensor, so that reading past it can be noticed.
         flat = torch.frombuffer(
             self._memory, dtype=dtype, count=region["count"], offset=region["offset"]
@@ -163,26 +308,41 @@ def _export(output: Any, places: list[torch.Tensor]) -> Any:
         and output.shape == places[0].shape
         and output.dtype == places[0].dtype
         and output.layout == torch.strided
+        and output.device == places[0].device
+        and output.is_contiguous()
     ):
         _copy(places[0], output)
         return "fits"
     remaining = iter(places)
+
+    def copy_out(tensor: torch.Tensor) -> dict[str, Any]:
+        place = next(remaining, None)
+        if (
+            place is not None
+            and tensor.shape == place.shape
+            and tensor.dtype == place.dtype
+            and tensor.layout == torch.strided
+            and tensor.device == place.device
+        ):
+            _copy(place, tensor)
+        return {"strides": list(tensor.stride())} if tensor.layout == torch.strided else {}
+
+    return _describe(output, copy_out)
+
+
+def _describe(output: Any, visit_tensor: Any) -> Any:
+    """Describe an output: structure, types and shapes, and what `visit_tensor` says of each."""
 
     def visit(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             kind = type(value).__name__
             if type(value) not in (torch.Tensor, torch.nn.Parameter):
                 return {"other": f"a {kind}, which is not a plain torch.Tensor"}
-            place = next(remaining, None)
-            if (
-                place is not None
-                and value.shape == place.shape
-                and value.dtype == place.dtype
-                and value.layout == torch.strided
-                and value.device == place.device
-            ):
-                _copy(place, value)
-            return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape)]}
+            place = visit_tensor(value)
+            if place is None:
+                return {"other": f"a tensor on {value.device} with layout {value.layout}"}
+            said = [str(value.dtype).removeprefix("torch."), list(value.shape)]
+            return {"tensor": [*said, place] if place else said}
         if isinstance(value, (list, tuple)):
             return {"sequence": [visit(item) for item in value]}
         if isinstance(value, dict):

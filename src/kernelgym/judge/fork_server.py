@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from kernelgym.judge import wire
 from kernelgym.judge.process import Candidate
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote", "listable_paths", "readable_paths"]
+__all__ = ["Zygote", "compiler_paths", "driver_paths", "listable_paths", "readable_paths"]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
 _KILL_S = 10.0  # freeing gigabytes takes the kernel a while
@@ -40,6 +41,33 @@ def listable_paths() -> tuple[str, ...]:
     """Folders above this package that Python's import system lists."""
     real = [os.path.realpath(path) for path in _python_folders()]
     return tuple(str(p) for p in _PACKAGE.parents if any(p.is_relative_to(path) for path in real))
+
+
+def compiler_paths() -> tuple[str, ...]:
+    """Files and folders that compilers and what they call need to read and run."""
+    paths = ["/usr/bin", "/bin", "/usr/include", "/usr/local/bin", "/usr/local/include"]
+    paths += ["/usr/libexec", "/sbin", "/usr/sbin", "/etc/alternatives"]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
+
+
+def driver_paths() -> tuple[str, ...]:
+    """Files and folders that the CUDA driver and toolkit are read from, besides `/dev`."""
+    with open("/proc/self/maps") as file:  # of a process that has loaded the driver
+        mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
+    folders = {
+        str(Path(path).parent) for path in mapped if re.search(r"/lib(cuda|nvidia)[-.]", path)
+    }
+    toolkit = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    paths = [*sorted(folders), toolkit, "/usr/local/nvidia", "/etc/nvidia"]
+    paths += [
+        "/proc/driver/nvidia",
+        "/proc/devices",
+        "/proc/modules",
+        "/sys/bus/pci",
+        "/sys/module",
+    ]
+    paths += ["/sys/devices", "/sys/class"]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
 
 
 def _python_folders() -> list[str]:
@@ -75,6 +103,8 @@ class Zygote:
         readable: Paths its candidates may read, as from `readable_paths`.
         scratch_root: Folder in which scratch folders are made.
         tier: A tier name, or ``auto`` for the strongest the host allows.
+        device: Where candidates run.
+        shared: Handle of device memory that a trial candidate must be able to open.
 
     Raises:
         JudgeError: If it does not start.
@@ -87,6 +117,8 @@ class Zygote:
         readable: tuple[str, ...],
         scratch_root: Path,
         tier: str = "auto",
+        device: str = "cpu",
+        shared: str = "",
     ) -> None:
         self._scratch_root = scratch_root
         self._limits = limits
@@ -104,8 +136,17 @@ class Zygote:
             "file_bytes": limits.file_bytes,
             "open_files": limits.open_files,
             "processes": limits.processes,
+            "gpu": device != "cpu",
         }
-        config = json.dumps({"plan": plan, "tier": tier})
+        config = json.dumps(
+            {
+                "plan": plan,
+                "tier": tier,
+                "device": device,
+                "shared": shared,
+                "compiler_paths": compiler_paths(),
+            }
+        )
         program = str(Path(__file__).with_name("zygote.py"))
         with theirs:
             self._process = subprocess.Popen(
@@ -128,9 +169,22 @@ class Zygote:
             if not self.pump(max(0.0, deadline - time.monotonic())):
                 raise JudgeError(f"the zygote did not start: {self._complaint()}")
 
-    def take(self) -> Candidate:
-        """Return a fresh candidate, and have the next one forked meanwhile."""
+    def take(self, exec_allowed: bool = False) -> Candidate:
+        """Return a fresh candidate, and have the next one forked meanwhile.
+
+        Args:
+            exec_allowed: Whether it may start programs, in a scratch folder that outlives it: for
+                compiling ahead, never for a run that is judged.
+        """
         self.wait_ready()
+        if exec_allowed:
+            compiling = self._spawn(exec_allowed=True)
+            try:
+                compiling.wait_ready(_START_S)
+            except JudgeError:
+                compiling.discard()
+                raise
+            return compiling
         taken, self._standby = self._standby or self._spawn(), None
         if taken.ended():  # what killed it while it stood by was not a kernel of anybody's
             taken.discard()
@@ -143,11 +197,11 @@ class Zygote:
         self._standby = self._spawn()
         return taken
 
-    def _spawn(self) -> Candidate:
+    def _spawn(self, exec_allowed: bool = False) -> Candidate:
         self._next_id += 1
         candidate = Candidate(self, self._next_id, self._scratch_root, self._limits)
         try:
-            candidate.start(self._control)
+            candidate.start(self._control, exec_allowed)
         except OSError as error:
             candidate.discard()
             raise JudgeError(f"the zygote is gone: {error}; {self._complaint()}") from error
@@ -225,7 +279,9 @@ class Zygote:
 
 
 def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS") if name in os.environ}
+    names = ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    kept |= {name: value for name, value in os.environ.items() if name.startswith("CUDA_")}
     return kept | {
         "LANG": "C.UTF-8",
         "HOME": str(scratch_root),

@@ -16,6 +16,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import tarfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,10 +24,13 @@ __all__ = [
     "BuildFailed",
     "check_interpreter_accesses",
     "describe_error",
+    "fill_fresh_device_memory",
     "fill_fresh_memory",
     "flush_output",
     "launches",
+    "look_up_triton_tools",
     "replace_extension_builds",
+    "unpack_compiled",
 ]
 
 launches = 0
@@ -151,6 +155,44 @@ def fill_fresh_memory(on: bool) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:
         mallopt(-6, 0xC0 if on else 0)
+
+
+def fill_fresh_device_memory(outputs: list[Any]) -> None:
+    """Leave blocks of NaN, of the outputs' sizes, where the device's allocator takes from next."""
+    import torch
+
+    for _ in range(2):
+        blocks = [torch.empty_like(output) for output in outputs]
+        for block in blocks:
+            if block.is_floating_point() or block.is_complex():
+                block.fill_(float("nan"))
+            elif block.numel():
+                block.view(torch.uint8).fill_(0xA5)
+
+
+def look_up_triton_tools() -> None:
+    """Have Triton remember where its tools are: a candidate may not start programs to ask."""
+    from triton import knobs
+    from triton.backends.nvidia import compiler, driver
+
+    for ask in (
+        lambda: knobs.nvidia.ptxas,
+        lambda: knobs.nvidia.ptxas_blackwell,
+        compiler.get_ptxas_version,
+        driver.library_dirs,
+    ):
+        try:
+            ask()
+        except Exception:
+            continue  # what this version of Triton lacks, or needs not
+
+
+def unpack_compiled(fds: list[int]) -> None:
+    """Fill Triton's cache with what was compiled ahead for this kernel, from a tar file."""
+    for fd in fds:
+        folder = os.environ["TRITON_CACHE_DIR"]
+        with os.fdopen(fd, "rb") as file, tarfile.open(fileobj=file) as archive:
+            archive.extractall(folder, filter="data")
 
 
 def check_interpreter_accesses() -> None:

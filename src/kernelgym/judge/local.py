@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kernelgym.devices import check_device
-from kernelgym.errors import UsageError
+from kernelgym.devices import find_device
+from kernelgym.errors import ProblemError, UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.sandbox import TIERS
 from kernelgym.judge.toolchain import find_compiler
 from kernelgym.judge.worker_process import WorkerProcess
-from kernelgym.languages import check_language
+from kernelgym.languages import REFERENCE_LANGUAGE, check_language
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Finding, Job, Kernel, Problem, Severity, Status, Verdict
@@ -32,6 +32,7 @@ from kernelgym.types import Finding, Job, Kernel, Problem, Severity, Status, Ver
 __all__ = ["LocalEvaluator", "cache_folder", "unavailable"]
 
 _ATTEMPTS = 2
+_LOST = "worker_lost"
 
 
 def cache_folder() -> Path:
@@ -46,13 +47,13 @@ class LocalEvaluator:
     """Judges kernels in sandboxed processes of this machine.
 
     Args:
-        device: ``cpu``; CUDA devices come with a later version.
+        device: ``cpu`` or a GPU such as ``cuda:0``.
         ruleset: A ruleset or the name of one.
         workers: Kernels judged at the same time.
         timing: Whether correct kernels are timed, where their language can be.
         cache_dir: Folder for built extensions; by default `cache_folder`.
-        isolation: A sandbox tier (see `kernelgym.judge.sandbox`), or ``auto`` for the strongest
-            that the host allows.
+        isolation: A sandbox tier (see `kernelgym.judge.sandbox`), ``auto`` for the strongest that
+            the host allows, or ``require:TIER`` for that or a stronger one.
 
     Raises:
         UnknownName: If there is no such ruleset.
@@ -68,10 +69,11 @@ class LocalEvaluator:
         cache_dir: str | Path | None = None,
         isolation: str = "auto",
     ) -> None:
-        check_device(device)
-        if isolation not in ("auto", *TIERS):
+        device = find_device(device)
+        if isolation.removeprefix("require:") not in TIERS and isolation != "auto":
             raise UsageError(
-                f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}"
+                f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}, "
+                "and require:TIER"
             )
         if workers < 1:
             raise UsageError(f"workers must be at least 1, got {workers}")
@@ -112,17 +114,28 @@ class LocalEvaluator:
 
         Raises:
             UnsupportedLanguage: If this device or machine cannot run the kernel's language.
+            ProblemError: If the device has too little memory for the problem.
         """
         check_language(kernel.language, self._device)
         if kernel.language == "cpp":
             find_compiler()
+        if kernel.language == "cuda" and "load_inline" in kernel.source:
+            from kernelgym.judge.toolchain import find_nvcc
+
+            find_nvcc()
         started = time.monotonic()
         verdict = unavailable("no attempt was made")
         for _ in range(_ATTEMPTS):
             verdict = self._attempt(problem, kernel, seed)
             if verdict.valid:
                 break
-        if not verdict.valid:
+        if not verdict.valid and self._blames(verdict, problem, kernel):
+            verdict = dataclasses.replace(
+                verdict,
+                status=Status.RUNTIME_ERROR,
+                message=f"the judge failed twice on this kernel and on no other: {verdict.message}",
+            )
+        if not verdict.valid or not verdict.device:
             verdict = dataclasses.replace(
                 verdict,
                 device=self._device,
@@ -130,6 +143,18 @@ class LocalEvaluator:
                 wall_s=time.monotonic() - started,
             )
         return verdict
+
+    def _blames(self, verdict: Verdict, problem: Problem, kernel: Kernel) -> bool:
+        """Say whether a kernel is what takes the judge down: the reference passes in its place.
+
+        Otherwise taking the judge down would be free for a kernel that is about to lose.
+        """
+        if kernel.language == REFERENCE_LANGUAGE or self._closed:
+            return False
+        if not any(finding.code in (_LOST, "device_lost") for finding in verdict.findings):
+            return False  # an exception in our own code is nobody's doing but ours
+        source = f"{problem.source}\n\nModelNew = Model\n"
+        return self._attempt(problem, Kernel(source, REFERENCE_LANGUAGE), "").correct
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
         """Judge many, as many at once as there are workers; yields in order of completion.
@@ -199,8 +224,11 @@ class LocalEvaluator:
             verdict = worker.judge(problem, kernel, seed)
             usable = verdict.valid
             return verdict
+        except ProblemError:
+            usable = True
+            raise
         except (OSError, EOFError, wire.WireError, ValueError, KeyError) as error:
-            return unavailable(f"the worker failed: {type(error).__name__}: {error}")
+            return unavailable(f"the worker failed: {type(error).__name__}: {error}", _LOST)
         finally:
             # Also when interrupted: its answer is still to come, and would be taken for the next.
             if worker is not None and not usable:
@@ -212,7 +240,9 @@ class LocalEvaluator:
 
     def _start(self) -> WorkerProcess:
         self._refuse_if_closed()
-        worker = WorkerProcess(self._ruleset, self._timing, self._folder, self._isolation)
+        worker = WorkerProcess(
+            self._ruleset, self._timing, self._folder, self._isolation, self._device
+        )
         with self._lock:
             self._workers.add(worker)
         try:
@@ -246,7 +276,13 @@ def _warn_about_versions() -> None:
         )
 
 
-def unavailable(message: str) -> Verdict:
-    """Return the verdict for a failure of ours."""
-    finding = Finding("judge_failed", message, Severity.INFO)
+def unavailable(message: str, code: str = "judge_failed") -> Verdict:
+    """Return the verdict for a failure of ours.
+
+    Args:
+        message: What happened.
+        code: Of its finding: ``judge_failed``, or ``worker_lost`` and ``device_lost`` where a
+            kernel may have brought it about.
+    """
+    finding = Finding(code, message, Severity.INFO)
     return Verdict(Status.UNAVAILABLE, message=message, findings=(finding,))

@@ -69,15 +69,16 @@ class Candidate:
         self._decoder = wire.Decoder()
         self._nonce = ""
         self._pidfd = -1
+        self._killed = False
         self._builds = 0
         self.building_s = 0.0
         # A candidate that never reads must not hold us up when its channel is full.
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
-    def start(self, control: socket.socket) -> None:
+    def start(self, control: socket.socket, exec_allowed: bool = False) -> None:
         """Ask the zygote for the process behind this handle."""
-        message = {"op": "spawn", "id": self._id, "scratch": self.scratch}
+        message = {"op": "spawn", "id": self._id, "scratch": self.scratch, "exec": exec_allowed}
         wire.send(control, message, (self._their_channel.fileno(), *self._their_fds))
         self._close_their_ends()
 
@@ -123,6 +124,17 @@ class Candidate:
                 with contextlib.suppress(OSError), open(f"{folder}/{task}/stat") as file:
                     states += file.read().rpartition(")")[2].split()[0]
         return next((state for state in states if state not in "TtZX"), "T")
+
+    def threads(self) -> int:
+        """Count its threads and its children, as this side sees them; 0 if it is gone."""
+        folder = f"/proc/{self._keeper.pid(self._id)}/task"
+        count = 0
+        with contextlib.suppress(OSError):
+            for task in os.listdir(folder):
+                count += 1
+                with contextlib.suppress(OSError), open(f"{folder}/{task}/children") as file:
+                    count += len(file.read().split())
+        return count
 
     def _close_their_ends(self) -> None:
         self._their_channel.close()
@@ -243,6 +255,16 @@ class Candidate:
     def _streams(self) -> list[_Bounded]:
         return [*self._ended_streams, *self._pipes.values()]
 
+    def kill(self) -> None:
+        """Kill the process; its scratch folder and what it wrote stay until `discard`.
+
+        Raises:
+            JudgeError: If it cannot be killed.
+        """
+        if not self._killed:
+            self._keeper.kill(self._id)
+            self._killed = True
+
     def discard(self) -> None:
         """Kill the process and remove what it left. Never raises for a process already gone.
 
@@ -250,7 +272,7 @@ class Candidate:
             JudgeError: If it cannot be killed.
         """
         try:
-            self._keeper.kill(self._id)
+            self.kill()
         finally:
             self._close_their_ends()
             self._channel.close()

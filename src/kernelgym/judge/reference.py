@@ -11,81 +11,34 @@ on the device itself; public ones are drawn on the CPU and moved, as KernelBench
 from __future__ import annotations
 
 import copy
-import hashlib
-import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
+from kernelgym.judge.distributions import GIVEN, Sampling, plan
+from kernelgym.judge.runner import Expected, Runner, place, same_bytes, tensors_of
+from kernelgym.judge.seeds import Seeds, seed_all
+from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Problem
+from kernelgym.types import Finding, Problem, Severity
 
 __all__ = [
     "Expected",
     "Reference",
     "Seeds",
     "allow_tf32",
-    "place",
+    "input_bytes",
     "same_bytes",
-    "seed_all",
     "tensors_of",
 ]
 
 _CPU = torch.device("cpu")
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """All randomness of one verdict, derived from one secret (or from KernelBench's 42)."""
-
-    secret: str
-    """Hexadecimal; empty for the public seeds."""
-
-    def derive(self, purpose: str, index: int = 0) -> int:
-        """Return 63 bits for one purpose; a candidate that is told one cannot tell another."""
-        text = f"{self.secret}:{purpose}:{index}".encode()
-        return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
-
-    def init(self) -> int:
-        """Seed under which both sides construct their models."""
-        return self.derive("init") if self.secret else 42
-
-    def trial(self, index: int) -> int:
-        """Seed under which the inputs of one judged call are drawn."""
-        return self.derive("trial", index) if self.secret else _kernelbench_trial_seeds()[index]
-
-    def forward(self, index: int) -> int:
-        """Seed set before one forward call on both sides, for layers that draw (dropout)."""
-        return self.derive("forward", index) if self.secret else self.trial(index)
-
-    def calls(self, ruleset: Ruleset) -> int:
-        """Number of judged calls."""
-        span = ruleset.max_calls - ruleset.min_calls + 1
-        return ruleset.min_calls + self.derive("calls") % span
-
-
-@lru_cache(maxsize=1)
-def _kernelbench_trial_seeds() -> list[int]:
-    """The trial seeds KernelBench derives from its seed 42: the same for every kernel."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(42)
-        return [int(torch.randint(0, 2**32 - 1, (1,)).item()) for _ in range(64)]
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What the reference gives for one set of inputs."""
-
-    output: Any
-    """Tensor, or nested tuples, lists and dicts of tensors and numbers."""
-    precise: Any
-    """The same computed in fp64; None if the reference cannot be run so."""
-    mutates_inputs: bool
+_KEPT_CONDITIONS = 4096
 
 
 class Reference:
@@ -104,36 +57,130 @@ class Reference:
     def __init__(
         self, problem: Problem, ruleset: Ruleset, seeds: Seeds, device: str = "cpu"
     ) -> None:
-        self._seeds = seeds
+        self._problem, self._ruleset, self._seeds = problem, ruleset, seeds
         self.device = torch.device(device)
         self.dtype = _DTYPES[ruleset.precision]
-        self.draws = False
-        """Whether a forward call so far consumed random numbers."""
+        self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
+        """Which kind of inputs each judged call is made on."""
+        self.state: dict[str, torch.Tensor] = {}
+        """What takes the place of constant state, by name, on the CPU."""
+        self._conditions = NOTHING_KNOWN
         self._draws_inputs_on_device = self.device.type != "cpu" and ruleset.secret_seed
         if self.device.type == "cuda":
             allow_tf32(ruleset.tf32)
         with _our_fault("define its model"), torch.no_grad():
-            names = _namespace(problem.source, problem.id)
-            self._get_inputs: Callable[[], Any] = names["get_inputs"]
+            self._names = _namespace(problem.source, problem.id)
+            self._get_inputs: Callable[[], Any] = self._names["get_inputs"]
             seed_all(seeds.init())
             # These stay on the CPU: both sides construct there.
-            self.init_args = [self._cast(v, _CPU) for v in names["get_init_inputs"]()]
-            seed_all(seeds.init())
-            self.model = place(names["Model"](*self.init_args), self.device, self.dtype)
-        self._precise = self._twin() if ruleset.tolerance == "fp64" else None
-        self.stateful = any(True for _ in self.model.buffers())
+            self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
+            model = self._build(seeds.init())
+            self._runner = Runner(model, self.device, ruleset.tolerance == "fp64")
+        self.stateful = self._runner.stateful
         """Its output may depend on the calls made before, so both sides must make the same."""
 
-    def _twin(self) -> torch.nn.Module | None:
-        try:
-            return place(copy.deepcopy(self.model), self.device, torch.float64)
-        except Exception:
-            return None  # not every module can be copied; the fixed tolerances apply then
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model, on the device."""
+        model: torch.nn.Module = self._runner.model
+        return model
 
-    def inputs(self, seed: int) -> list[Any]:
+    @property
+    def draws(self) -> bool:
+        """Whether a forward call so far consumed random numbers."""
+        return self._runner.draws
+
+    def prepare(self) -> None:
+        """Replace constant state and plan the judged calls, as the problem can bear it.
+
+        Raises:
+            JudgeError: If the problem's own code fails.
+        """
+        rules = self._ruleset
+        if rules.tolerance != "fp64" and not rules.distributions and not rules.perturb_state:
+            return
+        with _our_fault("run"):
+            self._conditions = _conditions(self, self._problem, rules)
+        calls, usable = len(self.plan), self._conditions.usable
+        self.plan = plan(self._seeds.derive("plan"), calls, rules, usable)
+        self._runner.copies_inputs = self._conditions.mutates
+        if self._conditions.perturbs:
+            self.state = vary(constant_state(self.model), self._seeds.derive("state"))
+            put_state(self.model, self.state)
+            self._runner.renew_twin()
+
+    def examine(self) -> Conditions:
+        """Find out what the problem can bear, on models of its own."""
+        return examine(self._build, self._draw_kind, self._ruleset, self.device)
+
+    def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""
-        with _our_fault("draw its inputs"), torch.no_grad():
-            return [self._cast(value, self.device) for value in self._draw(seed)]
+        with _our_fault("draw its inputs"):
+            return self._draw_kind(seed, kind)[0]
+
+    def expect(self, inputs: list[Any], forward_seed: int, kind: str = GIVEN) -> Expected:
+        """Run the reference (and its fp64 twin) on `inputs`, which are left as they are.
+
+        Args:
+            inputs: The inputs.
+            forward_seed: Seed set before.
+            kind: Which kind of inputs they are.
+        """
+        with _our_fault("run"):
+            found = self._runner.expect(inputs, forward_seed)
+        known = self._conditions.calibration(kind, self._ruleset)
+        return Expected(found.output, found.precise, found.mutates_inputs, kind, known)
+
+    def bears(self, expected: Expected) -> bool:
+        """Say whether the reference was well conditioned in this call."""
+        return bears(expected, self._ruleset)
+
+    def kind_of(self, index: int) -> str:
+        """Return which kind of inputs a judged call is made on."""
+        return self.plan[index] if index < len(self.plan) else GIVEN
+
+    def needs(self, names: list[str], seed: int) -> bool:
+        """Say whether any of these entries of `state` has influence on the output.
+
+        A model in training mode, for one, does not read its running statistics.
+        """
+        try:
+            runners = [Runner(copy.deepcopy(self.model), self.device, twin=False) for _ in range(2)]
+        except Exception:
+            return True  # not every module can be copied
+        put_state(runners[1].model, vary({name: self.state[name] for name in names}, seed))
+        inputs = self.inputs(seed)
+        with _our_fault("run"):
+            outputs = [tensors_of(runner.expect(inputs, seed).output) for runner in runners]
+        return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What the verdict should say of how outputs were compared."""
+        if not self._runner.too_large:
+            return ()
+        atol, rtol = self._ruleset.tolerances
+        message = (
+            "outputs were compared with fixed tolerances "
+            f"(atol {atol:g}, rtol {rtol:g}): an fp64 run takes too much memory"
+        )
+        return (Finding("fixed_tolerance", message, Severity.SOFT),)
+
+    def _build(self, seed: int) -> torch.nn.Module:
+        with torch.no_grad():
+            seed_all(seed)
+            model = self._names["Model"](*self.init_args)
+            placed: torch.nn.Module = place(model, self.device, self.dtype)
+            return placed
+
+    def _draw_kind(self, seed: int, kind: str) -> tuple[list[Any], bool]:
+        """Draw inputs of a kind, and say whether they differ from the problem's own."""
+        with torch.no_grad():
+            if kind == GIVEN:
+                return [self._cast(value, self.device) for value in self._draw(seed)], False
+            sampling = Sampling(kind)
+            with sampling:
+                drawn = self._draw(seed)
+            return [self._cast(value, self.device) for value in drawn], sampling.replaced > 0
 
     def _draw(self, seed: int) -> Any:
         if self._draws_inputs_on_device:
@@ -144,33 +191,12 @@ class Reference:
             except torch.OutOfMemoryError:
                 raise
             except Exception:
+                seed_all(seed)
+                drawn = self._get_inputs()
                 self._draws_inputs_on_device = False  # it insists on the CPU somewhere
+                return drawn
         seed_all(seed)
         return self._get_inputs()
-
-    def expect(self, inputs: list[Any], forward_seed: int) -> Expected:
-        """Run the reference (and its fp64 twin) on `inputs`, which are left as they are."""
-        with _our_fault("run"), torch.no_grad():
-            given = copy.deepcopy(inputs)
-            seed_all(forward_seed, self.device)
-            before = _random_state(self.device)
-            output = self.model(*given)
-            self.draws = self.draws or not _same_state(before, _random_state(self.device))
-            mutates = not all(
-                same_bytes(a, b) for a, b in zip(tensors_of(given), tensors_of(inputs), strict=True)
-            )
-        return Expected(output, self._run_precisely(inputs, forward_seed), mutates)
-
-    def _run_precisely(self, inputs: list[Any], forward_seed: int) -> Any:
-        if self._precise is None:
-            return None
-        try:
-            with torch.no_grad():
-                seed_all(forward_seed, self.device)
-                return self._precise(*[_widen(value) for value in inputs])
-        except Exception:
-            self._precise = None  # mixes types; from now on the fixed tolerances apply
-            return None
 
     def _cast(self, value: Any, device: torch.device) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -182,26 +208,16 @@ class Reference:
         return value.detach().to(device, self.dtype if value.is_floating_point() else value.dtype)
 
 
-def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """Move a model, and tensors that are plain attributes of its modules, to a device and type.
-
-    Plain attributes are moved only, except that those in fp32 follow to fp64.
-    """
-    model.to(device=device, dtype=dtype)
-    for module in model.modules():
-        for name, value in list(vars(module).items()):
-            if type(value) is torch.Tensor:
-                wider = dtype == torch.float64 and value.is_floating_point()
-                setattr(module, name, value.to(device, dtype if wider else value.dtype))
-    return model
+_known: dict[tuple[str, str, str], Conditions] = {}
 
 
-def seed_all(seed: int, device: torch.device | None = None) -> None:
-    """Seed the CPU's generator and Python's, and the device's own."""
-    torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    if device is not None and device.type == "cuda":
-        _generator(device).manual_seed(seed)
+def _conditions(reference: Reference, problem: Problem, ruleset: Ruleset) -> Conditions:
+    key = (problem.digest, ruleset.label, str(reference.device))
+    if key not in _known:
+        if len(_known) >= _KEPT_CONDITIONS:
+            del _known[next(iter(_known))]
+        _known[key] = reference.examine()
+    return _known[key]
 
 
 def allow_tf32(policy: str) -> None:
@@ -210,47 +226,17 @@ def allow_tf32(policy: str) -> None:
     torch.backends.cudnn.allow_tf32 = policy == "torch"
 
 
-def _generator(device: torch.device) -> torch.Generator:
-    torch.cuda.init()
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return torch.cuda.default_generators[index]
+def input_bytes(problem: Problem) -> int:
+    """Return how many bytes one set of a problem's inputs takes; 0 if that cannot be told.
 
-
-def _random_state(device: torch.device) -> list[torch.Tensor]:
-    states = [torch.default_generator.get_state()]
-    if device.type == "cuda":
-        states.append(_generator(device).get_state())
-    return states
-
-
-def _same_state(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in nested lists, tuples and dicts, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors_of(item)]
-    return []
-
-
-def _widen(value: Any) -> Any:
-    """Return a copy of an input with floating-point tensors in fp64."""
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
-    return copy.deepcopy(value)
-
-
-def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Compare two tensors bit for bit, so that NaNs equal themselves."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    a, b = a.contiguous(), b.contiguous()
-    return bool(torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)))
+    Draws them on a device that computes shapes only, so it takes neither time nor memory.
+    """
+    try:
+        with torch.device("meta"):
+            drawn = _namespace(problem.source, problem.id)["get_inputs"]()
+    except Exception:
+        return 0  # not all code runs without values
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(drawn))
 
 
 @lru_cache(maxsize=64)

@@ -70,6 +70,9 @@ class Plan:
     """True for compilers only: may start programs and processes."""
     scratch_bytes: int = 1 << 30
     """Size of the private tmpfs."""
+    gpu: bool = False
+    """True if it may use NVIDIA devices. Their address space cannot be limited, so `memory_bytes`
+    then bounds its private writable memory."""
 
 
 def _check(result: int, what: str) -> int:
@@ -159,8 +162,9 @@ def _limit(plan: Plan) -> None:
     cap(resource.RLIMIT_NPROC, plan.processes + _own_processes())
     if plan.memory_bytes:
         with open("/proc/self/statm") as file:
-            mapped_bytes = int(file.read().split()[0]) * resource.getpagesize()
-        cap(resource.RLIMIT_AS, mapped_bytes + plan.memory_bytes)
+            pages = [int(number) for number in file.read().split()]
+        which, used = (resource.RLIMIT_DATA, 5) if plan.gpu else (resource.RLIMIT_AS, 0)
+        cap(which, pages[used] * resource.getpagesize() + plan.memory_bytes)
 
 
 def _own_processes() -> int:
@@ -187,7 +191,8 @@ def _drop_capabilities() -> None:
 # --- landlock -----------------------------------------------------------------------------------
 _LL_CREATE, _LL_ADD, _LL_RESTRICT = 444, 445, 446
 _LL_EXECUTE, _LL_WRITE, _LL_READ, _LL_READ_DIR = 1, 2, 4, 8
-_LL_FILE_RIGHTS = 1 | 2 | 4 | (1 << 14) | (1 << 15)
+_LL_IOCTL = 1 << 15
+_LL_FILE_RIGHTS = 1 | 2 | 4 | (1 << 14) | _LL_IOCTL
 
 
 def _restrict_files(plan: Plan) -> None:
@@ -206,8 +211,12 @@ def _restrict_files(plan: Plan) -> None:
         for path in plan.listable:
             _allow(ruleset, path, _LL_READ_DIR, all_rights)
         _allow(ruleset, plan.scratch, all_rights, all_rights)
-        for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"):
-            _allow(ruleset, path, _LL_READ | _LL_WRITE, all_rights)
+        devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
+        if plan.gpu:
+            devices += [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith("nvidia")]
+        for path in devices:
+            rights = _LL_READ | _LL_WRITE | _LL_READ_DIR
+            _allow(ruleset, path, rights | (_LL_IOCTL if plan.gpu else 0), all_rights)
         # Another process's entries would show its environment: only a namespace's own /proc.
         own = "/proc" if plan.tier.startswith("ns+") else "/proc/self"
         _allow(ruleset, own, _LL_READ | _LL_READ_DIR, all_rights)

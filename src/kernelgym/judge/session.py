@@ -7,31 +7,39 @@ compared with the slot afterwards; the reference never reads a slot.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.arena import Arena, Region, encode
+from kernelgym.judge.arena import Arena, Region, encode, new_arena
 from kernelgym.judge.build import Built, sealed_copy
 from kernelgym.judge.compare import Comparison, byte_copy, compare, describe_shape_of
+from kernelgym.judge.compiled import as_file, relocate
+from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
+from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
+from kernelgym.judge.runner import bytes_of
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
 __all__ = ["Rejected", "Session", "Slot"]
 
+_CPU = torch.device("cpu")
+
 
 class Rejected(Exception):
     """The kernel's run is over; says with which status."""
 
-    def __init__(self, status: Status, message: str, log: str = "") -> None:
+    def __init__(self, status: Status, message: str, log: str = "", compiled: bool = False) -> None:
         super().__init__(message)
-        self.status, self.log = status, log
+        self.status, self.log, self.compiled = status, log, compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +59,25 @@ class Session:
         candidate: A fresh process.
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
+        device: Where its tensors lie.
     """
 
-    def __init__(self, candidate: Candidate, ruleset: Ruleset, build: Any) -> None:
+    def __init__(
+        self,
+        candidate: Candidate,
+        ruleset: Ruleset,
+        build: Any,
+        device: torch.device = _CPU,
+    ) -> None:
         self._candidate, self._ruleset, self._build = candidate, ruleset, build
+        self.device = device
         self._arena: Arena | None = None
         self._slots: list[Slot] = []
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
         self._entry = ""
         self._launches = 0
+        self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.loaded = False
         self.example: tuple[list[Any], Any] = ([], ())
         """Inputs and reference output of the last judged call, for their shapes."""
@@ -74,14 +91,37 @@ class Session:
         """What the kernel printed, bounded."""
         return self._candidate.output()
 
+    @property
+    def scratch(self) -> Path:
+        """The candidate's folder, which only one that may start programs shares with us."""
+        return Path(self._candidate.scratch)
+
+    def end(self) -> None:
+        """Kill the candidate's process, and give its buffers back."""
+        self._candidate.kill()
+        self.close()
+
     def grant(self, seconds: float) -> None:
         """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
         self._left_s = seconds
 
-    def load(self, source: str, entry: str) -> None:
-        """Send the source; the answer is awaited by `construct`, so that both sides work."""
+    def load(self, source: str, entry: str, compiled: bytes = b"") -> None:
+        """Send the source; the answer is awaited by `construct`, so that both sides work.
+
+        Args:
+            source: The module's text.
+            entry: Name of its class.
+            compiled: What `kernelgym.judge.compiled.pack` made of this source's first run.
+        """
         self._entry = entry
-        self._post({"op": "load", "source": source, "entry": entry})
+        fds: tuple[int, ...] = ()
+        if compiled:
+            fds = (as_file(relocate(compiled, self._candidate.scratch)),)
+        try:
+            self._post({"op": "load", "source": source, "entry": entry}, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def await_load(self) -> None:
         """Wait until the module has been imported, and whatever it builds is built."""
@@ -91,7 +131,8 @@ class Session:
     def construct(self, reference: Reference, seeds: Seeds) -> None:
         """Build the kernel's model as the reference's was built."""
         tensors = tensors_of(reference.init_args)
-        arena = Arena(len(tensors), sum(t.numel() * t.element_size() for t in tensors))
+        size = sum(t.numel() * t.element_size() for t in tensors)
+        arena = new_arena(len(tensors), size, _CPU)  # models are built there, and then moved
         with _closing(arena):
             self._share(arena)
             arguments = _encode_all(reference.init_args, lambda t: _fill(arena, t))
@@ -101,18 +142,45 @@ class Session:
                     "args": arguments,
                     "seed": seeds.init(),
                     "entry": self._entry,
-                    "dtype": "float32",
+                    "dtype": str(reference.dtype).removeprefix("torch."),
                 }
             )
             self._answer("construct")
+        if reference.state:
+            self._replace_state(reference, seeds)
 
-    def reserve(self, inputs: list[Any], output: Any, count: int) -> None:
-        """Lay out `count` slots for calls with such inputs and outputs, in one new arena."""
-        tensors, outputs = tensors_of(inputs), tensors_of(output)
+    def _replace_state(self, reference: Reference, seeds: Seeds) -> None:
+        """Put what the reference has in place of its constant state into the kernel's model."""
+        values = reference.state
+        arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
+        with _closing(arena):
+            self._share(arena)
+            regions = [[name, _fill(arena, v).to_json()] for name, v in values.items()]
+            self._post({"op": "state", "values": regions})
+            answer = self._answer("construct").get("missing")
+        claimed = answer if isinstance(answer, list) else list(values)
+        missing = [name for name in values if name in claimed]
+        if missing and reference.needs(missing, seeds.derive("influence")):
+            name, shape = missing[0], list(values[missing[0]].shape)
+            raise Rejected(
+                Status.RUNTIME_ERROR,
+                f"{self._ruleset.name} replaces constant parameters after construction, and "
+                f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
+                "names",
+            )
+
+    def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
+        """Lay out `count` slots for calls with such inputs and outputs, in one new arena.
+
+        Timed calls on a device need no room for outputs: those are read where they are.
+        """
+        outputs = [] if timed and self._located is not None else tensors_of(output)
+        tensors = tensors_of(inputs)
         size = sum(t.untyped_storage().nbytes() for t in tensors)
         size += sum(t.numel() * t.element_size() for t in outputs)
-        self.close()
-        arena = self._arena = Arena(count * (len(tensors) + len(outputs)), count * size)
+        self.vacate()
+        room = count * (len(tensors) + len(outputs))
+        arena = self._arena = new_arena(room, count * size, self.device)
         self._slots, calls = [], []
         for _ in range(count):
             regions: list[Region] = []
@@ -138,11 +206,16 @@ class Session:
     def run(self, batches: list[list[Any]], forward_seeds: list[int]) -> list[Any]:
         """Make one call per batch; return the candidate's descriptions of its outputs."""
         self._fill(batches, poison=True)
+        self._finish()
         self._post({"op": "go", "seeds": forward_seeds, "timed": False})
         return self._results(self._answer("go"), len(batches))
 
     def timed_run(
-        self, batches: list[list[Any]], forward_seeds: list[int], keep: list[int]
+        self,
+        batches: list[list[Any]],
+        forward_seeds: list[int],
+        keep: list[int],
+        stand_in: Any = (),
     ) -> tuple[float, list[Any], dict[int, list[torch.Tensor]]]:
         """Make one call per batch within one window of this side's clock.
 
@@ -153,20 +226,73 @@ class Session:
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
             keep: Calls whose outputs are wanted.
+            stand_in: Read instead of outputs, so that a window without calls costs what one with
+                calls costs otherwise.
 
         Returns:
             The window in milliseconds, the descriptions, and copies of the kept outputs.
         """
         # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
         self._fill(batches, poison=False)
+        self._flush_cache()
+        self._finish()
         self._post({"op": "go", "seeds": forward_seeds, "timed": True})
         started = time.perf_counter()
         self._candidate.resume()
-        answer = self._answer("go")
+        results = self._results(self._answer("go"), len(batches))
+        if self._located is not None:
+            # On a device, reading the outputs is part of the window: what the process has not
+            # waited for, in spite of its answer, stands in the way of that.
+            kept = {index: self._read(results[index]) for index in keep}
+            copies = [byte_copy(tensor) for tensor in tensors_of(stand_in)]
+            self._finish()
+            del copies
         window_ms = (time.perf_counter() - started) * 1e3
         self._candidate.stop()
-        kept = {index: [byte_copy(view) for view in self._slots[index].outputs] for index in keep}
-        return window_ms, self._results(answer, len(batches)), kept
+        if self._located is None:
+            kept = {
+                index: [byte_copy(view) for view in self._slots[index].outputs] for index in keep
+            }
+        return window_ms, results, kept
+
+    def capture(self) -> bool:
+        """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be."""
+        self._post({"op": "capture"})
+        try:
+            self._answer("go")
+        except Rejected as end:
+            if end.status is Status.RUNTIME_ERROR and not self._candidate.ended():
+                return False
+            raise
+        return True
+
+    def vacate(self) -> None:
+        """Have the candidate let go of its buffers, and give them back."""
+        if self._arena is not None and self._located is not None:
+            self._post({"op": "release"})
+            self._answer("prepare")
+            self._located.forget()
+        self.close()
+
+    def threads(self) -> int:
+        """Threads and child processes that the candidate has, counted from outside."""
+        return self._candidate.threads()
+
+    def _read(self, description: Any) -> list[torch.Tensor]:
+        assert self._located is not None and self._arena is not None
+        try:
+            return self._located.copy(description, self._arena.span())
+        except Unreadable as reason:
+            raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None
+
+    def _flush_cache(self) -> None:
+        """Push what was just written to the slots out of the device's cache."""
+        if self._located is not None:
+            self._located.flush_cache()
+
+    def _finish(self) -> None:
+        if self._located is not None:
+            torch.cuda.synchronize(self.device)
 
     def pause(self) -> None:
         """Halt the candidate until its first timed window."""
@@ -193,15 +319,27 @@ class Session:
 
     def call(self, reference: Reference, seeds: Seeds, index: int) -> Comparison:
         """Make and judge one untimed call on fresh inputs."""
-        inputs = reference.inputs(seeds.trial(index))
-        forward_seed = seeds.forward(index)
-        expected = reference.expect(inputs, forward_seed)
+        kind = reference.kind_of(index)
+        outcome, expected = self._attempt(reference, seeds.trial(index), seeds.forward(index), kind)
+        if outcome.passed or kind == GIVEN:
+            return outcome
+        if reference.bears(expected):
+            return replace(outcome, message=f"on {kind} inputs, {outcome.message}")
+        # With these weights the reference itself is at its limits there: nobody's fault.
+        seed = seeds.derive("trial-again", index)
+        return self._attempt(reference, seed, seeds.forward(index), GIVEN)[0]
+
+    def _attempt(
+        self, reference: Reference, seed: int, forward_seed: int, kind: str
+    ) -> tuple[Comparison, Expected]:
+        inputs = reference.inputs(seed, kind)
+        expected = reference.expect(inputs, forward_seed, kind)
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
         self.example = (inputs, expected.output)
         results = self.run([inputs], [forward_seed])
         outputs = [byte_copy(view) for view in self._slots[0].outputs]
-        return self.compare(0, inputs, outputs, results[0], expected)
+        return self.compare(0, inputs, outputs, results[0], expected), expected
 
     def compare(
         self,
@@ -221,7 +359,14 @@ class Session:
                     return Comparison(False, message=f"the kernel changed input tensor {number}")
         # What a candidate says of its one tensor's type and shape decides nothing: bytes do.
         claimed = describe_shape_of(expected.output) if result == "fits" else result
-        return compare(claimed, outputs, expected.output, expected.precise, self._ruleset)
+        return compare(
+            claimed,
+            outputs,
+            expected.output,
+            expected.precise,
+            self._ruleset,
+            expected.calibration,
+        )
 
     def findings(self, kernel: Kernel) -> tuple[Finding, ...]:
         """What the run itself showed; policy for honest kernels, forgeable by hostile ones."""
@@ -230,8 +375,11 @@ class Session:
             return (Finding("no_kernel_launch", message, Severity.SOFT),)
         return ()
 
-    def holds(self, inputs: list[Any]) -> bool:
-        """Say whether the reserved slots are of the types, shapes and strides of such inputs."""
+    def alike(self, inputs: list[Any]) -> bool:
+        """Say whether such inputs have the types, shapes and strides of the last judged call's."""
+        return _alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
+
+    def _holds(self, inputs: list[Any]) -> bool:
         return bool(self._slots) and _alike(tensors_of(inputs), self._slots[0].inputs)
 
     def _fits(self, inputs: list[Any], output: Any) -> bool:
@@ -239,12 +387,13 @@ class Session:
         only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
         return (
             only_tensors
-            and self.holds(inputs)
+            and self._holds(inputs)
             and _alike(tensors_of(output), self._slots[0].outputs)
         )
 
     def _share(self, arena: Arena) -> None:
-        self._post({"op": "slots", "bytes": arena.bytes}, (arena.fd,))
+        fields, fds = arena.handle()
+        self._post({"op": "slots", **fields}, fds)
         self._answer("slots")
 
     def _post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
@@ -294,7 +443,10 @@ class Session:
         return Rejected(Status.RUNTIME_ERROR, message)
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Give the buffers back; on a device only once the candidate is gone or has let go."""
+        self._slots = []
+        if self._located is not None:
+            self._located.forget()
         if self._arena is not None:
             self._arena.close()
             self._arena = None

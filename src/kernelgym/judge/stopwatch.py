@@ -2,38 +2,62 @@
 
 The reference runs in a process of the same kind as the kernel's, over the same channel, so that
 whatever the channel costs falls on both; the cost of a window without calls is subtracted. A
-window holds as many calls as fill about two milliseconds, each on inputs never seen before. One
+window holds as many calls as fill a few milliseconds, each on inputs never seen before. One
 call of every window, chosen in secret, is verified (every call where the model keeps state).
 Outside its own windows a process stands still, so that nothing is computed before the clock
 starts, after it stops, or while the other side is timed.
+
+On a CUDA device a window ends when this side has read an output back, so that work which a
+candidate has not waited for is waited for here. No time that a candidate reports is used.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import statistics
 import time
+from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import timing
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.session import Rejected, Session
-from kernelgym.types import Status, Timing
+from kernelgym.types import Finding, Severity, Status, Timing
 
-__all__ = ["Untimed", "measure"]
+__all__ = ["Measurement", "Stopwatch", "Untimed"]
 
 _MAX_CALLS = 64
+_MAX_DEVICE_CALLS = 256
 _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
 _MIN_PAIRS = 3
+_CLEAN_WINDOWS = 5
 _BASELINE_S = 300.0
+_SLOWED = 1.02
 
 
-def measure(
-    kernel: Session, baseline: Session, reference: Reference, seeds: Seeds, source: str
-) -> Timing:
-    """Measure a constructed, correct kernel.
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A timing and what was noticed on the way."""
+
+    timing: Timing
+    findings: tuple[Finding, ...] = ()
+
+
+class Untimed(Exception):
+    """A correct kernel stays without a timing; says why."""
+
+    def __init__(self, message: str, findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
+class Stopwatch:
+    """Times one constructed, correct kernel.
 
     Args:
         kernel: Its session.
@@ -43,42 +67,86 @@ def measure(
         source: The problem's source.
 
     Raises:
-        Untimed: If the problem cannot be timed.
-        Rejected: If the kernel fails, or an output differs, while it is timed.
         JudgeError: If the reference's process fails.
     """
-    protocol = kernel.protocol
-    baseline.grant(_BASELINE_S)
-    try:
-        baseline.load(source, "Model")
-        baseline.await_load()
-        baseline.construct(reference, seeds)
-    except Rejected as end:
-        raise JudgeError(f"the reference cannot be timed: {end}") from None
-    clock = _Clock(kernel, baseline, reference, seeds)
-    clock.reserve(1)
-    single_ms = min(min(clock.pair()) for _ in range(2))
-    calls = math.ceil(protocol.window_ms / max(single_ms, 1e-3))
-    if calls > 1:
-        clock.reserve(calls)
+
+    def __init__(
+        self,
+        kernel: Session,
+        baseline: Session,
+        reference: Reference,
+        seeds: Seeds,
+        source: str,
+    ) -> None:
+        self._kernel, self._baseline = kernel, baseline
+        self._protocol = kernel.protocol
+        self._on_device = kernel.device.type == "cuda"
+        baseline.grant(_BASELINE_S)
+        try:
+            baseline.load(source, "Model")
+            baseline.await_load()
+            baseline.construct(reference, seeds)
+        except Rejected as end:
+            raise JudgeError(f"the reference cannot be timed: {end}") from None
+        self._windows = _Windows(kernel, baseline, reference, seeds)
+        self._captured: tuple[bool, bool] = (False, False)
+
+    def measure(self) -> Measurement:
+        """Run interleaved windows of both sides until the speedup is known well enough.
+
+        Raises:
+            Untimed: If the problem cannot be timed.
+            Rejected: If the kernel fails, or an output differs, while it is timed.
+            JudgeError: If the reference's process fails.
+        """
+        protocol, windows = self._protocol, self._windows
+        windows.reserve(1)
+        single_ms = min(min(windows.pair()) for _ in range(2))
+        window_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
+        windows.reserve(math.ceil(window_ms / max(single_ms, 1e-3)))
+        if self._on_device and single_ms < protocol.graph_below_ms:
+            windows.pair()  # what is set up at a first call must not be captured
+            self._captured = windows.capture()
+        threads = self._kernel.threads()
         for _ in range(protocol.warmup_pairs):
-            clock.pair()
-    deadline = time.monotonic() + protocol.budget_s
-    pairs: list[tuple[float, float]] = []
-    while len(pairs) < protocol.max_pairs:
-        pairs.append(clock.pair())
-        if timing.enough([math.log(a / b) for a, b in pairs], protocol):
-            break
-        if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
-            break
-    return timing.summarise(pairs)
+            windows.pair()
+        width = protocol.device_relative_width if self._on_device else protocol.relative_width
+        stop_at = replace(protocol, relative_width=width)
+        deadline = time.monotonic() + protocol.budget_s
+        pairs: list[tuple[float, float]] = []
+        while len(pairs) < protocol.max_pairs:
+            pairs.append(windows.pair())
+            if timing.enough([math.log(a / b) for a, b in pairs], stop_at):
+                break
+            if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
+                break
+        findings = []
+        if self._captured[0] and not self._captured[1]:
+            message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
+            findings.append(Finding("host_bound", message, Severity.INFO))
+        if (now := self._kernel.threads()) > threads:
+            message = f"{now - threads} threads or processes were started while it was timed"
+            findings.append(Finding("threads_while_timed", message, Severity.SOFT))
+        return Measurement(timing.summarise(pairs), tuple(findings))
+
+    def clean(self, measured: Measurement) -> Measurement:
+        """Time the reference again, now that the kernel's process is gone.
+
+        What a kernel leaves running would slow the reference down: the faster of both counts.
+        """
+        self._windows.forget_kernel()
+        alone_ms = statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
+        slowed = measured.timing.reference_ms / alone_ms
+        if slowed <= 1.0:
+            return measured
+        found = measured.findings
+        if slowed > _SLOWED:
+            message = f"the reference ran {slowed:.2f} times slower beside the kernel than alone"
+            found = (*found, Finding("reference_slowed", message, Severity.SOFT))
+        return Measurement(timing.slow_down(measured.timing, slowed), found)
 
 
-class Untimed(Exception):
-    """This problem cannot be timed; says why. Nobody's fault."""
-
-
-class _Clock:
+class _Windows:
     def __init__(
         self, kernel: Session, baseline: Session, reference: Reference, seeds: Seeds
     ) -> None:
@@ -87,59 +155,130 @@ class _Clock:
         self._drawn = 0
         self._calls = 1
         self._null_ms = 0.0
+        self._alternating = False
         self._secret = random.SystemRandom()
 
     def reserve(self, calls: int) -> None:
         """Make room for windows of up to `calls` calls and measure what empty ones cost."""
         inputs, output = self._sides[1].example
-        size = sum(t.numel() * t.element_size() for t in tensors_of([inputs, output]))
-        self._calls = max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // max(1, size)))
+        size = max(1, sum(t.numel() * t.element_size() for t in tensors_of([inputs, output])))
+        self._calls = self._fitting(calls, size)
+        self._alternating = self._too_large_for_two(size)
+        for which in range(2):
+            self._move_in(which)
+        nulls = [
+            self._guarded(which, self._sides[which].timed_run, [], [], [], output)[0]
+            for which in range(2)
+            if not (self._alternating and which == 0)  # has moved out again
+            for _ in range(_NULL_WINDOWS)
+        ]
+        # On the CPU the least of all: taking too much away makes a short kernel look infinitely
+        # fast. On a device windows are long beside what an empty one costs.
+        on_device = self._sides[1].device.type == "cuda"
+        self._null_ms = statistics.median(nulls) if on_device else min(nulls)
+
+    def _fitting(self, calls: int, size: int) -> int:
+        device = self._sides[1].device
+        if device.type == "cpu":
+            return max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // size))
+        properties = torch.cuda.get_device_properties(device)
+        if calls > 1:  # short calls take slots that together exceed the cache by far
+            calls = max(calls, math.ceil(4 * properties.L2_cache_size / size))
+        room = int(properties.total_memory) // 16 // size
+        return max(1, min(calls, _MAX_DEVICE_CALLS, room))
+
+    def _too_large_for_two(self, size: int) -> bool:
+        device = self._sides[1].device
+        if device.type == "cpu":
+            return False
+        return size > int(torch.cuda.get_device_properties(device).total_memory) // 8
+
+    def _move_in(self, which: int) -> None:
+        """Lay out a side's slots; very large ones only while the other side has none."""
+        inputs, output = self._sides[1].example
+        if self._alternating:
+            other = self._sides[1 - which]
+            other.resume()
+            self._guarded(1 - which, other.vacate)
+            other.pause()
+        side = self._sides[which]
+        side.resume()
+        self._guarded(which, side.reserve, inputs, output, self._calls, True)
+        side.pause()
+
+    def capture(self) -> tuple[bool, bool]:
+        """Have both sides capture their calls; says which of them (reference, kernel) could."""
+        if self._reference.draws:
+            return False, False  # random numbers are seeded from the host, call by call
+        could = []
         for which, side in enumerate(self._sides):
             side.resume()
-            self._guarded(which, side.reserve, inputs, output, self._calls)
+            could.append(bool(self._guarded(which, side.capture)))
             side.pause()
-        # The least of all: taking too much away would make a short kernel look infinitely fast.
-        self._null_ms = min(
-            self._guarded(which, side.timed_run, [], [], [])[0]
-            for which, side in enumerate(self._sides)
-            for _ in range(_NULL_WINDOWS)
-        )
+        return could[0], could[1]
 
     def pair(self) -> tuple[float, float]:
         """Run one window of each side on the same fresh inputs; ms per call of each."""
+        batches, forward_seeds = self._draw_window()
+        times = [0.0, 0.0]
+        first = self._secret.randrange(2)
+        for which in (first, 1 - first):
+            times[which] = self._window(which, batches, forward_seeds)
+        return times[0], times[1]
+
+    def forget_kernel(self) -> None:
+        """Only the reference runs from now on: the kernel's process is gone."""
+        if self._alternating:
+            self._alternating = False
+            self._move_in(0)
+
+    def of_reference(self) -> float:
+        """Run one window of the reference alone; ms per call."""
+        return self._window(0, *self._draw_window())
+
+    def _draw_window(self) -> tuple[list[list[Any]], list[int]]:
         batches, forward_seeds = [], []
         for _ in range(self._calls):
             self._drawn += 1
             batches.append(self._draw())
             forward_seeds.append(self._seeds.derive("timing-forward", self._drawn))
-        chosen = [self._secret.randrange(self._calls)]
-        keep = list(range(self._calls)) if self._reference.stateful else chosen
-        times = [0.0, 0.0]
-        results: list[Any] = []
-        kept: dict[int, Any] = {}
-        first = self._secret.randrange(2)
-        for which in (first, 1 - first):
-            wanted = keep if which else []
-            window_ms, found, copies = self._guarded(
-                which, self._sides[which].timed_run, batches, forward_seeds, wanted
-            )
-            times[which] = max(window_ms - self._null_ms, window_ms * 0.1) / self._calls
-            if which:
-                results, kept = found, copies
-        for index in keep:
+        return batches, forward_seeds
+
+    def _window(self, which: int, batches: list[list[Any]], forward_seeds: list[int]) -> float:
+        if self._alternating:
+            self._move_in(which)
+        side = self._sides[which]
+        keep = [self._secret.randrange(self._calls)]
+        if which and self._reference.stateful:
+            keep = list(range(self._calls))
+        on_device = side.device.type == "cuda"
+        window_ms, results, kept = self._guarded(
+            which, side.timed_run, batches, forward_seeds, keep if which or on_device else []
+        )
+        if which:
+            self._verify(batches, forward_seeds, results, kept)
+        return float(max(window_ms - self._null_ms, window_ms * 0.1) / self._calls)
+
+    def _verify(
+        self,
+        batches: list[list[Any]],
+        forward_seeds: list[int],
+        results: list[Any],
+        kept: dict[int, list[torch.Tensor]],
+    ) -> None:
+        for index, outputs in kept.items():
             expected = self._reference.expect(batches[index], forward_seeds[index])
             outcome = self._sides[1].compare(
-                index, batches[index], kept[index], results[index], expected
+                index, batches[index], outputs, results[index], expected
             )
             if not outcome.passed:
                 raise Rejected(Status.WRONG, f"while it was timed: {outcome.message}")
-        return times[0], times[1]
 
     def _draw(self) -> list[Any]:
         """Draw fresh tensors for one call; numbers, which a slot cannot hold, stay as they are."""
         example, _ = self._sides[1].example
         inputs = self._reference.inputs(self._seeds.derive("timing", self._drawn))
-        if len(inputs) != len(example) or not self._sides[1].holds(inputs):
+        if len(inputs) != len(example) or not self._sides[1].alike(inputs):
             raise Untimed("the shapes of its inputs change from call to call")
         return [
             drawn if tensors_of(drawn) else fixed

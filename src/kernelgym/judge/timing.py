@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kernelgym.rulesets import TimingProtocol
 from kernelgym.types import Timing
 
-__all__ = ["enough", "median_interval", "summarise"]
+__all__ = ["enough", "median_interval", "slow_down", "summarise", "suspicion"]
+
+
+_FLOOR_SLACK = 0.9
 
 
 def median_interval(values: Sequence[float], coverage: float = 0.95) -> tuple[float, float]:
@@ -65,3 +69,31 @@ def summarise(pairs: Sequence[tuple[float, float]]) -> Timing:
         speedup_low=min(speedup, math.exp(low)),
         samples=len(pairs),
     )
+
+
+def slow_down(timing: Timing, factor: float) -> Timing:
+    """Return the timing of a reference that is `factor` times faster than it was measured."""
+    return replace(
+        timing,
+        reference_ms=timing.reference_ms / factor,
+        speedup=timing.speedup / factor,
+        speedup_low=timing.speedup_low / factor,
+    )
+
+
+def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
+    """Say why a timing needs a second process to confirm it; empty if it does not.
+
+    Args:
+        timing: What was measured.
+        floor_ms: What moving the inputs and outputs once takes at the memory's bandwidth.
+        protocol: The rules.
+    """
+    if timing.kernel_ms < _FLOOR_SLACK * floor_ms:
+        return (
+            f"{timing.kernel_ms:.3g} ms is less than the {floor_ms:.3g} ms that reading the inputs "
+            "and writing the outputs once takes"
+        )
+    if timing.speedup > protocol.quarantine_above:
+        return f"a speedup of {timing.speedup:.3g} is above {protocol.quarantine_above:g}"
+    return ""

@@ -18,26 +18,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import JudgeError
-from kernelgym.judge import wire
+from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge import timing, wire
+from kernelgym.judge.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.build import Builder
-from kernelgym.judge.fork_server import Zygote, readable_paths
-from kernelgym.judge.lease import Lease
+from kernelgym.judge.compiled import CompiledAhead
+from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
 from kernelgym.judge.local import unavailable
 from kernelgym.judge.process import Candidate
-from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.scratch import claim, sweep
 from kernelgym.judge.session import Rejected, Session
-from kernelgym.judge.stopwatch import Untimed, measure
-from kernelgym.languages import LANGUAGES
+from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
+from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
 from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
-from kernelgym.types import Kernel, Problem, Status, Timing, Verdict
+from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
 
 __all__ = ["Worker", "main"]
 
 
 class Worker:
-    """Judges kernels one at a time on the CPU.
+    """Judges kernels one at a time on one device.
 
     Args:
         ruleset: The rules.
@@ -45,18 +46,29 @@ class Worker:
         folder: Cache folder, shared with other workers.
         scratch: Folder of its own for temporary files.
         tier: Sandbox tier, or ``auto``.
+        device: ``cpu`` or such as ``cuda:0``.
+
+    Raises:
+        JudgeError: If the device cannot be used.
     """
 
     def __init__(
-        self, ruleset: Ruleset, timing: bool, folder: Path, scratch: Path, tier: str = "auto"
+        self,
+        ruleset: Ruleset,
+        timing: bool,
+        folder: Path,
+        scratch: Path,
+        tier: str = "auto",
+        device: str = "cpu",
     ) -> None:
         self._ruleset, self._timing, self._tier = ruleset, timing, tier
-        self._libraries = folder / "builds"
-        self._libraries.mkdir(parents=True, exist_ok=True)
-        self._scratch = scratch
-        self._lease = Lease(folder / "cpu.lock")
+        self._folder, self._scratch, self._name = folder, scratch, device
+        folder.mkdir(parents=True, exist_ok=True)
+        self._accelerator = Accelerator(device, folder)
+        self._on_cuda = self._accelerator.device.type == "cuda"
         self._zygotes: dict[bool, Zygote] = {}
         self._builder: Builder | None = None
+        self._ahead = CompiledAhead(folder / "triton")
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
         """Judge one kernel.
@@ -68,24 +80,30 @@ class Worker:
 
         Raises:
             JudgeError: If the judge fails.
+            ProblemError: If the device has too little memory for the problem.
         """
         started = time.monotonic()
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
-        zygote = self._zygote(interpreted=kernel.language == "triton")
-        candidate = zygote.take()
-        session = Session(candidate, self._ruleset, self._build(zygote))
-        try:
-            session.load(kernel.source, "ModelNew")
+        zygote = self._zygote(kernel.language)
+        self._accelerator.check_room(problem)
+        if not self._on_cuda:
             _bound_own_memory()
-            reference = Reference(problem, self._ruleset, seeds)
-            verdict = self._run(session, reference, seeds, problem, kernel)
+        with _Process(self, kernel.language) as session:
+            log = ""
+            try:
+                compiled = self._compile_ahead(problem, kernel)
+                session.load(kernel.source, "ModelNew", compiled)
+                reference = Reference(problem, self._ruleset, seeds, self._name)
+                reference.prepare()
+                verdict = self._run(session, reference, seeds, problem, kernel)
+            except Rejected as end:
+                verdict = Verdict(end.status, compiled=end.compiled, message=str(end), log=end.log)
             log = verdict.log or session.log()
-        finally:
-            session.close()
-            self._discard(candidate)
+        if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
+            self._accelerator.canary()
         return dataclasses.replace(
             verdict,
-            device="cpu",
+            device=self._name,
             isolation=zygote.tier,
             ruleset=self._ruleset.label,
             seed=seeds.secret,
@@ -96,11 +114,11 @@ class Worker:
     def _run(
         self, session: Session, reference: Reference, seeds: Seeds, problem: Problem, kernel: Kernel
     ) -> Verdict:
-        calls = seeds.calls(self._ruleset)
+        calls = len(reference.plan)
         passed, errors, complaint = 0, (0.0, 0.0), ""
         try:
             session.await_load()
-            with self._lease.shared():
+            with self._accelerator.lease.shared():
                 session.construct(reference, seeds)
                 for index in range(calls):
                     outcome = session.call(reference, seeds, index)
@@ -121,19 +139,15 @@ class Worker:
                 max_abs_error=errors[0],
                 max_rel_error=errors[1],
                 message=f"{calls - passed} of {calls} calls failed; {complaint}",
-                findings=session.findings(kernel),
+                findings=(*session.findings(kernel), *reference.findings()),
             )
             if complaint:
                 return judged
             message = f"all {calls} calls agree with the reference"
-            try:
-                timing = self._time(session, reference, seeds, problem, kernel)
-                message += "" if timing else "; not timed"
-            except Untimed as reason:
-                timing, message = None, f"{message}; not timed: {reason}"
-            return dataclasses.replace(
-                judged, status=Status.CORRECT, timing=timing, message=message
-            )
+            judged = dataclasses.replace(judged, status=Status.CORRECT, message=message)
+            if not self._timing or not _is_timed(kernel.language, self._name):
+                return dataclasses.replace(judged, message=f"{message}; not timed")
+            return self._timed(judged, session, reference, seeds, problem, kernel)
         except Rejected as end:
             return Verdict(
                 end.status,
@@ -146,33 +160,130 @@ class Worker:
                 log=end.log,
             )
 
-    def _time(
-        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem, kernel: Kernel
-    ) -> Timing | None:
-        if not self._timing or "cpu" not in LANGUAGES[kernel.language].timed_on:
-            return None
-        session.grant(self._ruleset.limits.run_s)
-        process = self._zygote(interpreted=False).take()
-        baseline = Session(process, self._ruleset, None)
+    def _timed(
+        self,
+        judged: Verdict,
+        session: Session,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Verdict:
+        """Time a correct kernel; a second process must confirm what is hard to believe."""
+        protocol = self._ruleset.timing
         try:
-            with self._lease.exclusive():
-                return measure(session, baseline, reference, seeds, problem.source)
-        finally:
-            baseline.close()
-            self._discard(process)
+            measured = self._measure(session, reference, seeds, problem)
+            doubt = timing.suspicion(measured.timing, self._floor_ms(session), protocol)
+            if doubt:
+                measured = self._confirm(measured, doubt, reference, seeds, problem, kernel)
+        except Untimed as reason:
+            findings = (*judged.findings, *reason.findings)
+            message = f"{judged.message}; not timed: {reason}"
+            return dataclasses.replace(judged, findings=findings, message=message)
+        findings = (*judged.findings, *measured.findings)
+        return dataclasses.replace(judged, timing=measured.timing, findings=findings)
 
-    def _discard(self, candidate: Candidate) -> None:
+    def _measure(
+        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
+    ) -> Measurement:
+        session.grant(self._ruleset.limits.run_s)
+        with _Process(self, REFERENCE_LANGUAGE) as baseline, self._accelerator.lease.exclusive():
+            stopwatch = Stopwatch(session, baseline, reference, seeds, problem.source)
+            measured = stopwatch.measure()
+            session.end()
+            return stopwatch.clean(measured)
+
+    def _confirm(
+        self,
+        first: Measurement,
+        doubt: str,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Measurement:
+        with _Process(self, kernel.language) as session:
+            session.load(kernel.source, "ModelNew", self._compile_ahead(problem, kernel))
+            session.await_load()
+            with self._accelerator.lease.shared():
+                session.construct(reference, seeds)
+                outcome = session.call(reference, seeds, 0)
+            if not outcome.passed:
+                message = f"in a second process that was to confirm its time: {outcome.message}"
+                raise Rejected(Status.WRONG, message)
+            second = self._measure(session, reference, seeds, problem)
+        found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
+        ratio = second.timing.speedup / first.timing.speedup
+        if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
+            raise Untimed(
+                "two processes disagree on a speedup that is hard to believe",
+                (Finding("speedup_not_confirmed", found, Severity.SOFT),),
+            )
+        slower = min(first, second, key=lambda measured: measured.timing.speedup_low)
+        finding = Finding("speedup_confirmed", found, Severity.INFO)
+        return dataclasses.replace(slower, findings=(*slower.findings, finding))
+
+    def _floor_ms(self, session: Session) -> float:
+        inputs, output = session.example
+        moved = tensors_of([inputs, output]) if self._on_cuda else tensors_of(output)
+        return self._accelerator.floor_ms(sum(t.numel() * t.element_size() for t in moved))
+
+    def _compile_ahead(self, problem: Problem, kernel: Kernel) -> bytes:
+        """Have Triton compile everything in a process that no verdict rests on.
+
+        Raises:
+            Rejected: If the kernel fails there.
+        """
+        if not self._on_cuda or kernel.language != "triton":
+            return b""
+        kept = self._ahead.find(problem, kernel, self._ruleset.precision)
+        if kept is not None:
+            return kept
+        seeds = Seeds(secrets.token_hex(16))  # of its own: it learns nothing of the judged values
+        with _Process(self, kernel.language, exec_allowed=True) as session:
+            try:
+                session.load(kernel.source, "ModelNew")
+                session.await_load()
+                reference = Reference(problem, self._ruleset, seeds, self._name)
+                session.construct(reference, seeds)
+                session.call(reference, seeds, 0)
+            except Rejected as end:
+                raise Rejected(
+                    end.status, str(end), end.log or session.log(), compiled=session.loaded
+                ) from None
+            session.end()
+            try:
+                return self._ahead.keep(problem, kernel, self._ruleset.precision, session.scratch)
+            except ValueError as error:
+                message = f"its compiled kernels take {error}"
+                raise Rejected(Status.RUNTIME_ERROR, message, compiled=True) from None
+
+    def open(self, language: str, exec_allowed: bool) -> tuple[Candidate, Session]:
+        """Return a fresh process for a language, and what drives it."""
+        zygote = self._zygote(language)
+        candidate = zygote.take(exec_allowed)
+        build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
+        return candidate, Session(candidate, self._ruleset, build, self._accelerator.device)
+
+    def discard(self, candidate: Candidate) -> None:
         """End a candidate; a process that will not go costs its zygote, not the verdict."""
         try:
             candidate.discard()
         except JudgeError:
             self.reset()
 
-    def _zygote(self, interpreted: bool) -> Zygote:
+    def _zygote(self, language: str) -> Zygote:
+        interpreted = language == "triton" and not self._on_cuda
         if interpreted not in self._zygotes:
-            readable = readable_paths()
-            limits = self._ruleset.limits
-            zygote = Zygote(interpreted, limits, readable, self._scratch, self._tier)
+            zygote = Zygote(
+                interpreted,
+                self._ruleset.limits,
+                readable_paths(*(driver_paths() if self._on_cuda else ())),
+                self._scratch,
+                self._tier,
+                self._name,
+                self._accelerator.trial_memory(),
+            )
             try:
                 zygote.wait_ready()
             except JudgeError:
@@ -183,8 +294,15 @@ class Worker:
 
     def _build(self, zygote: Zygote) -> Any:
         if self._builder is None:
+            libraries = self._folder / "builds"
+            libraries.mkdir(parents=True, exist_ok=True)
             self._builder = Builder(
-                self._libraries, self._scratch, zygote.tier, self._ruleset.limits, readable_paths()
+                libraries,
+                self._scratch,
+                zygote.tier,
+                self._ruleset.limits,
+                readable_paths(),
+                *((self._accelerator.capability,) if self._on_cuda else ()),
             )
         return self._builder.build
 
@@ -195,6 +313,26 @@ class Worker:
         self._zygotes.clear()
 
     close = reset
+
+
+def _is_timed(language: str, device: str) -> bool:
+    return language != REFERENCE_LANGUAGE and LANGUAGES[language].is_timed(device)
+
+
+class _Process:
+    """A candidate process for the length of a ``with`` block, and the session that drives it."""
+
+    def __init__(self, worker: Worker, language: str, exec_allowed: bool = False) -> None:
+        self._worker = worker
+        self._candidate, self._session = worker.open(language, exec_allowed)
+
+    def __enter__(self) -> Session:
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        self._session.log()  # kept for whoever asks later
+        self._worker.discard(self._candidate)
+        self._session.close()
 
 
 def _bound_own_memory() -> None:
@@ -237,7 +375,14 @@ def main(job_fd: int, lifeline_fd: int) -> None:
     folder, scratch = Path(setup["folder"]), Path(setup["scratch"])
     claim(scratch)
     sweep(scratch.parent)
-    worker = Worker(read_ruleset(setup["ruleset"]), setup["timing"], folder, scratch, setup["tier"])
+    worker = Worker(
+        read_ruleset(setup["ruleset"]),
+        setup["timing"],
+        folder,
+        scratch,
+        setup["tier"],
+        setup["device"],
+    )
     wire.send(jobs, {"ready": True})
     while True:
         try:
@@ -247,6 +392,12 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         problem = Problem(**job["problem"])
         try:
             verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
+        except UsageError as error:
+            wire.send(jobs, {"job": job["job"], "refused": str(error)})
+            continue
+        except DeviceLost as error:
+            worker.reset()
+            verdict = unavailable(str(error), "device_lost")
         except Exception as error:  # the boundary: whatever it is, it is not the kernel's fault
             worker.reset()
             verdict = unavailable(f"{type(error).__name__}: {error}")

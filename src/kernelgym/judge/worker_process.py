@@ -14,6 +14,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from kernelgym.errors import ProblemError
 from kernelgym.judge import wire
 from kernelgym.judge.scratch import remove_folder
 from kernelgym.rulesets import Ruleset
@@ -32,7 +33,9 @@ class WorkerProcess:
         OSError: Or EOFError, if the worker does not start.
     """
 
-    def __init__(self, ruleset: Ruleset, timing: bool, folder: Path, tier: str) -> None:
+    def __init__(
+        self, ruleset: Ruleset, timing: bool, folder: Path, tier: str, device: str = "cpu"
+    ) -> None:
         limits = ruleset.limits
         # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
         self._job_s = 2 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
@@ -68,11 +71,16 @@ class WorkerProcess:
                 "folder": str(folder.absolute()),
                 "scratch": str(scratch),
                 "tier": tier,
+                "device": device,
             }
         )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
-        """Have one kernel judged; OSError or EOFError if the worker is lost."""
+        """Have one kernel judged; OSError or EOFError if the worker is lost.
+
+        Raises:
+            ProblemError: If the device has no room for the problem.
+        """
         self._jobs += 1
         answer = self._ask(
             {
@@ -84,6 +92,8 @@ class WorkerProcess:
         )
         if answer["job"] != self._jobs:
             raise ValueError(f"the answer to job {answer['job']} came for job {self._jobs}")
+        if "refused" in answer:
+            raise ProblemError(answer["refused"])
         return Verdict.from_dict(answer["verdict"])
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:

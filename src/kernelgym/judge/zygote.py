@@ -1,9 +1,10 @@
 """A process with torch and Triton imported that forks one sandboxed process per candidate.
 
 Forking from here costs milliseconds; importing costs seconds. The zygote runs no parallel torch
-work (a child forked after an OpenMP region hangs) and never touches CUDA. It is driven over one
-socket by the trusted side: ``spawn`` (with the channel, stdout and stderr attached), ``kill``.
-It answers ``spawned`` and ``exited``, and takes every child down with it.
+work (a child forked after an OpenMP region hangs) and never touches CUDA: a candidate on a CUDA
+device makes its own context. It is driven over one socket by the trusted side: ``spawn`` (with the
+channel, stdout and stderr attached; ``exec`` for a process that may start compilers, which no
+verdict rests on), ``kill``. It answers ``spawned`` and ``exited``, and takes every child down.
 
 Loaded by path: standard library, torch and triton only.
 """
@@ -37,7 +38,7 @@ def _sibling(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(hooks: ModuleType) -> None:
+def _import_libraries(hooks: ModuleType, on_cuda: bool) -> None:
     import numpy  # noqa: F401
     import torch
     import torch.nn.functional
@@ -62,37 +63,44 @@ def _import_libraries(hooks: ModuleType) -> None:
 
         # Triton's first launch in a process costs 32 ms, later ones 7 ms: spend it before forking.
         warm_up[(1,)](torch.zeros(3), 3, BLOCK=4)
+    elif on_cuda:
+        hooks.look_up_triton_tools()
 
 
 class _Zygote:
-    def __init__(
-        self, control: socket.socket, hooks: ModuleType, plan: dict[str, Any], tier: str
-    ) -> None:
+    def __init__(self, control: socket.socket, hooks: ModuleType, config: dict[str, Any]) -> None:
         self.wire, self.sandbox = _sibling("wire"), _sibling("sandbox")
         self.hooks, self.candidate = hooks, _sibling("candidate")
+        self.device_memory = _sibling("device_memory")
+        self.device, self.shared = config["device"], config["shared"]
+        self.compiler_paths = config["compiler_paths"]
         self.control = control
-        self.plan = self.sandbox.Plan(tier="limits", scratch="", **plan)
+        self.plan = self.sandbox.Plan(tier="limits", scratch="", **config["plan"])
         self.children: dict[int, int] = {}  # pid -> id
-        self.plan = dataclasses.replace(self.plan, tier=self._strongest_tier(tier))
+        self.complaint = b""
+        self.plan = dataclasses.replace(self.plan, tier=self._strongest_tier(config["tier"]))
+        self.shared = ""
 
     def _strongest_tier(self, wanted: str) -> str:
         """Try the tiers by running a trial child in each; the whole composition or nothing."""
         tiers = self.sandbox.TIERS
-        for tier in tiers if wanted == "auto" else (wanted,):
+        if wanted.startswith("require:"):
+            tiers = tiers[: tiers.index(wanted.removeprefix("require:")) + 1]
+        elif wanted != "auto":
+            tiers = (wanted,)
+        for tier in tiers:
             with tempfile.TemporaryDirectory(prefix="kernelgym-probe-") as scratch:
                 ours, theirs = socket.socketpair()
-                null = os.open(os.devnull, os.O_RDWR)
                 self.plan = dataclasses.replace(self.plan, tier=tier)
-                try:
-                    pid = self._fork(scratch, theirs.fileno(), null, null)
+                with ours, theirs, tempfile.TemporaryFile() as said:
+                    pid = self._fork(scratch, theirs.fileno(), said.fileno(), said.fileno())
                     ours.shutdown(socket.SHUT_WR)  # end of file: the child leaves its loop
                     if pid is not None and os.waitpid(pid, 0)[1] == 0:
                         return str(tier)
-                finally:
-                    os.close(null)
-                    ours.close()
-                    theirs.close()
-        raise RuntimeError(f"no sandbox tier of {wanted!r} works on this host")
+                    said.seek(0)
+                    self.complaint = said.read(2000).strip().rpartition(b"\n")[2]
+        why = self.complaint.decode(errors="replace")
+        raise RuntimeError(f"no sandbox tier of {wanted!r} works on this host: {why}")
 
     def serve(self) -> None:
         """Serve until the control socket closes."""
@@ -120,7 +128,8 @@ class _Zygote:
 
     def _handle(self, request: dict[str, Any], fds: list[int]) -> None:
         if request["op"] == "spawn":
-            pid = self._fork(request["scratch"], *fds)
+            channel, stdout, stderr = fds
+            pid = self._fork(request["scratch"], channel, stdout, stderr, request["exec"])
             for fd in fds:
                 os.close(fd)
             if pid is None:
@@ -172,9 +181,14 @@ class _Zygote:
         for pid in strays:
             self._kill(pid)
 
-    def _fork(self, scratch: str, channel: int, stdout: int, stderr: int) -> int | None:
+    def _fork(
+        self, scratch: str, channel: int, stdout: int, stderr: int, exec_allowed: bool = False
+    ) -> int | None:
         """Fork one candidate; return its pid as seen from here, None if the sandbox failed."""
-        plan = dataclasses.replace(self.plan, scratch=scratch)
+        plan = dataclasses.replace(self.plan, scratch=scratch, exec_allowed=exec_allowed)
+        if exec_allowed:
+            readable = (*plan.readable, *self.compiler_paths)
+            plan = dataclasses.replace(plan, readable=readable)
         namespaces = plan.tier.startswith("ns+")
         adopted_read, adopted_write = os.pipe()
         pid_read, pid_write = os.pipe()
@@ -232,8 +246,18 @@ class _Zygote:
         self.sandbox.prefer_as_victim()
         self.sandbox.confine(plan)
         with socket.socket(fileno=3) as sock:
-            self.wire.send(sock, {"standby": True})
-            self.candidate.serve(sock, plan.scratch, self.hooks, self.wire)
+            self.candidate.serve(
+                sock,
+                plan.scratch,
+                self.hooks,
+                self.wire,
+                self.device_memory,
+                self.device,
+                self.shared,
+            )
+
+
+_CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "LD_LIBRARY_PATH")
 
 
 def _private_environment(scratch: str) -> dict[str, str]:
@@ -243,7 +267,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
         name: os.path.join(scratch, name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
-    kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS")
+    kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 
 
@@ -252,8 +276,8 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     control = socket.socket(fileno=control_fd)
     _sibling("sandbox").adopt_orphans()
     hooks = _sibling("hooks")
-    _import_libraries(hooks)
-    zygote = _Zygote(control, hooks, config["plan"], config["tier"])
+    _import_libraries(hooks, config["device"] != "cpu")
+    zygote = _Zygote(control, hooks, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
     zygote.serve()

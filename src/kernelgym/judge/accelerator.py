@@ -1,0 +1,130 @@
+"""The trusted side's device: its lease, its health, its bandwidth. CPU or one CUDA device."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError, ProblemError
+from kernelgym.judge.arena import new_arena
+from kernelgym.judge.lease import Lease
+from kernelgym.judge.reference import input_bytes
+from kernelgym.types import Problem
+
+__all__ = ["Accelerator", "DeviceLost"]
+
+_COPIES = 5
+_CACHED_BYTES = 256 << 10
+_DEVICE_COPY_BYTES = 1 << 30
+_SPARE_BYTES = 1 << 30
+
+
+class DeviceLost(JudgeError):
+    """The device does not compute any more for this process."""
+
+
+class Accelerator:
+    """One device as the worker sees it.
+
+    Args:
+        name: ``cpu`` or such as ``cuda:0``.
+        folder: Cache folder that all workers share.
+
+    Raises:
+        JudgeError: If the device cannot be used.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.device = torch.device(name)
+        self.capability: tuple[int, int] | None = None
+        """Compute capability; None on the CPU."""
+        self._bandwidth = 0.0
+        self._trial: Any = None
+        owner = "cpu"
+        if self.device.type == "cuda":
+            try:
+                torch.cuda.set_device(self.device)
+                self.canary()
+            except (RuntimeError, AssertionError, DeviceLost) as error:
+                raise JudgeError(f"device {name} cannot be used: {error}") from None
+            properties = torch.cuda.get_device_properties(self.device)
+            self.capability = (properties.major, properties.minor)
+            owner = f"gpu-{properties.uuid}"
+        self.lease = Lease(folder / f"{owner}.lock")
+
+    def check_room(self, problem: Problem) -> None:
+        """Make sure that the device holds a problem's inputs twice.
+
+        Raises:
+            ProblemError: If it does not.
+        """
+        if self.device.type == "cpu":
+            return
+        needed = 2 * input_bytes(problem) + _SPARE_BYTES
+        there = torch.cuda.get_device_properties(self.device).total_memory
+        if needed > there:
+            raise ProblemError(
+                f"problem {problem.id!r} takes at least {needed / 1e9:.1f} GB on device "
+                f"{str(self.device)!r}, which has {there / 1e9:.1f} GB; choose a smaller problem "
+                "or a larger device"
+            )
+
+    def canary(self) -> None:
+        """Compute something small and look at it.
+
+        Raises:
+            DeviceLost: If the device no longer computes: this process's context is lost.
+        """
+        if self.device.type == "cpu":
+            return
+        try:
+            total = int(torch.arange(1025, device=self.device).sum().item())
+        except RuntimeError as error:
+            raise DeviceLost(f"the device fails after this kernel: {error}") from None
+        if total != 1024 * 1025 // 2:
+            raise DeviceLost("the device computes wrong sums after this kernel")
+
+    def trial_memory(self) -> str:
+        """Return a handle of device memory that a sandbox can be tried with; empty on the CPU."""
+        if self.device.type == "cpu":
+            return ""
+        if self._trial is None:
+            self._trial = new_arena(0, 1, self.device)
+        fields, _ = self._trial.handle()
+        return str(fields["memory"])
+
+    def floor_ms(self, moved_bytes: int) -> float:
+        """Return what moving so many bytes takes at the least, in milliseconds.
+
+        On a CUDA device by the bandwidth of its memory; on the CPU by that of its caches, since
+        what is timed there need not have left them.
+        """
+        if not self._bandwidth:
+            self._bandwidth = self._measure_bandwidth()
+        return moved_bytes / self._bandwidth * 1e3
+
+    def _measure_bandwidth(self) -> float:
+        on_cpu = self.device.type == "cpu"
+        size = _CACHED_BYTES
+        if not on_cpu:
+            free, _ = torch.cuda.mem_get_info(self.device)
+            size = min(_DEVICE_COPY_BYTES, free // 8)
+        source = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        target = torch.empty_like(source)
+        shortest = float("inf")
+        for _ in range(_COPIES):
+            self.finish()
+            started = time.perf_counter()
+            target.copy_(source)
+            self.finish()
+            shortest = min(shortest, time.perf_counter() - started)
+        threads = torch.get_num_threads() if on_cpu else 1
+        return 2 * size * threads / shortest
+
+    def finish(self) -> None:
+        """Wait until the device has nothing to do for this process."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)

@@ -1,0 +1,106 @@
+"""Outputs of timed calls on a device, read where a candidate left them.
+
+The candidate names the allocation (by an IPC handle), the offset and the strides; everything it
+says is checked against what the driver says of that allocation before a byte is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kernelgym.judge import device_memory
+
+__all__ = ["DeviceOutputs", "Unreadable"]
+
+
+class Unreadable(Exception):
+    """An output is not where the candidate says, or in no memory that can be shared."""
+
+
+class DeviceOutputs:
+    """Opens a candidate's allocations, each once, and copies tensors out of them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._opened: dict[str, tuple[int, int]] = {}  # handle -> (address here, bytes)
+        self._flushing = torch.empty(0, device=device)
+
+    def copy(self, description: Any, arena: tuple[int, int]) -> list[torch.Tensor]:
+        """Return copies of an output's tensors, in order.
+
+        Args:
+            description: What the candidate says of the output.
+            arena: Address here and bytes of the memory it shares with us, for outputs that lie
+                there because a kernel returned an input of its own.
+
+        Raises:
+            Unreadable: If a tensor is not where it says.
+        """
+        return [self._copy_one(said, arena) for said in _tensors(description)]
+
+    def _copy_one(self, said: list[Any], arena: tuple[int, int]) -> torch.Tensor:
+        try:
+            name, shape, place = said
+            dtype = getattr(torch, name)
+            handle, offset, strides = place["memory"], place["offset"], place["strides"]
+            numbers = [*shape, *strides, offset]
+            if not isinstance(dtype, torch.dtype) or len(shape) != len(strides):
+                raise Unreadable("an output has no readable place")
+            if not all(type(number) is int and 0 <= number < 1 << 48 for number in numbers):
+                raise Unreadable("an output has no readable place")
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise Unreadable("an output has no readable place") from None
+        if 0 in shape:
+            return torch.empty(shape, dtype=dtype, device=self._device)
+        address, size = self._open(handle) if handle else arena
+        last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        span = (last + 1) * dtype.itemsize
+        if offset % dtype.itemsize or offset + span > size or math.prod(shape) > last + 1:
+            raise Unreadable("an output reaches past the memory it lies in")
+        flat = device_memory.view(address + offset, span, self._device).view(dtype)
+        view = flat.as_strided(shape, strides)
+        if dtype == torch.bool:
+            return view.view(torch.uint8).clone().view(torch.bool)
+        return view.clone()
+
+    def _open(self, handle: Any) -> tuple[int, int]:
+        if handle not in self._opened:
+            try:
+                address = device_memory.open_shared(handle)
+                start, size = device_memory.extent(address)
+            except (device_memory.DriverError, ValueError, TypeError) as error:
+                raise Unreadable(f"an output's memory cannot be opened: {error}") from None
+            self._opened[handle] = (address, size - (address - start))
+        return self._opened[handle]
+
+    def flush_cache(self) -> None:
+        """Overwrite more memory than the device's cache holds."""
+        if not self._flushing.numel():
+            size = 4 * torch.cuda.get_device_properties(self._device).L2_cache_size
+            self._flushing = torch.empty(size, dtype=torch.uint8, device=self._device)
+        self._flushing.fill_(1)
+
+    def forget(self) -> None:
+        """Close what was opened."""
+        opened, self._opened = self._opened, {}
+        for address, _ in opened.values():
+            device_memory.close_shared(address)
+
+
+def _tensors(description: Any) -> Sequence[list[Any]]:
+    """Return what is said of each tensor, in order; nothing of what is not a description."""
+    if not isinstance(description, dict) or len(description) != 1:
+        return []
+    ((kind, body),) = description.items()
+    if kind == "tensor":
+        return [body]
+    if kind == "sequence" and isinstance(body, list):
+        return [said for item in body for said in _tensors(item)]
+    if kind == "mapping" and isinstance(body, list):
+        pairs = [item for item in body if isinstance(item, list) and len(item) == 2]
+        return [said for _, item in pairs for said in _tensors(item)]
+    return []
