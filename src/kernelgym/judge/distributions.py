@@ -1,0 +1,155 @@
+"""Kinds of inputs: the problem's own (``given``), and others that a faked kernel does not survive.
+
+A kind replaces the *samplers* inside ``get_inputs`` (`torch.rand`, `torch.randn`, `uniform_` and
+the like), never the results of later operations: what the problem makes triangular, one-hot or a
+softmax stays so. Integers and permutations are drawn as they are.
+
+==========  =====================================================================================
+``shifted``  other means, of both signs, another one in every row
+``wide``     8 to 64 times the magnitude, both signs
+``narrow``   about a thousandth of it, both signs
+``spiked``   an eighth of it, except a few random elements that are 200 to 400 times as large
+==========  =====================================================================================
+
+Each kind has a variant, such as ``wide:positive``, for problems whose inputs must not be negative.
+Which of them a problem can bear is decided in `conditions`; here they are only drawn and dealt.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["GIVEN", "Sampling", "plan", "variants"]
+
+GIVEN = "given"
+_POSITIVE = ":positive"
+_LEAST_GIVEN = 2
+_MOST_GIVEN = 4
+_ELEMENTS_PER_SPIKE = 2048
+
+
+def variants(kind: str) -> tuple[str, ...]:
+    """Return a kind's variants, the stronger first."""
+    return kind, kind + _POSITIVE
+
+
+def plan(secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str]) -> tuple[str, ...]:
+    """Deal kinds of inputs to the judged calls of one verdict.
+
+    Args:
+        secret: Decides the order, and how many calls draw the problem's own inputs.
+        calls: How many calls there would be, were there no kinds.
+        ruleset: Bounds the number of calls.
+        usable: Kinds this problem can bear; each gets one call.
+
+    Returns:
+        One kind per call. The problem's own has two at least; all calls, if nothing else is usable.
+    """
+    if not usable:
+        return (GIVEN,) * calls
+    drawer = random.Random(secret)
+    least = drawer.randint(_LEAST_GIVEN, max(_LEAST_GIVEN, min(_MOST_GIVEN, ruleset.max_calls)))
+    kinds = [*usable, *[GIVEN] * max(least, calls - len(usable))]
+    drawer.shuffle(kinds)
+    return tuple(kinds)
+
+
+class Sampling(TorchFunctionMode):
+    """While entered, floating-point samplers draw from another kind of inputs.
+
+    Args:
+        variant: From `variants`.
+    """
+
+    def __init__(self, variant: str) -> None:
+        super().__init__()
+        self._kind = variant.removesuffix(_POSITIVE)
+        self._positive = variant.endswith(_POSITIVE)
+        self.replaced = 0
+        """How many tensors were drawn so; none means that this kind changes nothing."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Call `func`; turn what a sampler drew into values of this kind."""
+        result = func(*args, **(kwargs or {}))
+        centre, scale = _centre_and_scale(func, args, kwargs or {})
+        if (
+            scale is None
+            or not isinstance(result, torch.Tensor)
+            or not result.is_floating_point()
+            or not result.numel()
+        ):
+            return result
+        with torch.no_grad():
+            self._turn(result, centre, scale)
+        self.replaced += 1
+        return result
+
+    def _turn(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
+        """Replace values drawn around `centre` in place, so that large ones need no second room."""
+        values.sub_(centre)  # now about as large as `scale`, of both signs
+        if self._positive:
+            values.abs_()
+        match self._kind:
+            case "shifted":
+                values.add_(_symmetric(values, scale).mul_(2))
+                overall = _symmetric(values, scale, rows=False)
+                values.add_(overall.add_(overall.sign().mul_(scale)))
+                if self._positive:
+                    values.abs_()
+            case "wide":
+                values.mul_(2.0 ** (3 + 3 * float(torch.rand((), device="cpu"))))
+            case "narrow":
+                values.mul_(0.001 * (1 + float(torch.rand((), device="cpu"))))
+            case "spiked":
+                values.mul_(0.125)
+                self._add_spikes(values, scale)
+            case _:
+                raise ValueError(f"unknown kind of inputs {self._kind!r}")
+
+    def _add_spikes(self, values: torch.Tensor, scale: Any) -> None:
+        count = -(-values.numel() // _ELEMENTS_PER_SPIKE)
+        places = torch.randint(values.numel(), (count,), device=values.device)
+        sizes = torch.rand(count, device=values.device, dtype=torch.float32).add_(1).mul_(200)
+        if not self._positive:
+            sizes.mul_(torch.randint(2, (count,), device=values.device).mul_(2).sub_(1))
+        where = torch.unravel_index(places, values.shape) if values.dim() else ()
+        if isinstance(scale, torch.Tensor):
+            sizes = sizes * scale.expand(values.shape)[where]
+        else:
+            sizes = sizes * scale
+        values[where] = sizes.to(values.dtype) if values.dim() else sizes[0].to(values.dtype)
+
+
+def _symmetric(like: torch.Tensor, scale: Any, rows: bool = True) -> torch.Tensor:
+    """Draw from [-scale, scale): one number per row, or one for all."""
+    shape = (*like.shape[:-1], 1) if rows and like.dim() > 1 else (1,) * like.dim()
+    drawn = torch.rand(shape, device=like.device, dtype=torch.float32)
+    return drawn.mul_(2).sub_(1).to(like.dtype).mul_(scale)
+
+
+def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+    """Return where a sampler draws around and how far it reaches; a scale of None: no sampler."""
+    if func in (torch.rand, torch.rand_like):
+        return 0.5, 0.5
+    if func in (torch.randn, torch.randn_like):
+        return 0.0, 1.0
+    if func is torch.Tensor.uniform_:
+        low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
+        high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
+        return (low + high) / 2, (high - low) / 2
+    if func is torch.Tensor.normal_:
+        mean = args[1] if len(args) > 1 else kwargs.get("mean", 0.0)
+        return mean, args[2] if len(args) > 2 else kwargs.get("std", 1.0)
+    if func is torch.normal:
+        mean = args[0] if args else kwargs.get("mean", 0.0)
+        return mean, args[1] if len(args) > 1 else kwargs.get("std", 1.0)
+    return 0.0, None
