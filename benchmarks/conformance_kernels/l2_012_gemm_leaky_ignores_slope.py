@@ -1,0 +1,38 @@
+# /// conformance
+# problem = "KernelBench/L2/12"
+# language = "triton"
+# outcome = "wrong_values"
+# cpu_sizes = { batch_size = 8, in_features = 64, out_features = 48 }
+# ///
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def leaky_kernel(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    x = x * factor
+    tl.store(out_ptr + offsets, tl.where(x > 0, x, x * 0.01), mask=mask)
+
+
+def leaky(x, factor):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    n = x.numel()
+    leaky_kernel[(triton.cdiv(n, 1024),)](x, out, n, factor, BLOCK=1024)
+    return out
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features, multiplier, negative_slope):
+        super().__init__()
+        self.gemm = nn.Linear(in_features, out_features)
+        self.multiplier = multiplier
+
+    def forward(self, x):
+        return leaky(self.gemm(x), self.multiplier)

@@ -1,0 +1,36 @@
+# /// conformance
+# problem = "KernelBench/L2/66"
+# language = "triton"
+# outcome = "wrong_values"
+# sizes = { in_features = 2048, out_features = 2048 }
+# cpu_sizes = { batch_size = 4, in_features = 64, out_features = 48 }
+# ///
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    x = x - tl.max(x, axis=0)
+    top = tl.exp(x)
+    tl.store(out_ptr + row * columns + offsets, top / tl.sum(top, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features, dropout_p):
+        super().__init__()
+        self.matmul = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        x = self.matmul(x)
+        out = torch.empty_like(x)
+        block = triton.next_power_of_2(x.shape[1])
+        row_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=block)
+        return out
