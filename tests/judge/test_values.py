@@ -57,8 +57,8 @@ def test_a_truth_value_never_written_is_not_true(timing):
     always = problem("return x < 10", "torch.randn(50, 70)")
     lazy = (
         "import sys\nframe = sys._getframe()\n"
-        "while 'outputs' not in frame.f_locals:\n    frame = frame.f_back\n"
-        "return frame.f_locals['outputs'][0]"
+        "while 'places' not in frame.f_locals:\n    frame = frame.f_back\n"
+        "return frame.f_locals['places'][0]"
     )
     assert timing.evaluate(always, forward_only(lazy)).status is Status.WRONG
     assert timing.evaluate(always, forward_only("return x < 10")).correct
@@ -74,18 +74,34 @@ def test_changing_an_input_is_refused_unless_the_reference_does(strict, kernelbe
     assert strict.evaluate(mutating, in_place).correct
 
 
-def test_returning_the_input_itself_is_a_value_like_any_other(strict):
-    identity = problem("return x.abs()", "torch.rand(30, 40)")
-    assert strict.evaluate(identity, forward_only("return x")).correct
+def test_returning_the_input_itself_is_right_where_it_always_is(strict, kernelbench):
+    clipped = problem("return x.clamp(0, 1)", "torch.rand(30, 40).softmax(-1)")
+    assert strict.evaluate(clipped, forward_only("return x")).correct
+    positive = problem("return x.abs()", "torch.rand(30, 40)")  # only as it is drawn here
+    assert kernelbench.evaluate(positive, forward_only("return x")).correct
+    assert strict.evaluate(positive, forward_only("return x")).status is Status.WRONG
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["return x.t().contiguous().t()", "return x.expand(1, 30, 40)[0]", "return nn.Parameter(x)"],
-)
-def test_strides_and_parameters_are_no_matter(strict, body):
+def test_strides_are_the_references(strict, kernelbench):
     plain = problem("return x + 0", "torch.randn(30, 40)")
-    assert strict.evaluate(plain, forward_only(body)).correct
+    turned = forward_only("return x.t().contiguous().t()")
+    verdict = strict.evaluate(plain, turned)
+    assert verdict.status is Status.WRONG
+    assert "stride mismatch: expected [40, 1], got [1, 30]" in verdict.message
+    assert kernelbench.evaluate(plain, turned).correct
+    for body in ("return x.expand(1, 30, 40)[0]", "return nn.Parameter(x)"):
+        assert strict.evaluate(plain, forward_only(body)).correct
+
+
+def test_where_the_reference_is_not_contiguous_the_kernel_may_be(strict):
+    transposed = problem("return (x + 0).t()", "torch.randn(30, 40)")
+    for body in ("return (x + 0).t()", "return (x + 0).t().contiguous()"):
+        assert strict.evaluate(transposed, forward_only(body)).correct
+    other = forward_only("return torch.zeros(40, 60)[:, ::2].copy_(x.t())")
+    assert strict.evaluate(transposed, other).status is Status.WRONG
+    several = problem("return x.t(), x + 0", "torch.randn(30, 40)")
+    swapped = forward_only("return x.t().contiguous(), (x + 0).t().contiguous().t()")
+    assert strict.evaluate(several, swapped).status is Status.WRONG
 
 
 @pytest.mark.parametrize(
@@ -221,7 +237,9 @@ def test_dropout_draws_the_same_mask_on_both_sides(strict, kernelbench):
 def test_train_mode_batch_statistics(strict):
     norm = problem("return self.n(x)", "torch.randn(40, 5)", init="self.n = nn.BatchNorm1d(5)")
     kernel = forward_only(
-        "m = x.mean(0)\nv = x.var(0, unbiased=False)\nreturn (x - m) / torch.sqrt(v + 1e-5)"
+        "m = x.mean(0)\nv = x.var(0, unbiased=False)\n"
+        "return (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
+        constructor="self.n = nn.BatchNorm1d(5)",
     )
     assert strict.evaluate(norm, kernel).correct
 

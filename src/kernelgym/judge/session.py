@@ -160,8 +160,10 @@ class Session:
             answer = self._answer("construct").get("missing")
         claimed = answer if isinstance(answer, list) else list(values)
         missing = [name for name in values if name in claimed]
-        if missing and reference.needs(missing, seeds.derive("influence")):
-            name, shape = missing[0], list(values[missing[0]].shape)
+        seed = seeds.derive("influence")
+        if missing and reference.needs(missing, seed):
+            name = next((each for each in missing if reference.needs([each], seed)), missing[0])
+            shape = list(values[name].shape)
             raise Rejected(
                 Status.RUNTIME_ERROR,
                 f"{self._ruleset.name} replaces constant parameters after construction, and "
