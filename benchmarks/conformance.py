@@ -164,12 +164,15 @@ class Journal:
                 with contextlib.suppress(ValueError, KeyError):  # a line cut short by a kill
                     entry = json.loads(line)
                     key = entry["side"], entry["case"], entry["fingerprint"]
-                    pair = entry["pair"]
-                    entry["pair"] = None if pair is None else (pair[0], pair[1])
+                    if entry["pair"] is None:  # it said nothing, and is asked again
+                        continue
+                    entry["pair"] = tuple(entry["pair"])
                     self._found[key] = Outcome(
                         **{f.name: entry[f.name] for f in dataclasses.fields(Outcome)}
                     )
         self._file = path.open("a", buffering=1)
+        if self._file.tell():
+            self._file.write("\n")  # the last line may have been cut short
 
     def get(self, side: str, case: Case, mark: str) -> Outcome | None:
         """Return what a side said, if it did."""
