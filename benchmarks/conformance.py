@@ -363,17 +363,20 @@ def compared(tasks: list[Task], journal: Journal) -> list[dict[str, Any]]:
 
 def commit_of(root: Path) -> str:
     """Return the checkout's commit, if git can tell."""
-    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(root), "rev-parse", "--show-toplevel", "HEAD"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return found.stdout.strip() or "unknown"
+    # A copy without its history may lie inside some other repository.
+    top, _, commit = found.stdout.strip().partition("\n")
+    return commit if top and Path(top).resolve() == root.resolve() else "unknown"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--kernelbench-root", type=Path, required=True, help="a checkout")
+    parser.add_argument("--kernelbench-commit", help="of a checkout without its history")
     parser.add_argument("--device", default="cuda:0", help="cuda:N, or cpu without KernelBench")
     parser.add_argument("--out", type=Path, help="write the comparison to this JSON file")
     parser.add_argument("--journal", default="build/conformance.jsonl", help="what is finished")
@@ -403,7 +406,7 @@ def main() -> int:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         result = {
             "machine": {**machine("torch", "triton"), "device": options.device, **ran_on},
-            "kernelbench_commit": commit_of(options.kernelbench_root),
+            "kernelbench_commit": options.kernelbench_commit or commit_of(options.kernelbench_root),
             "kernels": len(rows),
             "problems": len(problems),
             "counts": counts,
