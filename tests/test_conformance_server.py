@@ -14,7 +14,6 @@ from kernelgym.types import Kernel
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
-import conformance
 from conformance_cases import FAILED, NOT_COMPILED, PASSED, Case, Outcome
 
 TORCH = """
@@ -81,23 +80,23 @@ def case(word: str) -> Case:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[conformance.Server]:
+def server(tmp_path: Path) -> Iterator[Server]:
     source = tmp_path / "src"
     (source / "kernelbench").mkdir(parents=True)
     (source / "kernelbench" / "__init__.py").write_text("")
     (source / "kernelbench" / "eval.py").write_text(textwrap.dedent(EVALUATION))
     (source / "torch.py").write_text(TORCH)
-    made = conformance.Server(tmp_path, "cuda:0", tmp_path / "caches", tmp_path / "log")
+    made = Server(tmp_path, "cuda:0", tmp_path / "caches", tmp_path / "log")
     yield made
     made.close()
 
 
-def said(server: conformance.Server, word: str) -> tuple[object, str]:
+def said(server: Server, word: str) -> tuple[object, str]:
     outcome = server.evaluate(case(word), SAMPLE_PROBLEM)
     return outcome.pair, outcome.reason
 
 
-def test_one_process_serves_as_long_as_nothing_breaks(server: conformance.Server) -> None:
+def test_one_process_serves_as_long_as_nothing_breaks(server: Server) -> None:
     assert said(server, "pass") == (PASSED, "")
     assert said(server, "fail") == (FAILED, "runtime_error")
     assert said(server, "raise") == (NOT_COMPILED, "other_error")
@@ -107,7 +106,7 @@ def test_one_process_serves_as_long_as_nothing_breaks(server: conformance.Server
 
 
 def test_an_end_or_a_broken_context_costs_the_process_and_no_further_case(
-    server: conformance.Server,
+    server: Server,
 ) -> None:
     for number, (word, reason) in enumerate(
         (("exit", "timeout"), ("abort", "timeout"), ("break", "cuda_error")), start=1
@@ -117,7 +116,7 @@ def test_an_end_or_a_broken_context_costs_the_process_and_no_further_case(
         assert said(server, "pass") == (PASSED, "")
 
 
-def test_a_case_that_hangs_is_ended_at_its_limit(server: conformance.Server) -> None:
+def test_a_case_that_hangs_is_ended_at_its_limit(server: Server) -> None:
     said(server, "pass")
     hanging = Case("hang", "KernelBench/L1/1", Kernel("hang", "triton"), "timeout", limit_s=0.3)
     outcome = server.evaluate(hanging, SAMPLE_PROBLEM)
@@ -127,7 +126,7 @@ def test_a_case_that_hangs_is_ended_at_its_limit(server: conformance.Server) -> 
 
 
 def test_an_evaluation_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
-    empty = conformance.Server(tmp_path, "cuda:0", tmp_path, tmp_path / "log")
+    empty = Server(tmp_path, "cuda:0", tmp_path, tmp_path / "log")
     with pytest.raises(RuntimeError, match="did not start; see"):
         empty.evaluate(case("pass"), SAMPLE_PROBLEM)
     assert "No module named 'kernelbench'" in (tmp_path / "log").read_text()
@@ -135,22 +134,22 @@ def test_an_evaluation_that_does_not_start_says_where_to_look(tmp_path: Path) ->
 
 def test_a_resumed_run_keeps_what_was_said_and_drops_a_cut_line(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "journal.jsonl"
-    first = conformance.Journal(path, resume=False)
+    first = Journal(path, resume=False)
     told = Outcome(PASSED, "why", "text", 1.5)
     first.add("kernelbench", case("pass"), "mark", told)
     first.add("kernelgym", case("pass"), "mark", Outcome(None))
     first.close()
     with path.open("a") as file:
         file.write('{"side": "kernelgym", "ca')
-    again = conformance.Journal(path, resume=True)
+    again = Journal(path, resume=True)
     assert again.get("kernelbench", case("pass"), "mark") == told
     assert again.get("kernelgym", case("pass"), "mark") is None, "silence is asked again"
     assert again.get("kernelbench", case("pass"), "other") is None
     again.add("kernelgym", case("pass"), "mark", told)
     again.close()
-    third = conformance.Journal(path, resume=True)
+    third = Journal(path, resume=True)
     assert third.get("kernelgym", case("pass"), "mark") == told
     third.close()
-    anew = conformance.Journal(path, resume=False)
+    anew = Journal(path, resume=False)
     assert anew.get("kernelbench", case("pass"), "mark") is None
     anew.close()
