@@ -14,7 +14,9 @@ from kernelgym.types import Kernel
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
+# Benchmarks are scripts, not a package.
 from conformance_cases import FAILED, NOT_COMPILED, PASSED, Case, Outcome
+from conformance_sides import Journal, Server
 
 TORCH = """
 import types
