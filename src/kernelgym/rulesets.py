@@ -109,6 +109,7 @@ class Ruleset:
     """`fp64` only: how many times the fp32 reference's own error a kernel may be off, where own
     error means the largest among the output's elements of about the same magnitude or smaller."""
     error_factors: tuple[tuple[str, float], ...] = (
+        ("convolution", 64.0),
         ("contraction", 32.0),
         ("reduction", 16.0),
         ("elementwise", 8.0),

@@ -89,7 +89,8 @@ def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: A
         inputs, _ = draw(_SEED, GIVEN)
         own = runner.expect(inputs, _SEED)
     mutates = own.mutates_inputs
-    factor = ruleset.factor_for(_operation(runner, inputs, mutates)) if twin else None
+    operation = _operation(runner, inputs, mutates) if twin else ""
+    factor = ruleset.factor_for(operation) if twin else None
     perturbs = ruleset.perturb_state and _bears_other_state(runner, inputs, own)
     if perturbs:
         own = runner.expect(inputs, _SEED)
@@ -100,7 +101,7 @@ def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: A
         more = partial(_errors_of_few, runner, draw, ruleset)
         known[GIVEN] = more(GIVEN, own)
         for kind in ruleset.distributions:
-            for variant in variants(kind):
+            for variant in variants(kind, operation):
                 found = _try(runner, draw, variant, ruleset, own, factor)
                 if found is not None:
                     usable.append(variant)
