@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 from kernelgym.errors import JudgeError
 from kernelgym.judge import build, sandbox
 from kernelgym.judge.build import Builder
-from kernelgym.judge.extension_source import (
-    BINDING_UNIT,
-    UNIT,
-    compile_flags,
-    missing_from_thin,
-    read_request,
-)
+from kernelgym.judge.compiler_errors import missing_from_thin
+from kernelgym.judge.compiler_process import FAILED
+from kernelgym.judge.extension_request import read_request
+from kernelgym.judge.extension_source import BINDING_UNIT, UNIT, compile_flags, units
 from kernelgym.judge.fork_server import readable_paths
 from kernelgym.judge.toolchain import describe_cpu, find_compiler, toolchain
 from kernelgym.rulesets import Limits
@@ -34,7 +31,8 @@ def _request(source, functions=("f",), **more):
 
 # --- flags and logs -----------------------------------------------------------------------------
 def _flags(flags, thin):
-    return compile_flags(read_request(_request(PLAIN, cflags=flags)), thin)
+    (unit,) = units(read_request(_request(PLAIN, cflags=flags)))
+    return compile_flags(unit, thin)
 
 
 def test_standards_that_the_headers_are_past_are_raised():
@@ -52,6 +50,8 @@ HOSTILE = {
     "many opening quotes": "kernel.cpp:1:2: error: #error " + "‘a" * (_MEGABYTE // 2),
     "the word error": "kernel.cpp:1:2: " + "error: " * (_MEGABYTE // 7),
     "fatal errors": "kernel.cpp:1:2: " + "fatal error: " * (_MEGABYTE // 13),
+    "many straight quotes": 'kernel.cu(1): error: identifier "' + 'a"' * (_MEGABYTE // 2),
+    "a long namespace": 'kernel.cu(1): error: namespace "torch' + "::a" * (_MEGABYTE // 3),
     "many lines": ("kernel.cpp:1:2: error: '" + "a" * 470 + "\n") * (_MEGABYTE // 500),
     "many lines of quotes": ("error: " + "'a:" * 160 + "\n") * (_MEGABYTE // 500),
     "empty lines": "error:\n" * (_MEGABYTE // 7),
@@ -116,7 +116,7 @@ def test_a_slow_binding_unit_is_not_charged_to_the_kernel(staged):
 
 
 def test_two_may_compile_the_binding_unit_at_once(staged):
-    tools = toolchain(find_compiler())
+    tools = build._Tools(toolchain(find_compiler()), None)
     with staged._binding(tools) as one, staged._binding(tools) as two:
         assert one.running is not None and two.running is not None
         assert one.finish() == two.finish()
@@ -138,7 +138,7 @@ def test_two_may_compile_the_binding_unit_at_once(staged):
     ],
 )
 def test_only_what_the_source_is_to_blame_for_is_remembered(staged, log, attempts):
-    staged.fake.log = build._FAILED + log
+    staged.fake.log = FAILED + log
     first = staged.build(_request(PLAIN, None))
     again = staged.build(_request(PLAIN, None))
     assert first.log == again.log == log
@@ -147,7 +147,7 @@ def test_only_what_the_source_is_to_blame_for_is_remembered(staged, log, attempt
 
 def test_failures_are_remembered_up_to_a_number(staged, monkeypatch):
     monkeypatch.setattr(build, "_MAX_FAILURES", 3)
-    staged.fake.log = build._FAILED + "error: no"
+    staged.fake.log = FAILED + "error: no"
     sources = [f"int x = {number}" for number in range(5)]
     for source in sources:
         staged.build(_request(source, None))
@@ -162,7 +162,8 @@ def test_libraries_for_another_cpu_are_others(staged, monkeypatch):
     monkeypatch.setattr(build, "find_toolchain", lambda compiler: other)
     there = staged.build(_request(PLAIN))
     assert here.path and there.path and there.path != here.path and not there.cached
-    assert staged._binding_path(tools) != staged._binding_path(other)
+    objects = list((staged._cache.folder).glob("binding-*.o"))
+    assert len(objects) == 2
 
 
 def test_a_cpu_is_known_by_model_and_features():
@@ -195,9 +196,9 @@ def test_the_status_of_the_program_is_passed_on(builder, tmp_path):
         return builder._start(["/bin/sh", "-c", script], tmp_path).finish(float("inf"))
 
     assert status("echo fine") == "fine\n"
-    assert status("echo oh; exit 3") == build._FAILED + "oh\n"
+    assert status("echo oh; exit 3") == FAILED + "oh\n"
     builder._tier = "landlock+seccomp"  # the first process of a namespace cannot kill itself
-    assert status("kill -9 $$") == build._FAILED + "the compiler exited with 137"
+    assert status("kill -9 $$") == FAILED + "the compiler exited with 137"
 
 
 @pytest.mark.parametrize("plan", ["{", json.dumps({"tier": "limits"})])

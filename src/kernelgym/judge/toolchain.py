@@ -51,6 +51,11 @@ class Toolchain:
     cpu: str
     """Model and features of this machine's CPU: ``-march=native`` means another one elsewhere."""
 
+    @property
+    def defines(self) -> list[str]:
+        """Macros that torch's headers want of any compiler."""
+        return [flag for flag in self.flags if flag.startswith("-D")]
+
     def includes(self, thin: bool) -> list[str]:
         """Include folders of torch, and of Python unless the thin headers stand in."""
         folders = [self.torch_include, f"{self.torch_include}/torch/csrc/api/include"]

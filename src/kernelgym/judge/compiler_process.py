@@ -1,0 +1,97 @@
+"""A compiler at work in a sandbox and a folder of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.errors import JudgeError
+from kernelgym.feedback import cut_middle
+from kernelgym.judge.sandbox import OWN_FAILURE, Plan
+
+__all__ = ["FAILED", "Running", "bounded", "has_failed", "is_transient", "start"]
+
+_LOG_CHARACTERS = 8000
+FAILED = "\0failed\0"
+"""In front of the log of a command that failed."""
+_TOO_LONG = f"{FAILED}the build took longer than "
+_SILENT = "the compiler exited with "
+_TRANSIENT = (
+    _SILENT,
+    *("killed", "cannot allocate memory", "virtual memory exhausted", "out of memory"),
+    *("no space left on device", "resource temporarily unavailable", "died due to signal"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running compiler."""
+
+    process: subprocess.Popen[bytes]
+    scratch: Path
+    allowed_s: float
+
+    def finish(self, deadline: float) -> str:
+        """Wait; return the log, with `FAILED` in front if the command failed.
+
+        Raises:
+            JudgeError: If it could not even be started.
+        """
+        try:
+            code = self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.end()
+            return f"{_TOO_LONG}{self.allowed_s:g} s"
+        with (self.scratch / "log").open("rb") as file:
+            log = file.read(1 << 20).decode("utf-8", "replace")
+        log = log.replace(f"{self.scratch}/", "")
+        if code == OWN_FAILURE:
+            raise JudgeError(f"the compiler could not be run: {bounded(log)}")
+        return log if code == 0 else f"{FAILED}{log or f'{_SILENT}{code}'}"
+
+    def end(self) -> None:
+        """Kill it with everything it started, if it still runs."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def start(command: list[str], plan: Plan, allowed_s: float) -> Running:
+    """Start a compiler inside the walls of a plan; `allowed_s` is for its message only."""
+    wrapper = [sys.executable, "-I", "-S", "-B", str(Path(__file__).with_name("sandbox.py"))]
+    scratch = Path(plan.scratch)
+    with (scratch / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*wrapper, json.dumps(dataclasses.asdict(plan)), *command],
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": plan.scratch}
+            | {"LC_ALL": "C.UTF-8", "HOME": plan.scratch},
+            start_new_session=True,
+        )
+    return Running(process, scratch, allowed_s)
+
+
+def has_failed(log: str) -> bool:
+    """Say whether a log is that of a command that failed."""
+    return log.startswith(FAILED)
+
+
+def is_transient(log: str) -> bool:
+    """Say whether a command failed for want of time or memory."""
+    lower = log.lower()
+    return _TOO_LONG in log or any(sign in lower for sign in _TRANSIENT)
+
+
+def bounded(log: str) -> str:
+    """Return a log as a kernel's author may see it."""
+    return cut_middle(log.replace(FAILED, "").strip(), _LOG_CHARACTERS)

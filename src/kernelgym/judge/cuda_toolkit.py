@@ -1,0 +1,169 @@
+"""Which CUDA toolkit builds extensions for which device, and what they are linked with."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.errors import UnsupportedLanguage
+
+__all__ = ["CudaToolkit", "cuda_toolkit", "find_nvcc"]
+
+_HINT = (
+    "language 'cuda' needs one: install the CUDA toolkit or set CUDA_HOME, or use language 'triton'"
+)
+_USUAL_HOME = "/usr/local/cuda"
+# As torch's own builds have them, so that a source means the same here and there.
+_FLAGS = (
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+    "--compiler-options=-fPIC",
+)
+
+
+def find_nvcc() -> str:
+    """Return the path of nvcc (in $CUDA_HOME or $CUDA_PATH, on the PATH or where it usually is).
+
+    Raises:
+        UnsupportedLanguage: If there is none, or none where the environment says.
+    """
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            if path := shutil.which(f"{home}/bin/nvcc"):
+                return path
+            raise UnsupportedLanguage(f"no nvcc found in {variable} ({home}/bin); {_HINT}")
+    pip = sorted(_site_packages().glob("nvidia/*/bin/nvcc"), reverse=True)
+    for name in ("nvcc", f"{_USUAL_HOME}/bin/nvcc", *map(str, pip)):
+        if path := shutil.which(name):
+            return path
+    raise UnsupportedLanguage(
+        f"no nvcc found (looked for it on the PATH and in {_USUAL_HOME}/bin); {_HINT}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CudaToolkit:
+    """nvcc, the device it builds for and the CUDA side of torch; part of every library's key."""
+
+    nvcc: str
+    root: str
+    """The toolkit's folder: what a sandboxed nvcc has to read."""
+    version: str
+    capability: tuple[int, int]
+    torch_cuda: str
+    """CUDA version torch was built for; empty for a torch without CUDA."""
+    defines: tuple[str, ...]
+    libraries: tuple[str, ...]
+    """torch's CUDA libraries and the CUDA runtime that torch has loaded."""
+    library_folders: tuple[str, ...]
+
+    def flags(self, architecture: bool) -> list[str]:
+        """Flags of every nvcc run; without `architecture` the candidate names its own."""
+        major, minor = self.capability
+        number = f"{major}{minor}"
+        own = [f"-gencode=arch=compute_{number},code=sm_{number}"] if architecture else []
+        return [*_FLAGS, *self.defines, *own]
+
+    def includes(self) -> list[str]:
+        """Include folders that a C++ unit needs, and nvcc finds by itself."""
+        folder = f"{self.root}/include"
+        return ["-isystem", folder] if os.path.isdir(folder) and folder != "/usr/include" else []
+
+    def link_flag(self, flag: str) -> str | None:
+        """Return a candidate's linker flag with a library's path for its name; None to drop it."""
+        if flag.startswith("-L") or flag == "-lcudart":
+            return None
+        found = _library(flag[2:], self.library_folders) if flag.startswith("-l") else None
+        return found or flag
+
+
+@functools.lru_cache(maxsize=8)
+def cuda_toolkit(nvcc: str, capability: tuple[int, int]) -> CudaToolkit:
+    """Describe the toolkit around one nvcc, for one compute capability.
+
+    Raises:
+        UnsupportedLanguage: If its version does not fit torch's, or it cannot build for the device.
+    """
+    import torch
+
+    answer = _ask(nvcc, "--version")
+    match = re.search(r"release (\d+)\.\d+, V([\d.]+)", answer)
+    if match is None:
+        raise UnsupportedLanguage(f"{nvcc} --version does not say a version: {answer[:200]!r}")
+    major, version = match.groups()
+    torch_cuda = str(torch.version.cuda or "")
+    if torch_cuda and torch_cuda.partition(".")[0] != major:
+        raise UnsupportedLanguage(
+            f"{nvcc} is CUDA {version} and torch was built for CUDA {torch_cuda}: extensions "
+            f"need a toolkit of the same major version; set CUDA_HOME to one"
+        )
+    name = "sm_{}{}".format(*capability)
+    if name not in (known := _ask(nvcc, "--list-gpu-code").split()):
+        raise UnsupportedLanguage(
+            f"{nvcc} (CUDA {version}) cannot build for this device's {name}, only for "
+            f"{', '.join(known)}; set CUDA_HOME to a toolkit that can"
+        )
+    # nvcc may be a script that starts one from elsewhere.
+    top = re.search(r"TOP=(.+)", _ask(nvcc, "--dryrun", "-c", "unit.cu"))
+    root = os.path.realpath(top[1].strip() if top else Path(nvcc).resolve().parent.parent)
+    own = shutil.which(f"{root}/bin/nvcc")
+    folder = Path(torch.__file__).parent
+    # The macros' header is generated with torch's CUDA side.
+    generated = folder / "include/c10/cuda/impl/cuda_cmake_macros.h"
+    folders = (
+        *map(str, sorted(_site_packages().glob("nvidia/*/lib"))),
+        *(f"{root}/{name}" for name in ("lib64", "lib", "lib64/stubs", "lib/stubs")),
+    )
+    runtime = _loaded_runtime() or _library("cudart", folders)
+    linked = (f"-l{name}" for name in ("c10_cuda", "torch_cuda") if _library(name, (_lib(folder),)))
+    return CudaToolkit(
+        nvcc=own or nvcc,
+        root=root,
+        version=version,
+        capability=capability,
+        torch_cuda=torch_cuda,
+        defines=() if generated.exists() else ("-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE",),
+        libraries=(
+            *linked,
+            *((runtime, f"-Wl,-rpath,{os.path.dirname(runtime)}") if runtime else ("-lcudart",)),
+        ),
+        library_folders=folders,
+    )
+
+
+def _lib(torch_folder: Path) -> str:
+    return str(torch_folder / "lib")
+
+
+def _ask(*command: str) -> str:
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.stdout + answer.stderr
+
+
+def _loaded_runtime() -> str | None:
+    """Path of the CUDA runtime in this process: torch's, since torch is imported."""
+    with open("/proc/self/maps") as file:
+        paths = (line.split(maxsplit=5)[-1].strip() for line in file if "/libcudart" in line)
+        return next(paths, None)
+
+
+def _library(name: str, folders: tuple[str, ...]) -> str | None:
+    """Find a shared library by name: pip's packages lack the links that `-l` goes by."""
+    for folder in folders:
+        for pattern in (f"lib{name}.so", f"lib{name}.so.*"):
+            if found := sorted(Path(folder).glob(pattern)):
+                return str(found[0])
+    return None
+
+
+def _site_packages() -> Path:
+    return Path(sysconfig.get_paths()["purelib"])
