@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge.cuda_toolkit import find_nvcc
 from kernelgym.judge.extension_source import THIN_HEADERS
 
-__all__ = ["Toolchain", "describe_cpu", "find_compiler", "toolchain"]
+__all__ = ["Toolchain", "describe_cpu", "find_compiler", "find_nvcc", "toolchain"]
 
 
 def find_compiler() -> str:
