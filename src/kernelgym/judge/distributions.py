@@ -108,9 +108,9 @@ class Sampling(TorchFunctionMode):
             values.abs_()
         match self._kind:
             case "shifted":
-                values.add_(_symmetric(values, scale).mul_(2))
-                overall = _symmetric(values, scale, rows=False)
-                values.add_(overall.add_(overall.sign().mul_(scale)))
+                values.add_(_symmetric(values).mul_(2) * scale)
+                overall = _symmetric(values, rows=False)
+                values.add_(overall.add_(overall.sign()) * scale)
                 if self._positive:
                     values.abs_()
             case "wide":
@@ -124,11 +124,14 @@ class Sampling(TorchFunctionMode):
                 raise ValueError(f"unknown kind of inputs {self._kind!r}")
 
     def _add_spikes(self, values: torch.Tensor, scale: Any, height: float) -> None:
-        count = -(-values.numel() // _ELEMENTS_PER_SPIKE)
-        places = torch.randint(values.numel(), (count,), device=values.device)
-        sizes = torch.rand(count, device=values.device, dtype=torch.float32).add_(1).mul_(height)
-        if not self._positive:
-            sizes.mul_(torch.randint(2, (count,), device=values.device).mul_(2).sub_(1))
+        count = max(-(-values.numel() // _ELEMENTS_PER_SPIKE), min(2, values.numel()))
+        device, width = values.device, values.numel() // count
+        # One in each part, so that no two fall on one place.
+        places = torch.arange(count, device=device) * values.numel() // count
+        places += torch.rand(count, device=device, dtype=torch.float64).mul_(width).long()
+        sizes = torch.rand(count, device=device, dtype=torch.float32).add_(1).mul_(height)
+        if not self._positive and count > 1:  # as many up as down
+            sizes.mul_(torch.randperm(count, device=device).remainder_(2).mul_(2).sub_(1))
         if isinstance(scale, torch.Tensor):
             scale = scale.expand(values.shape).reshape(-1)[places]
         flat = values.reshape(-1)  # a copy, if the values do not lie densely
@@ -137,11 +140,11 @@ class Sampling(TorchFunctionMode):
             values.copy_(flat.view(values.shape))
 
 
-def _symmetric(like: torch.Tensor, scale: Any, rows: bool = True) -> torch.Tensor:
-    """Draw from [-scale, scale): one number per row, or one for all."""
+def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
+    """Draw from [-1, 1): one number per row, or one for all."""
     shape = (*like.shape[:-1], 1) if rows and like.dim() > 1 else (1,) * like.dim()
     drawn = torch.rand(shape, device=like.device, dtype=torch.float32)
-    return drawn.mul_(2).sub_(1).to(like.dtype).mul_(scale)
+    return drawn.mul_(2).sub_(1).to(like.dtype)
 
 
 def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
