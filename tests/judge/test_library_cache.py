@@ -80,7 +80,7 @@ def test_what_is_found_is_there_whoever_cuts_back(tmp_path, monkeypatch):
     def look(start):
         cache = LibraryCache(folder, limit_bytes=10 * KIB)  # a worker each: only the folder is one
         start.wait()
-        for key in reversed(keys):  # the last to go come first
+        for key in reversed(keys[20:]):  # the last to go come first
             if (built := cache.find(key)) is not None:
                 found.append(key)
                 try:
@@ -106,6 +106,5 @@ def test_what_is_found_is_there_whoever_cuts_back(tmp_path, monkeypatch):
         for thread in threads:
             thread.join()
         assert failures == []
-        assert set(found) <= _keys(roomy)
+        assert set(found) <= _keys(roomy) and _keys(roomy).isdisjoint(keys[:20])
         found.clear()
-    assert len(_keys(roomy)) < len(keys)
