@@ -6,6 +6,7 @@ The tree::
     |-- UsageError (also ValueError)     something the caller gave is wrong; exit code 2
     |   |-- UnknownName                  a name that is not in a known set of names
     |   |-- ProblemError                 a problem file or suite that cannot be used
+    |   |   `-- DegenerateProblem        a problem that a worthless kernel passes
     |   `-- UnsupportedLanguage          a language the device or this machine cannot run
     `-- JudgeError                       the judge itself failed; becomes `unavailable`
 
@@ -18,6 +19,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "DegenerateProblem",
     "JudgeError",
     "KernelgymError",
     "ProblemError",
@@ -56,6 +58,10 @@ class UnknownName(UsageError):
 
 class ProblemError(UsageError):
     """A problem file or a suite that cannot be used (unreadable, no `Model`, empty selection)."""
+
+
+class DegenerateProblem(ProblemError):
+    """A problem that a worthless kernel passes, or no honest one, asked for by its id."""
 
 
 class UnsupportedLanguage(UsageError):

@@ -36,7 +36,8 @@ def test_every_problem_has_one_row() -> None:
 
 def test_reasons_and_scopes_are_known() -> None:
     pairs = {pair for entry in facts().values() for pair in entry.reasons}
-    assert {reason for reason, _ in pairs} == set(REASONS)
+    untold = {"idle_parameters", "non_finite_output"}  # what only tests find
+    assert {reason for reason, _ in pairs} == set(REASONS) - untold
     assert {scope for _, scope in pairs} == {"any", "half", "fp32"}
 
 

@@ -21,25 +21,12 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from kernelgym.errors import UnknownName
+from kernelgym.hygiene import REASONS
 
 __all__ = ["PRECISIONS", "REASONS", "Fact", "degenerate", "fact", "facts"]
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions a problem can be judged at; tolerance is 1e-4 for the first, 1e-2 for the others."""
-
-REASONS: Mapping[str, str] = MappingProxyType(
-    {
-        "zeros": "an output of zeros passes",
-        "constant": "one constant passes as the whole output",
-        "input_independent": "the output for other inputs passes",
-        "identity": "returning the input passes",
-        "nondeterministic_reference": "the reference disagrees with itself",
-        "broken_reference": "the reference fails under KernelBench's harness",
-        "partial_computation": "computing a small part and writing zeros elsewhere passes",
-        "analytic": "a value worked out beforehand, or a mean over a sample, passes",
-    }
-)
-"""Every reason, with what it means."""
 
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"any": PRECISIONS, "fp32": ("fp32",), "half": ("fp16", "bf16")}
@@ -70,7 +57,8 @@ class Fact:
     tested: bool
     """False if the degeneracy tests were not run (too large, or weights to download)."""
     reasons: tuple[tuple[str, str], ...]
-    """Pairs of (name from `REASONS`, scope): scope is ``any``, ``fp32`` or ``half``."""
+    """Pairs of (name from `REASONS`, scope): scope is ``any``, ``fp32`` or ``half``. Here
+    ``broken_reference`` means that KernelBench's own harness breaks it."""
     removed_by_metr: bool
     """METR's filtered copy, made from the older data version 0, left the problem out."""
     note: str = ""

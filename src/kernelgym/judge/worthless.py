@@ -1,0 +1,105 @@
+"""Answers that take no work: zeros, constants, the inputs handed back.
+
+An answer is made for one part of an output at a time, since each part of a worthless output may
+be chosen by itself. It is made from the first call's output, the best that a kernel's author could
+have known, and is then tried on further calls. Judging answers is not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["Answer", "leaves_of", "worthless_answers"]
+
+Answer = Callable[[list[Any]], Any]
+"""Takes the leaves of a call's inputs and returns one part of an output."""
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return tensors and numbers in nested lists, tuples and dicts, in order; None has none."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in leaves_of(item)]
+    return [] if value is None else [value]
+
+
+def worthless_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:
+    """Return, by reason, the answers to try for every part of the first call's output."""
+    given = leaves_of(inputs)
+    parts = leaves_of(output)
+    return {
+        "zeros": [[_always(_zeros(part))] for part in parts],
+        "constant": [[_always(value) for value in _constants(part)] for part in parts],
+        "identity": [
+            [_input(index, part) for index, item in enumerate(given) if _alike(item, part)]
+            for part in parts
+        ],
+    }
+
+
+def _always(value: Any) -> Answer:
+    return lambda given: value
+
+
+def _input(index: int, part: Any) -> Answer:
+    def answer(given: list[Any]) -> Any:
+        item = given[index]
+        if not _alike(item, part):
+            return None
+        if not isinstance(part, torch.Tensor):
+            return item
+        return torch.empty_like(part).copy_(item.reshape(part.shape))  # strides are cheap to mend
+
+    return answer
+
+
+def _alike(item: Any, part: Any) -> bool:
+    """Say whether an input could stand for a part of the output, perhaps in another shape."""
+    if isinstance(part, torch.Tensor):
+        return (
+            isinstance(item, torch.Tensor)
+            and item.dtype == part.dtype
+            and item.numel() == part.numel()
+        )
+    return type(item) is type(part)
+
+
+def _zeros(part: Any) -> Any:
+    if isinstance(part, torch.Tensor):
+        return torch.zeros_like(part)
+    return type(part)(0) if isinstance(part, (bool, int, float)) else part
+
+
+def _constants(part: Any) -> list[Any]:
+    """Return the constants that come closest to all elements, by one measure or another."""
+    if not isinstance(part, torch.Tensor):
+        return [part]
+    if part.numel() == 0:
+        return [part]
+    flat = part.detach().reshape(-1)
+    if part.is_complex():
+        values = [complex(flat.mean().item())]
+    elif part.is_floating_point():
+        values = _middles(flat)
+    elif part.dtype == torch.bool:
+        values = [False, True]
+    else:
+        low, high = int(flat.min()), int(flat.max())
+        values = [low, high, int(flat.median()), (low + high) // 2]
+    return [torch.full_like(part, value) for value in dict.fromkeys(values)]
+
+
+def _middles(flat: torch.Tensor) -> list[Any]:
+    """Return the middles between the ends, by difference and by ratio, and the median."""
+    finite = flat[flat.isfinite()]
+    if not finite.numel():
+        return [float(flat[0])]
+    low, high = float(finite.min()), float(finite.max())
+    values = [(low + high) / 2, float(finite.median())]
+    if low * high > 0.0:
+        values.append(2.0 / (1.0 / low + 1.0 / high))
+    return values
