@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kernelgym.envs import KernelEnv
     from kernelgym.episode import Episode
     from kernelgym.errors import (
+        DegenerateProblem,
         JudgeError,
         KernelgymError,
         ProblemError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         UnsupportedLanguage,
         UsageError,
     )
+    from kernelgym.hygiene import Hygiene
     from kernelgym.judge import LocalEvaluator, shared_evaluator
     from kernelgym.languages import LANGUAGES, Language
     from kernelgym.observer import Observer
@@ -57,10 +59,12 @@ __all__ = [
     "LANGUAGES",
     "REWARDS",
     "RULESETS",
+    "DegenerateProblem",
     "Episode",
     "Evaluator",
     "Feedback",
     "Finding",
+    "Hygiene",
     "Job",
     "JudgeError",
     "Kernel",
@@ -105,7 +109,9 @@ __version__ = "0.1.0"
 _NAMES_BY_MODULE = {
     "envs": "KernelEnv",
     "episode": "Episode",
-    "errors": "JudgeError KernelgymError ProblemError UnknownName UnsupportedLanguage UsageError",
+    "errors": "DegenerateProblem JudgeError KernelgymError ProblemError UnknownName "
+    "UnsupportedLanguage UsageError",
+    "hygiene": "Hygiene",
     "judge": "LocalEvaluator shared_evaluator",
     "languages": "LANGUAGES Language",
     "observer": "Observer",

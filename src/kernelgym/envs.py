@@ -18,11 +18,12 @@ import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeGuard, cast
+from typing import Any, Self
 
 import gymnasium as gym
 from gymnasium.error import InvalidAction, ResetNeeded
 
+from kernelgym.choice import choose_problems
 from kernelgym.devices import check_device
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
@@ -36,15 +37,14 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.spaces import KernelText
 from kernelgym.stopping import StopRule, check_stop_rule
 from kernelgym.suites import Ids, Suite
-from kernelgym.suites import suite as find_suite
-from kernelgym.suites.base import find_problem, problem_keys
 from kernelgym.types import GAMMA, Evaluator, Kernel, Problem, Turn, Verdict
 
 __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
 
 RENDER_MODES = ("ansi", "human")
-RESET_OPTIONS = ("kernel", "problem_id")
-"""What ``reset(options=...)`` takes: a problem to play, and a kernel to start from."""
+RESET_OPTIONS = ("allow_degenerate", "kernel", "problem_id")
+"""What ``reset(options=...)`` takes: a problem to play, and a kernel to start from; and whether
+the problem may be one that is known to be degenerate."""
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -62,7 +62,9 @@ class KernelEnv(gym.Env[str, str]):
         reward: How a turn is scored: a preset or its name.
         problems: Ids, numbers or a range such as ``"1-20,33"``, or the problems themselves.
         split: Split of the suite, such as ``train``.
-        exclude_degenerate: Leave out problems known to be worthless.
+        exclude_degenerate: Do not even list problems that are known to be degenerate.
+        allow_degenerate: Play problems that are known to be degenerate too. Otherwise, unless the
+            ruleset checks no problems, they are listed but not drawn, and refused by id.
         evaluator: Judges the kernels, and is never closed here. If None, one that other
             environments of this process share is taken when first needed.
         stop_when: When to stop early; see `kernelgym.stopping`.
@@ -92,6 +94,7 @@ class KernelEnv(gym.Env[str, str]):
         problems: Ids | Sequence[Problem] | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
+        allow_degenerate: bool = False,
         evaluator: Evaluator | None = None,
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
@@ -110,19 +113,17 @@ class KernelEnv(gym.Env[str, str]):
         self.language = check_language(language, self.device).name
         self.gamma = gamma
         self.render_mode = render_mode
-        self._suite: Suite | None = None
-        self._level = level
-        self.problems: tuple[Problem, ...]
-        if _are_problems(problems):
-            self.problems = tuple(problems)
-        else:
-            ids = cast("Ids | None", problems)
-            # Problems big enough to be timed where they can be; the interpreter needs small ones.
-            sized = {"size": "gpu"} if suite == "Synthetic" and self.device != "cpu" else {}
-            found = find_suite(suite, **sized)
-            self.problems = found.problems(level, ids, split, exclude_degenerate)
-            if ids is None and split is None and not exclude_degenerate:
-                self._suite = found  # nothing was ruled out: any problem of it may be asked for
+        self._choice = choose_problems(
+            suite,
+            level,
+            problems,
+            split,
+            ruleset=self.ruleset,
+            device=self.device,
+            exclude_degenerate=exclude_degenerate,
+            allow_degenerate=allow_degenerate,
+        )
+        self.problems = self._choice.problems
         self._settings: dict[str, Any] = {
             "language": self.language,
             "ruleset": self.ruleset,
@@ -189,10 +190,12 @@ class KernelEnv(gym.Env[str, str]):
         Args:
             seed: Seed of the choice of problem: the same seed gives the same problem.
             options: ``problem_id``: a full id, an id without its suite, or a number;
-                ``kernel``: source of a kernel shown as the current attempt, not yet judged.
+                ``kernel``: source of a kernel shown as the current attempt, not yet judged;
+                ``allow_degenerate``: True to play a degenerate problem all the same.
 
         Raises:
             UsageError: If an option, the problem or the kernel is unknown or unusable.
+            DegenerateProblem: If a degenerate problem is asked for and not allowed.
         """
         super().reset(seed=seed)
         options = options or {}
@@ -200,7 +203,14 @@ class KernelEnv(gym.Env[str, str]):
             if name not in RESET_OPTIONS:
                 raise UnknownName("reset option", name, RESET_OPTIONS)
         start = self._read_start(options.get("kernel"))
-        problem = self._choose(options.get("problem_id"))
+        allow = options.get("allow_degenerate", False)
+        if not isinstance(allow, bool):
+            raise UsageError(f"option 'allow_degenerate' is True or False, got {allow!r}")
+        if (asked := options.get("problem_id")) is not None:
+            problem = self._choice.find(asked, allow)
+        else:
+            drawn = self.problems if allow else self._choice.drawn
+            problem = drawn[int(self.np_random.integers(len(drawn)))]
         self._episode, self._start = Episode(problem, **self._settings), start
         if self.render_mode == "human":
             self.render()
@@ -270,22 +280,6 @@ class KernelEnv(gym.Env[str, str]):
             self._evaluator = None
             self._owns_evaluator = False
 
-    def _choose(self, problem_id: object) -> Problem:
-        if problem_id is None:
-            return self.problems[int(self.np_random.integers(len(self.problems)))]
-        if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
-            raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
-        text = str(problem_id)
-        key = int(text) if text.isdecimal() else text
-        for problem in self.problems:
-            if key in problem_keys(problem):
-                return problem
-        if self._suite is not None and (text.isdecimal() or "/" in text):
-            short = f"L{self._level}/{text}" if text.isdecimal() else text
-            name = self._suite.name
-            return self._suite.get(short if short.startswith(f"{name}/") else f"{name}/{short}")
-        return find_problem(self.problems, text)
-
     def _read_start(self, kernel: object) -> Kernel | None:
         if kernel is None:
             return None
@@ -336,9 +330,3 @@ def _agreed(
             f"{evaluator.ruleset.label!r}"
         )
     return evaluator.device, evaluator.ruleset
-
-
-def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[Problem]]:
-    if given is None or isinstance(given, str | int) or not given:
-        return False
-    return all(isinstance(item, Problem) for item in given)

@@ -16,7 +16,7 @@ ROOT = Path(kernelgym.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 NOUNS = {"types", "verdict", "devices", "errors", "rulesets", "languages"}
-FACE = {"spaces", "envs", "vector", "wrappers"}
+FACE = {"spaces", "envs", "vector", "wrappers", "choice", "gate"}
 TOPS = {"cli", "adapters"}
 UNTRUSTED = {f"judge/{n}.py" for n in ("candidate", "hooks", "sandbox", "wire", "zygote")}
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")

@@ -23,6 +23,7 @@ from typing import Annotated
 
 from kernelgym.cli.check import Check
 from kernelgym.cli.demo import Demo
+from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
 from kernelgym.cli.play import Play
@@ -46,6 +47,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "check": Check,
     "play": Play,
     "demo": Demo,
+    "lint": Lint,
     "redteam": Redteam,
 }
 
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo | Redteam:
+def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo | Lint | Redteam:
     """Return the command that the arguments ask for.
 
     Raises:
@@ -95,12 +97,13 @@ def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo | Redteam:
         | Annotated[Check, subcommand("check")]
         | Annotated[Play, subcommand("play")]
         | Annotated[Demo, subcommand("demo")]
+        | Annotated[Lint, subcommand("lint")]
         | Annotated[Redteam, subcommand("redteam")]
     )
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            command: Ls | Show | Check | Play | Demo | Redteam = tyro.cli(
+            command: Ls | Show | Check | Play | Demo | Lint | Redteam = tyro.cli(
                 commands,
                 prog="kernelgym",
                 description=_DESCRIPTION,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.lint import precise_rules
 from kernelgym.cli.options import Options
 
 __all__ = ["Ls"]
@@ -22,13 +23,22 @@ class Ls(Options):
     split: str | None = None
     """Only this split, such as train, test or representative (with --suite)."""
     exclude_degenerate: bool = False
-    """Leave out problems that a trivial kernel is known to pass (with --suite)."""
+    """Leave out problems that a worthless kernel is known to pass (with --suite)."""
+    ruleset: str = "strict"
+    """Rules by which problems are called degenerate: strict or kernelbench."""
+    precision: str = ""
+    """fp32, fp16 or bf16, in place of the ruleset's."""
+    device: str = "cpu"
+    """Device whose `kernelgym lint` results count."""
 
     def run(self) -> int:
         """Print the table; returns the exit code."""
         from kernelgym.errors import UsageError
+        from kernelgym.gate import known_hygiene
         from kernelgym.suites import suite
+        from kernelgym.suites.base import non_empty
 
+        rules = precise_rules(self.ruleset, self.precision)
         if self.suite is None:
             if self.level is not None or self.split is not None or self.exclude_degenerate:
                 raise UsageError(
@@ -36,11 +46,16 @@ class Ls(Options):
                     "name it with --suite (Synthetic, KernelBench or a folder)"
                 )
             return _suites()
-        found = suite(self.suite)
-        problems = found.problems(
-            self.level, split=self.split, exclude_degenerate=self.exclude_degenerate
-        )
-        print_table(("id", "name", "family"), ((p.id, p.name, p.family) for p in problems))
+        listed = suite(self.suite)
+        known = {
+            problem: known_hygiene(problem, rules, self.device)
+            for problem in listed.problems(self.level, split=self.split)
+        }
+        if self.exclude_degenerate:
+            known = {problem: found for problem, found in known.items() if found.passes}
+            non_empty(known, self.suite, exclude_degenerate=True, level=self.level)
+        rows = ((p.id, p.name, p.family, found.summary) for p, found in known.items())
+        print_table(("id", "name", "family", "hygiene"), rows)
         if self.suite == "Synthetic":
             print_text(
                 "The suite is endless: any number from 1 exists, and @seed3 or @seed3-gpu after "

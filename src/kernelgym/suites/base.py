@@ -66,6 +66,7 @@ class Suite(Protocol):
         ids: Ids | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
+        precision: str = "fp32",
     ) -> tuple[Problem, ...]:
         """Return the problems that meet every condition given.
 
@@ -73,8 +74,9 @@ class Suite(Protocol):
             level: One level; None for all.
             ids: Ids, numbers or ranges; the result keeps their order.
             split: One of `splits`; None for all.
-            exclude_degenerate: Leave out problems that a trivial kernel is known to pass, or
-                whose reference is known to be broken.
+            exclude_degenerate: Leave out what the suite itself knows to be degenerate. (What
+                ``kernelgym lint`` found is known to `kernelgym.gate`, not to suites.)
+            precision: ``fp32``, ``fp16`` or ``bf16``: what `exclude_degenerate` goes by.
 
         Raises:
             UnknownName: If the level, an id or the split does not exist.

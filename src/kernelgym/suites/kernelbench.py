@@ -95,8 +95,9 @@ class KernelBenchSuite:
         ids: Ids | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
+        precision: str = "fp32",
     ) -> tuple[Problem, ...]:
-        """See `kernelgym.suites.base.Suite.problems`; degeneracy is judged at fp32."""
+        """See `kernelgym.suites.base.Suite.problems`."""
         check_choice("level of KernelBench", level, self.levels)
         check_choice("split of KernelBench", split, self.splits)
         levels = self.levels if level is None else (level,)
@@ -106,7 +107,7 @@ class KernelBenchSuite:
         if split is not None:
             chosen = tuple(problem for problem in chosen if split in split_of(problem))
         if exclude_degenerate:
-            chosen = tuple(p for p in chosen if not degenerate(p.id, name=p.name))
+            chosen = tuple(p for p in chosen if not degenerate(p.id, precision, p.name))
         return non_empty(
             chosen,
             self.name,

@@ -1,0 +1,164 @@
+"""``kernelgym lint``: is a problem worth anything, or does a worthless kernel pass it?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.judging import problem_at
+from kernelgym.cli.options import Options
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.hygiene import REASONS, Hygiene
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Problem
+
+__all__ = ["Lint", "chosen_problems", "precise_rules"]
+
+_LEVEL = re.compile(r"L(\d+)")
+_CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lint(Options):
+    """Test whether problems can be passed without work, and whether their references are sound.
+
+    Exit code 0 if every problem passed every test, else 1. Complete results are kept, and used by
+    the environments.
+    """
+
+    targets: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM|SUITE")
+    ]
+    """Problems or suites: Synthetic/L1/2, Synthetic/L1, KernelBench/L2/1-20,33, a problem file or
+    a folder of them."""
+    device: str = "cpu"
+    """Device that references run on."""
+    ruleset: str = "strict"
+    """Rules of the comparison: strict or kernelbench."""
+    precision: str = ""
+    """fp32, fp16 or bf16, in place of the ruleset's."""
+    json: str = ""
+    """Write everything to this file, too."""
+    workers: int = 1
+    """Problems tested at the same time."""
+    timeout: float = 600.0
+    """Wall seconds for one problem."""
+    refresh: bool = False
+    """Test anew what was tested before."""
+
+    def run(self) -> int:
+        """Test the problems; returns the exit code."""
+        from kernelgym.devices import check_device
+
+        rules = precise_rules(self.ruleset, self.precision)
+        check_device(self.device)
+        if self.workers < 1:
+            raise UsageError(f"--workers must be at least 1, got {self.workers}")
+        if not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise UsageError(f"--timeout takes seconds above 0, got {self.timeout}")
+        if self.json and not Path(self.json).resolve().parent.is_dir():
+            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        problems = chosen_problems(self.targets)
+        from kernelgym.judge.hygiene_process import lint
+
+        found: dict[int, Hygiene] = {}
+        with progress_bar("testing", len(problems)) as advance:
+            for index, result in lint(
+                problems,
+                rules,
+                self.device,
+                workers=self.workers,
+                timeout_s=self.timeout,
+                refresh=self.refresh,
+            ):
+                found[index] = result
+                advance()
+        results = [found[index] for index in range(len(problems))]
+        if self.json:
+            text = json.dumps({"results": [result.to_dict() for result in results]}, indent=2)
+            Path(self.json).write_text(text + "\n", "utf-8")
+        _print(results, rules, self.device)
+        return 0 if all(result.passes and result.tested for result in results) else 1
+
+
+def precise_rules(name: str, precision: str) -> Ruleset:
+    """Return a shipped ruleset, at another precision if one is given.
+
+    Raises:
+        UnknownName: If there is no such ruleset or precision.
+    """
+    from kernelgym.rulesets import ruleset
+    from kernelgym.suites.facts import PRECISIONS
+
+    rules = ruleset(name)
+    match precision:
+        case "":
+            return rules
+        case "fp32" | "fp16" | "bf16":
+            return dataclasses.replace(rules, precision=precision)
+        case _:
+            raise UnknownName("precision", precision, PRECISIONS)
+
+
+def chosen_problems(targets: Sequence[str]) -> tuple[Problem, ...]:
+    """Return the problems that targets name, each once.
+
+    Raises:
+        UsageError: If one names nothing, or there is none.
+    """
+    if not targets:
+        raise UsageError(
+            "name a problem (Synthetic/L1/2, or a file) or a suite (Synthetic/L1, KernelBench, or "
+            "a folder)"
+        )
+    chosen = {problem.id: problem for target in targets for problem in _problems_of(target)}
+    return tuple(chosen.values())
+
+
+def _problems_of(target: str) -> tuple[Problem, ...]:
+    from kernelgym.suites import SUITES, suite
+
+    first, _, rest = target.partition("/")
+    if first in SUITES and not target.endswith(".py"):
+        if not rest:
+            return suite(first).problems()
+        if match := _LEVEL.fullmatch(rest):
+            return suite(first).problems(int(match[1]))
+        if match := _CHOICE.fullmatch(rest):
+            return suite(first).problems(int(match[1]), match[2])
+    elif _is_folder(target):
+        return suite(target).problems()
+    return (problem_at(target),)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):  # too long for a path, or a NUL in it
+        return False
+
+
+def _print(results: Sequence[Hygiene], rules: Ruleset, device: str) -> None:
+    rows = [(result.problem_id, result.summary, _explanation(result)) for result in results]
+    title = f"{rules.label}, {rules.precision}, on {device}"
+    print_table(("problem", "hygiene", "because"), rows, title)
+    failed = sum(not result.passes for result in results)
+    untested = sum(result.passes and not result.tested for result in results)
+    rest = len(results) - failed - untested
+    said = f"{rest} of {len(results)} pass, {failed} degenerate"
+    print_text(f"{said}, {untested} not tested" if untested else said)
+
+
+def _explanation(result: Hygiene) -> str:
+    parts = [REASONS[reason] for reason in result.reasons]
+    return "; ".join([*parts, result.detail] if result.detail else parts)
