@@ -8,7 +8,7 @@ Every request carries a nonce that its answer repeats. Requests: ``slots`` (with
 shared memory, or a handle of shared device memory), ``release`` (let go of it), ``load``,
 ``construct``, ``state`` (values for parameters, by name), ``prepare`` (where the inputs of calls
 lie), ``go`` (make so many of them; the values lie there by then), ``capture`` (turn the prepared
-calls into a CUDA graph, which ``go`` replays).
+calls into a CUDA graph, which ``go`` replays), ``trace`` (watch calls, as `tracing.py` does).
 On a CUDA device the answer to ``go`` is sent when the whole device has finished.
 """
 
@@ -41,6 +41,7 @@ def serve(
     channel: socket.socket,
     scratch: str,
     hooks: Any,
+    new_tracer: Any,
     wire: ModuleType,
     device_memory: ModuleType,
     device: str,
@@ -51,7 +52,7 @@ def serve(
     `shared` is device memory to open and close again first: a trial of the sandbox.
     """
     decoder = wire.Decoder()
-    state = _State(scratch, hooks, device_memory, torch.device(device))
+    state = _State(scratch, hooks, new_tracer, device_memory, torch.device(device))
     if shared:
         state.open(shared)
         state.release()
@@ -90,6 +91,10 @@ def serve(
                     state.fill_fresh_memory(not request["timed"])
                     reply["results"] = state.go(request["seeds"], request["timed"])
                     reply["launches"] = hooks.launches
+                case "trace":
+                    reply["seen"] = state.trace(request["mode"])
+                    if request["timed"] and device != "cpu":
+                        reply["device_ms"] = state.device_ms()
                 case "capture":
                     state.capture()
         except BaseException as error:
@@ -100,10 +105,17 @@ def serve(
 
 class _State:
     def __init__(
-        self, scratch: str, hooks: Any, device_memory: ModuleType, device: torch.device
+        self,
+        scratch: str,
+        hooks: Any,
+        new_tracer: Any,
+        device_memory: ModuleType,
+        device: torch.device,
     ) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
         self._hooks, self._device_memory, self._device = hooks, device_memory, device
+        self._new_tracer: Any = new_tracer
+        self._tracer: Any = None
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._address = 0
         self._entry: Any = None
@@ -117,6 +129,7 @@ class _State:
             # The context takes 0.15 s: it is made before there is a kernel to judge.
             torch.cuda.set_device(device)
             self._touched = torch.zeros(1, device=device)
+            self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             _synchronize(device)
 
     def map(self, fd: int, size: int) -> None:
@@ -142,6 +155,8 @@ class _State:
         """Import the source as a module and look its entry class up."""
         self._hooks.launches = 0  # the zygote made one to warm up
         self._hooks.replace_extension_builds(request_build)
+        if self._tracer is not None:
+            self._tracer.watch_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])
         spec = importlib.util.spec_from_file_location("kernel", self.source_file)
@@ -210,27 +225,43 @@ class _State:
                     for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
                 ]
         self._touched.add_(1)  # an empty window switches to this process's context, too
-        if self._graph is not None and seeds:
-            self._graph.replay()
-            _synchronize(self._device)
-            return self._graph_results
         results: list[Any] = []
-        self._kept = []
-        with _no_grad():
-            for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
-                output = self._call(seed, arguments)
-                if timed:
-                    self._kept.append(output)
-                else:
-                    results.append(_export(output, places))
+        replayed = self._graph is not None and timed and bool(seeds)
+        self._began.record()
+        if replayed:
+            self._graph.replay()
+        else:
+            self._kept = []
+            with _no_grad():
+                for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
+                    output = self._call(seed, arguments)
+                    if timed:
+                        self._kept.append(output)
+                    else:
+                        results.append(_export(output, places))
+        self._ended.record()
         _synchronize(self._device)
+        if replayed:
+            return self._graph_results
         return [self._locate(output) for output in self._kept] if timed else results
+
+    def device_ms(self) -> float:
+        """Return what the device took for the last calls, by its own clock."""
+        return float(self._began.elapsed_time(self._ended))
 
     def _call(self, seed: int, arguments: list[Any]) -> Any:
         _seed_all(seed)
         if self._device.type == "cuda":
             _seed_device(seed)
+        if self._tracer is not None:
+            return self._tracer.call(self._model, arguments)
         return self._model(*arguments)
+
+    def trace(self, mode: str) -> Any:
+        """Watch calls from now on; the first request must come before any kernel code."""
+        if self._tracer is None:
+            self._tracer = self._new_tracer()
+        return self._tracer.mode(mode)
 
     def capture(self) -> None:
         """Capture all prepared calls, in order, in one CUDA graph."""

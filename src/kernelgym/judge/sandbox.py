@@ -147,7 +147,7 @@ def confine(plan: Plan) -> None:
         _drop_capabilities()
     # Not traceable by siblings of the same user; restored by exec, so compilers are unaffected.
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(DUMPABLE)")
-    _filter_syscalls(plan.exec_allowed)
+    _filter_syscalls(plan.exec_allowed, plan.gpu)
 
 
 def _limit(plan: Plan) -> None:
@@ -191,8 +191,8 @@ def _drop_capabilities() -> None:
 # --- landlock -----------------------------------------------------------------------------------
 _LL_CREATE, _LL_ADD, _LL_RESTRICT = 444, 445, 446
 _LL_EXECUTE, _LL_WRITE, _LL_READ, _LL_READ_DIR = 1, 2, 4, 8
-_LL_IOCTL = 1 << 15
-_LL_FILE_RIGHTS = 1 | 2 | 4 | (1 << 14) | _LL_IOCTL
+_LL_TRUNCATE, _LL_IOCTL = 1 << 14, 1 << 15
+_LL_FILE_RIGHTS = 1 | 2 | 4 | _LL_TRUNCATE | _LL_IOCTL
 
 
 def _restrict_files(plan: Plan) -> None:
@@ -220,6 +220,9 @@ def _restrict_files(plan: Plan) -> None:
         # Another process's entries would show its environment: only a namespace's own /proc.
         own = "/proc" if plan.tier.startswith("ns+") else "/proc/self"
         _allow(ruleset, own, _LL_READ | _LL_READ_DIR, all_rights)
+        if plan.gpu:  # the driver names its threads there
+            rights = _LL_READ | _LL_READ_DIR | _LL_WRITE | _LL_TRUNCATE
+            _allow(ruleset, "/proc/self", rights, all_rights)
         for path in ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"):
             _allow(ruleset, path, _LL_READ | _LL_READ_DIR, all_rights)
         _check(_libc.syscall(_LL_RESTRICT, ruleset, 0), "landlock_restrict_self")
@@ -270,13 +273,16 @@ memfd_secret 447 447;
 sched_setaffinity 203 122; sched_setparam 142 118; sched_setscheduler 144 119;
 sched_setattr 314 274; setpriority 141 140; ioprio_set 251 30
 """)
+_CONNECT = _table("connect 42 203")
+_AF_UNIX, _SOCK_SEQPACKET = 1, 5
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
 _PRLIMIT = (302, 261)
 _ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_AND = 0x54
 
 
-def _filter_syscalls(exec_allowed: bool) -> None:
+def _filter_syscalls(exec_allowed: bool, gpu: bool) -> None:
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"seccomp: no system call table for {machine}")
@@ -290,6 +296,20 @@ def _filter_syscalls(exec_allowed: bool) -> None:
         (_RETURN, 0, 0, _KILL),
     ]
     denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
+    if gpu:
+        # The CUDA driver listens on a socket of one kind. Without `connect` nobody can be reached.
+        denied = {**denied, **_CONNECT}
+        number = denied.pop("socket")[column] or 0
+        program += [
+            (_JUMP_EQUAL, 0, 6, number),
+            (_LOAD, 0, 0, 16),
+            (_JUMP_EQUAL, 0, 3, _AF_UNIX),
+            (_LOAD, 0, 0, 24),
+            (_AND, 0, 0, 0xF),  # the rest are flags
+            (_JUMP_EQUAL, 1, 0, _SOCK_SEQPACKET),
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
+            (_LOAD, 0, 0, 0),
+        ]
     for numbers in denied.values():
         number = numbers[column]
         if number is not None:

@@ -29,7 +29,7 @@ from kernelgym.judge.runner import bytes_of
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
-__all__ = ["Rejected", "Session", "Slot"]
+__all__ = ["Rejected", "Session", "Slot", "Window"]
 
 _CPU = torch.device("cpu")
 
@@ -50,6 +50,20 @@ class Slot:
     outputs: tuple[torch.Tensor, ...]
     regions: tuple[Region, ...]
     """Of the outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one timed window gave."""
+
+    window_ms: float
+    """By this side's clock, from the request to its end."""
+    claimed_ms: float
+    """What the candidate's process says the device took for the calls; 0.0 if it says nothing."""
+    results: list[Any]
+    """The candidate's descriptions of its outputs."""
+    kept: dict[int, list[torch.Tensor]]
+    """Copies of the outputs of the calls that were asked for."""
 
 
 class Session:
@@ -218,7 +232,7 @@ class Session:
         forward_seeds: list[int],
         keep: list[int],
         stand_in: Any = (),
-    ) -> tuple[float, list[Any], dict[int, list[torch.Tensor]]]:
+    ) -> Window:
         """Make one call per batch within one window of this side's clock.
 
         The candidate stands still from one window to the next: values reach its slots while
@@ -230,9 +244,6 @@ class Session:
             keep: Calls whose outputs are wanted.
             stand_in: Read instead of outputs, so that a window without calls costs what one with
                 calls costs otherwise.
-
-        Returns:
-            The window in milliseconds, the descriptions, and copies of the kept outputs.
         """
         # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
         self._fill(batches, poison=False)
@@ -241,7 +252,9 @@ class Session:
         self._post({"op": "go", "seeds": forward_seeds, "timed": True})
         started = time.perf_counter()
         self._candidate.resume()
-        results = self._results(self._answer("go"), len(batches))
+        answer = self._answer("go")
+        results = self._results(answer, len(batches))
+        kept = {}
         if self._located is not None:
             # On a device, reading the outputs is part of the window: what the process has not
             # waited for, in spite of its answer, stands in the way of that.
@@ -255,7 +268,9 @@ class Session:
             kept = {
                 index: [byte_copy(view) for view in self._slots[index].outputs] for index in keep
             }
-        return window_ms, results, kept
+        said = answer.get("device_ms", 0.0)
+        claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
+        return Window(window_ms, claimed_ms, results, kept)
 
     def capture(self) -> bool:
         """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be."""
@@ -295,6 +310,16 @@ class Session:
     def _finish(self) -> None:
         if self._located is not None:
             torch.cuda.synchronize(self.device)
+
+    def trace(self, mode: str) -> dict[str, Any]:
+        """Have calls watched from now on (``record``, ``ablate`` or ``off``).
+
+        Returns:
+            What was seen since the mode was last set. The candidate may have made it up.
+        """
+        self._post({"op": "trace", "mode": mode})
+        seen = self._answer("trace").get("seen")
+        return seen if isinstance(seen, dict) else {}
 
     def pause(self) -> None:
         """Halt the candidate until its first timed window."""
@@ -460,6 +485,7 @@ _DOING = {
     "construct": "constructing ModelNew",
     "prepare": "being set up",
     "go": "running forward",
+    "trace": "being set up to be watched",
 }
 
 

@@ -7,8 +7,10 @@ call of every window, chosen in secret, is verified (every call where the model 
 Outside its own windows a process stands still, so that nothing is computed before the clock
 starts, after it stops, or while the other side is timed.
 
-On a CUDA device a window ends when this side has read an output back, so that work which a
-candidate has not waited for is waited for here. No time that a candidate reports is used.
+On a CUDA device times come from events that the candidate's process records around its calls, and
+this side's clock bounds them: a window ends when this side has read an output back, so that work
+which a candidate has not waited for is waited for here, and what a window takes beside its calls
+is known from the reference's own windows. Where the two clocks disagree, this side's counts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge import timing
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
-from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.session import Rejected, Session, Window
+from kernelgym.judge.timing import Pair
 from kernelgym.types import Finding, Severity, Status, Timing
 
 __all__ = ["Measurement", "Stopwatch", "Untimed"]
@@ -37,6 +40,11 @@ _NULL_WINDOWS = 7
 _MIN_PAIRS = 3
 _CLEAN_WINDOWS = 5
 _BASELINE_S = 300.0
+_SETTLING_ROUNDS = 3
+_ENOUGH_CALLS = 1.5
+_ROUNDS = 3
+_SLACK_MS = 0.1
+_LAUNCH_MS = 0.01
 _SLOWED = 1.02
 
 
@@ -89,7 +97,6 @@ class Stopwatch:
         except Rejected as end:
             raise JudgeError(f"the reference cannot be timed: {end}") from None
         self._windows = _Windows(kernel, baseline, reference, seeds)
-        self._captured: tuple[bool, bool] = (False, False)
 
     def measure(self) -> Measurement:
         """Run interleaved windows of both sides until the speedup is known well enough.
@@ -100,34 +107,67 @@ class Stopwatch:
             JudgeError: If the reference's process fails.
         """
         protocol, windows = self._protocol, self._windows
-        windows.reserve(1)
-        single_ms = min(min(windows.pair()) for _ in range(2))
-        window_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
-        windows.reserve(math.ceil(window_ms / max(single_ms, 1e-3)))
-        if self._on_device and single_ms < protocol.graph_below_ms:
-            windows.pair()  # what is set up at a first call must not be captured
-            self._captured = windows.capture()
+        captured = self._settle()
         threads = self._kernel.threads()
         for _ in range(protocol.warmup_pairs):
             windows.pair()
-        width = protocol.device_relative_width if self._on_device else protocol.relative_width
-        stop_at = replace(protocol, relative_width=width)
-        deadline = time.monotonic() + protocol.budget_s
-        pairs: list[tuple[float, float]] = []
-        while len(pairs) < protocol.max_pairs:
-            pairs.append(windows.pair())
-            if timing.enough([math.log(a / b) for a, b in pairs], stop_at):
-                break
-            if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
-                break
+        slack_ms = _SLACK_MS + (0.0 if captured[0] == captured[1] else _LAUNCH_MS * windows.calls)
+        for _ in range(_ROUNDS):
+            pairs = self._run_pairs()
+            bounds = timing.outside_bounds(pairs, windows.calls) if self._on_device else []
+            complaint = timing.disbelief(pairs, bounds, slack_ms / windows.calls) if bounds else ""
+            if not complaint:
+                break  # a machine's hiccup does not come back; a process that lies does
         findings = []
-        if self._captured[0] and not self._captured[1]:
+        if complaint:
+            findings.append(Finding("clock_mismatch", complaint, Severity.SOFT))
+            pairs = [replace(p, kernel_ms=ms) for p, ms in zip(pairs, bounds, strict=True)]
+        if captured[0] and not captured[1]:
             message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
             findings.append(Finding("host_bound", message, Severity.INFO))
         if (now := self._kernel.threads()) > threads:
             message = f"{now - threads} threads or processes were started while it was timed"
             findings.append(Finding("threads_while_timed", message, Severity.SOFT))
-        return Measurement(timing.summarise(pairs), tuple(findings))
+        times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
+        return Measurement(timing.summarise(times), tuple(findings))
+
+    def _run_pairs(self) -> list[Pair]:
+        protocol = self._protocol
+        width = protocol.device_relative_width if self._on_device else protocol.relative_width
+        stop_at = replace(protocol, relative_width=width)
+        deadline = time.monotonic() + protocol.budget_s
+        pairs: list[Pair] = []
+        while len(pairs) < protocol.max_pairs:
+            pairs.append(self._windows.pair())
+            if timing.enough([math.log(p.reference_ms / p.kernel_ms) for p in pairs], stop_at):
+                break
+            if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
+                break
+        return pairs
+
+    def _settle(self) -> tuple[bool, bool]:
+        """Find how many calls a window holds, and capture short ones on a device.
+
+        Returns:
+            Whether the reference's and the kernel's calls are captured.
+        """
+        protocol, windows = self._protocol, self._windows
+        wanted_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
+        windows.reserve(1)
+        single_ms = min(windows.pair().shorter_ms for _ in range(2))
+        captured = (False, False)
+        for _ in range(_SETTLING_ROUNDS):
+            calls = windows.fitting(math.ceil(wanted_ms / max(single_ms, 1e-3)))
+            if calls <= windows.calls * _ENOUGH_CALLS:
+                break
+            windows.reserve(calls)
+            if not self._on_device:
+                break
+            windows.pair()  # what is set up at a first call must not be captured
+            if single_ms < protocol.graph_below_ms:
+                captured = windows.capture()
+            single_ms = windows.pair().shorter_ms
+        return captured
 
     def clean(self, measured: Measurement) -> Measurement:
         """Time the reference again, now that the kernel's process is gone.
@@ -153,39 +193,42 @@ class _Windows:
         self._sides = (baseline, kernel)
         self._reference, self._seeds = reference, seeds
         self._drawn = 0
-        self._calls = 1
+        self.calls = 1
+        self._on_device = kernel.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
 
     def reserve(self, calls: int) -> None:
-        """Make room for windows of up to `calls` calls and measure what empty ones cost."""
+        """Make room for windows of `calls` calls and measure what empty ones cost."""
         inputs, output = self._sides[1].example
-        size = max(1, sum(t.numel() * t.element_size() for t in tensors_of([inputs, output])))
-        self._calls = self._fitting(calls, size)
-        self._alternating = self._too_large_for_two(size)
+        self.calls = calls
+        self._alternating = self._too_large_for_two(self._call_bytes())
         for which in range(2):
             self._move_in(which)
-        nulls = [
-            self._guarded(which, self._sides[which].timed_run, [], [], [], output)[0]
+        if self._on_device:
+            return  # what a window costs beside its calls is read off the reference's
+        # The least of all: taking too much away makes a short kernel look infinitely fast.
+        self._null_ms = min(
+            self._guarded(which, self._sides[which].timed_run, [], [], []).window_ms
             for which in range(2)
-            if not (self._alternating and which == 0)  # has moved out again
             for _ in range(_NULL_WINDOWS)
-        ]
-        # On the CPU the least of all: taking too much away makes a short kernel look infinitely
-        # fast. On a device windows are long beside what an empty one costs.
-        on_device = self._sides[1].device.type == "cuda"
-        self._null_ms = statistics.median(nulls) if on_device else min(nulls)
+        )
 
-    def _fitting(self, calls: int, size: int) -> int:
-        device = self._sides[1].device
+    def fitting(self, calls: int) -> int:
+        """Return how many calls, of so many that are wanted, a window can hold."""
+        device, size = self._sides[1].device, self._call_bytes()
         if device.type == "cpu":
             return max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // size))
         properties = torch.cuda.get_device_properties(device)
         if calls > 1:  # short calls take slots that together exceed the cache by far
             calls = max(calls, math.ceil(4 * properties.L2_cache_size / size))
-        room = int(properties.total_memory) // 16 // size
-        return max(1, min(calls, _MAX_DEVICE_CALLS, room))
+        room = int(properties.total_memory) // 10 // size
+        return int(max(1, min(calls, _MAX_DEVICE_CALLS, room)))
+
+    def _call_bytes(self) -> int:
+        tensors = tensors_of(list(self._sides[1].example))
+        return max(1, sum(t.numel() * t.element_size() for t in tensors))
 
     def _too_large_for_two(self, size: int) -> bool:
         device = self._sides[1].device
@@ -203,7 +246,7 @@ class _Windows:
             other.pause()
         side = self._sides[which]
         side.resume()
-        self._guarded(which, side.reserve, inputs, output, self._calls, True)
+        self._guarded(which, side.reserve, inputs, output, self.calls, True)
         side.pause()
 
     def capture(self) -> tuple[bool, bool]:
@@ -217,14 +260,15 @@ class _Windows:
             side.pause()
         return could[0], could[1]
 
-    def pair(self) -> tuple[float, float]:
-        """Run one window of each side on the same fresh inputs; ms per call of each."""
+    def pair(self) -> Pair:
+        """Run one window of each side on the same fresh inputs."""
         batches, forward_seeds = self._draw_window()
-        times = [0.0, 0.0]
+        times = [(0.0, 0.0)] * 2
         first = self._secret.randrange(2)
         for which in (first, 1 - first):
             times[which] = self._window(which, batches, forward_seeds)
-        return times[0], times[1]
+        (reference_ms, outside_ms), (kernel_ms, kernel_outside_ms) = times
+        return Pair(reference_ms, kernel_ms, outside_ms, kernel_outside_ms)
 
     def forget_kernel(self) -> None:
         """Only the reference runs from now on: the kernel's process is gone."""
@@ -234,42 +278,41 @@ class _Windows:
 
     def of_reference(self) -> float:
         """Run one window of the reference alone; ms per call."""
-        return self._window(0, *self._draw_window())
+        return self._window(0, *self._draw_window())[0]
 
     def _draw_window(self) -> tuple[list[list[Any]], list[int]]:
         batches, forward_seeds = [], []
-        for _ in range(self._calls):
+        for _ in range(self.calls):
             self._drawn += 1
             batches.append(self._draw())
             forward_seeds.append(self._seeds.derive("timing-forward", self._drawn))
         return batches, forward_seeds
 
-    def _window(self, which: int, batches: list[list[Any]], forward_seeds: list[int]) -> float:
+    def _window(
+        self, which: int, batches: list[list[Any]], forward_seeds: list[int]
+    ) -> tuple[float, float]:
+        """Run one window; ms per call, and ms of the whole by the clock outside."""
         if self._alternating:
             self._move_in(which)
         side = self._sides[which]
-        keep = [self._secret.randrange(self._calls)]
+        keep = [self._secret.randrange(self.calls)]
         if which and self._reference.stateful:
-            keep = list(range(self._calls))
-        on_device = side.device.type == "cuda"
-        window_ms, results, kept = self._guarded(
-            which, side.timed_run, batches, forward_seeds, keep if which or on_device else []
-        )
+            keep = list(range(self.calls))
+        if not which and not self._on_device:
+            keep = []
+        window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep)
         if which:
-            self._verify(batches, forward_seeds, results, kept)
-        return float(max(window_ms - self._null_ms, window_ms * 0.1) / self._calls)
+            self._verify(batches, forward_seeds, window)
+        if self._on_device:
+            return max(window.claimed_ms, 1e-6) / self.calls, window.window_ms
+        spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
+        return spent_ms / self.calls, window.window_ms
 
-    def _verify(
-        self,
-        batches: list[list[Any]],
-        forward_seeds: list[int],
-        results: list[Any],
-        kept: dict[int, list[torch.Tensor]],
-    ) -> None:
-        for index, outputs in kept.items():
+    def _verify(self, batches: list[list[Any]], forward_seeds: list[int], window: Window) -> None:
+        for index, outputs in window.kept.items():
             expected = self._reference.expect(batches[index], forward_seeds[index])
             outcome = self._sides[1].compare(
-                index, batches[index], outputs, results[index], expected
+                index, batches[index], outputs, window.results[index], expected
             )
             if not outcome.passed:
                 raise Rejected(Status.WRONG, f"while it was timed: {outcome.message}")

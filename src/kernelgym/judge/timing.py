@@ -11,15 +11,41 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kernelgym.rulesets import TimingProtocol
 from kernelgym.types import Timing
 
-__all__ = ["enough", "median_interval", "slow_down", "summarise", "suspicion"]
+__all__ = [
+    "Pair",
+    "disbelief",
+    "enough",
+    "median_interval",
+    "outside_bounds",
+    "slow_down",
+    "summarise",
+    "suspicion",
+]
 
 
 _FLOOR_SLACK = 0.9
+_STANDARD_ERRORS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One window of each side. Times per call by the process's own clock where it has one."""
+
+    reference_ms: float
+    kernel_ms: float
+    reference_window_ms: float
+    """The whole window by the trusted side's clock."""
+    kernel_window_ms: float
+
+    @property
+    def shorter_ms(self) -> float:
+        """Time of a call on the faster side."""
+        return min(self.reference_ms, self.kernel_ms)
 
 
 def median_interval(values: Sequence[float], coverage: float = 0.95) -> tuple[float, float]:
@@ -97,3 +123,38 @@ def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
     if timing.speedup > protocol.quarantine_above:
         return f"a speedup of {timing.speedup:.3g} is above {protocol.quarantine_above:g}"
     return ""
+
+
+def outside_bounds(pairs: Sequence[Pair], calls: int) -> list[float]:
+    """Return the kernel's time per call by the trusted side's clock, in milliseconds.
+
+    A window takes more than its calls do: what it took for the reference, whose process tells the
+    truth, is subtracted.
+
+    Args:
+        pairs: Windows of `calls` calls each.
+        calls: Number of calls in every window.
+    """
+    cost_ms = statistics.median(p.reference_window_ms - calls * p.reference_ms for p in pairs)
+    return [max(p.kernel_window_ms - cost_ms, p.kernel_window_ms * 0.1) / calls for p in pairs]
+
+
+def disbelief(pairs: Sequence[Pair], bounds: Sequence[float], slack_ms: float) -> str:
+    """Say how the kernel's own clock and the trusted side's disagree; empty if they do not.
+
+    Args:
+        pairs: As measured.
+        bounds: `outside_bounds` of them.
+        slack_ms: How much smaller, per call, the kernel's own times may be beyond four standard
+            errors of the bounds' median.
+    """
+    claimed, bound = statistics.median(p.kernel_ms for p in pairs), statistics.median(bounds)
+    spread = statistics.median(abs(value - bound) for value in bounds)
+    # Of a normal distribution: 1.4826 times the median absolute deviation is its standard
+    # deviation, and the median of n has a standard error of 1.2533 of that over the root of n.
+    error = 1.4826 * 1.2533 * spread / math.sqrt(len(bounds))
+    if claimed >= bound - slack_ms - _STANDARD_ERRORS * error:
+        return ""
+    return (
+        f"its process reported {claimed:.4g} ms a call where at least {bound:.4g} ms passed outside"
+    )

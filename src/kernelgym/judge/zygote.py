@@ -11,7 +11,9 @@ Loaded by path: standard library, torch and triton only.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import gc
 import importlib.util
 import json
@@ -41,8 +43,16 @@ def _sibling(name: str) -> ModuleType:
 def _import_libraries(hooks: ModuleType, on_cuda: bool) -> None:
     import numpy  # noqa: F401
     import torch
+
+    # A process that asks whether there is a device can no longer fork one that uses it, and some
+    # modules ask when they are imported: there is one, or nobody would be judging on it.
+    asked = torch.cuda.is_available
+    if on_cuda:
+        torch.cuda.is_available = lambda: True
     import torch.nn.functional
     import torch.utils.cpp_extension
+
+    torch.cuda.is_available = asked
 
     torch.manual_seed(0)
     torch.set_printoptions(profile="default")
@@ -71,13 +81,14 @@ class _Zygote:
     def __init__(self, control: socket.socket, hooks: ModuleType, config: dict[str, Any]) -> None:
         self.wire, self.sandbox = _sibling("wire"), _sibling("sandbox")
         self.hooks, self.candidate = hooks, _sibling("candidate")
+        watching = _sibling("traffic"), _sibling("fingerprint")
+        self.new_tracer = functools.partial(_sibling("tracing").Tracer, *watching)
         self.device_memory = _sibling("device_memory")
         self.device, self.shared = config["device"], config["shared"]
         self.compiler_paths = config["compiler_paths"]
         self.control = control
         self.plan = self.sandbox.Plan(tier="limits", scratch="", **config["plan"])
         self.children: dict[int, int] = {}  # pid -> id
-        self.complaint = b""
         self.plan = dataclasses.replace(self.plan, tier=self._strongest_tier(config["tier"]))
         self.shared = ""
 
@@ -88,6 +99,7 @@ class _Zygote:
             tiers = tiers[: tiers.index(wanted.removeprefix("require:")) + 1]
         elif wanted != "auto":
             tiers = (wanted,)
+        complaint = ""
         for tier in tiers:
             with tempfile.TemporaryDirectory(prefix="kernelgym-probe-") as scratch:
                 ours, theirs = socket.socketpair()
@@ -98,8 +110,10 @@ class _Zygote:
                     if pid is not None and os.waitpid(pid, 0)[1] == 0:
                         return str(tier)
                     said.seek(0)
-                    self.complaint = said.read(2000).strip().rpartition(b"\n")[2]
-        why = self.complaint.decode(errors="replace")
+                    complaint = said.read(1 << 16).decode(errors="replace").strip()
+        # The last line is what the trusted side shows; the others help whoever runs it by hand.
+        print(complaint, file=sys.stderr)
+        why = complaint.rpartition("\n")[2]
         raise RuntimeError(f"no sandbox tier of {wanted!r} works on this host: {why}")
 
     def serve(self) -> None:
@@ -211,7 +225,9 @@ class _Zygote:
                 os._exit(0)
             except BaseException as error:
                 message = f"sandbox: {type(error).__name__}: {error}\n"
-                os.write(stderr, message.encode(errors="replace"))
+                with contextlib.suppress(OSError):  # its number is not open any more, later on
+                    os.write(stderr, message.encode(errors="replace"))
+                os.write(2, message.encode(errors="replace"))
                 os._exit(255)
         os.close(adopted_read)
         os.close(pid_write)
@@ -250,6 +266,7 @@ class _Zygote:
                 sock,
                 plan.scratch,
                 self.hooks,
+                self.new_tracer,
                 self.wire,
                 self.device_memory,
                 self.device,
