@@ -1,0 +1,325 @@
+"""Evidence that a custom kernel did the work, gathered from a second process of the kernel's.
+
+Three questions, asked of kernels that are correct already and in this order:
+
+1. Was a custom kernel launched, and did any launch do more than copy or keep what it was given?
+2. Is there less left to torch's operators than in the reference? By bytes that they move, kind by
+   kind, or by floating-point operations where the reference is a matter of matrix products; so
+   neither other names for the same work nor a fused operator in place of several helps.
+3. Is the output wrong once the custom kernels are taken out?
+
+A kernel may leave part of the work to torch: something has to be gone. Everything here is read
+from a process that the kernel shares, so it is policy for honest and for lazy kernels; a hostile
+one can forge the first two answers (`tracing.py` says how they are got), and its outputs are
+compared all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.traffic import COPIES, JOINS, Counter
+from kernelgym.types import Finding, Kernel, Severity, Status, Verdict
+
+__all__ = ["Evidence", "Work", "gather", "torch_share", "with_evidence"]
+
+_ABLATED_S = 10.0
+_MARGIN = 0.01
+
+# What an operator's work costs when written out, in multiples of the bytes it moves itself: the
+# least (believed of the reference) and the most (believed of the kernel) in natural programs.
+_WRITTEN_OUT: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("_softmax", "_log_softmax"), (2.5, 5.0)),
+    **dict.fromkeys(
+        (
+            "native_layer_norm",
+            "native_group_norm",
+            "native_batch_norm",
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_no_training",
+            "_batch_norm_with_update",
+            "cudnn_batch_norm",
+            "_fused_rms_norm",
+            "rms_norm",
+        ),
+        (3.0, 9.0),
+    ),
+    **dict.fromkeys(("gelu", "mish", "selu", "elu", "celu"), (1.5, 10.0)),
+    **dict.fromkeys(("silu", "softplus", "hardswish", "log_sigmoid_forward"), (1.5, 6.0)),
+    **dict.fromkeys(("sigmoid", "tanh", "hardsigmoid", "leaky_relu", "prelu"), (1.0, 5.0)),
+    **dict.fromkeys(("hardtanh", "clamp", "logsumexp", "cumsum", "logcumsumexp"), (1.0, 5.0)),
+    **dict.fromkeys(("mse_loss", "smooth_l1_loss", "huber_loss"), (1.5, 8.0)),
+    **dict.fromkeys(("binary_cross_entropy", "linalg_vector_norm", "var", "std"), (1.0, 8.0)),
+    **dict.fromkeys(("addcmul", "addcdiv", "lerp", "var_mean", "std_mean"), (1.0, 4.0)),
+    **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru"), (100.0, 100.0)),
+    "pow": (1.0, 3.0),
+    # Counted with a fused attention; written out, it may be left out or folded into the query.
+    "attention_scale": (0.0, 3.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What torch's operators did in one call (see `kernelgym.judge.traffic`)."""
+
+    bytes: dict[str, float]
+    products: float
+    elements: float
+
+    @classmethod
+    def of(cls, counter: Counter) -> Work:
+        """Read a counter of ours."""
+        return cls(dict(counter.bytes), counter.products, counter.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the second run showed."""
+
+    launches: int = 0
+    """Custom launches in one call."""
+    torch_share: float = 0.0
+    """Work left to torch's operators, relative to the reference's; 1 or more if none is gone."""
+    contributes: bool = False
+    """The output is wrong once the custom kernels are taken out."""
+    crashed: bool = False
+    """A process failed on the way; on a device, that should be looked at."""
+    complaint: str = ""
+    """What is missing; empty if the kernel may count as custom."""
+    findings: tuple[Finding, ...] = ()
+
+
+def gather(
+    fresh: Callable[[], AbstractContextManager[Session]],
+    load: Callable[[Session], None],
+    reference: Callable[[], Reference],
+    seeds: Seeds,
+    kernel: Kernel,
+) -> Evidence:
+    """Run a correct kernel again, watched, and then without its custom launches.
+
+    Args:
+        fresh: Gives a session with a new process.
+        load: Sends it the kernel.
+        reference: Gives the reference, in the state that it was constructed in.
+        seeds: Randomness of this verdict.
+        kernel: The kernel, for the language that messages name.
+    """
+    failure = ""
+    for attempt in range(2):
+        with fresh() as session:
+            try:
+                session.trace("off")
+            except Rejected as end:
+                # No kernel code is in that process yet: whatever it is, it is not the kernel's.
+                message = f"no evidence of custom kernels could be gathered: {end}"
+                return Evidence(findings=(Finding("no_evidence_run", message),))
+            try:
+                model = _started(session, load, reference, seeds)
+                session.trace("record")
+                with _counted(model.model) as counter:
+                    outcome = session.call(model, seeds, len(model.plan))
+                seen = session.trace("ablate")
+            except Rejected as end:
+                failure = str(end)
+                continue
+            if not outcome.passed:
+                failure = outcome.message
+                continue
+            evidence = _first_two(seen, Work.of(counter), kernel)
+            evidence = dataclasses.replace(evidence, crashed=attempt > 0)
+            if evidence.complaint:
+                return evidence
+            if seen.get("captured") is not True:
+                return _third(evidence, session, model, seeds, kernel)
+        # A CUDA graph holds the launches it was captured with: take them out before there is one.
+        with fresh() as session:
+            try:
+                session.trace("ablate")
+                model = _started(session, load, reference, seeds)
+            except Rejected as end:
+                failure = str(end)
+                continue
+            return _third(evidence, session, model, seeds, kernel)
+    message = (
+        "the kernel passed, but failed twice when it was run again to see what its custom "
+        f"kernels do: {failure}"
+    )
+    return _refused("no_evidence_run", message, Evidence(crashed=True))
+
+
+def _started(
+    session: Session,
+    load: Callable[[Session], None],
+    reference: Callable[[], Reference],
+    seeds: Seeds,
+) -> Reference:
+    load(session)
+    model = reference()
+    session.await_load()
+    session.construct(model, seeds)
+    return model
+
+
+def _third(
+    evidence: Evidence,
+    session: Session,
+    reference: Reference,
+    seeds: Seeds,
+    kernel: Kernel,
+) -> Evidence:
+    """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
+    session.grant(_ABLATED_S)
+    crashed = evidence.crashed
+    try:
+        # A call past the planned ones is on the problem's own kind of inputs.
+        contributes = not session.call(reference, seeds, len(reference.plan) + 1).passed
+    except Rejected:
+        contributes = crashed = True
+    found = dataclasses.replace(evidence, contributes=contributes, crashed=crashed)
+    if contributes:
+        return found
+    name = _noun(kernel)
+    message = (
+        f"the {name}'s result is not used: with its launches skipped the output stays right. "
+        "Compute the output, or a part of it that matters, in the custom kernel"
+    )
+    return _refused("decoy_kernel", message, found)
+
+
+def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
+    launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
+    theirs = seen.get("bytes")
+    left = Work(
+        {str(k): _number(v) for k, v in theirs.items()} if isinstance(theirs, dict) else {},
+        _number(seen.get("products")),
+        _number(seen.get("elements")),
+    )
+    share = torch_share(work, left)
+    findings: tuple[Finding, ...] = ()
+    if seen.get("compiled") is True:
+        message = "torch.compile is called; the kernels that it generates count as torch's own"
+        findings = (Finding("torch_compile", message),)
+    found = Evidence(launches, share, findings=findings)
+    name = _noun(kernel)
+    if launches == 0:
+        message = f"no {name} was launched while the output was computed"
+        return _refused("no_kernel_launch", message, found)
+    if working == 0:
+        message = (
+            f"every launch of a {name} left its tensors as they were or made a plain copy of one: "
+            "the work is done elsewhere"
+        )
+        return _refused("decoy_kernel", message, found)
+    if share > 1 - _MARGIN:
+        ran = ", ".join(sorted(left.bytes, key=lambda k: -left.bytes[k])[:4]) or "other operators"
+        message = (
+            f"PyTorch's own operators still do all of the reference's work ({ran[:200]}): a {name} "
+            "must replace some of it, not come on top"
+        )
+        return _refused("work_not_replaced", message, found)
+    return found
+
+
+def with_evidence(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """Return the verdict of a kernel whose calls all agreed, as the evidence leaves it."""
+    # The first run's softer word on launches says nothing more.
+    kept = tuple(f for f in verdict.findings if f.code != "no_kernel_launch")
+    findings = evidence.findings + kept
+    if not evidence.complaint:
+        return dataclasses.replace(verdict, findings=findings)
+    return dataclasses.replace(
+        verdict, status=Status.REJECTED, message=evidence.complaint, findings=findings
+    )
+
+
+def torch_share(reference: Work, kernel: Work) -> float:
+    """Return the work a kernel leaves to torch, relative to the reference's.
+
+    What both do under the same name cancels; of the rest, the reference's is taken to be worth
+    the least that it would cost written out, and the kernel's the most.
+    """
+    joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
+    total = _worth(reference.bytes, 0)
+    if not total and not joined:
+        # A problem that only moves data: then moving is the work.
+        copied = sum(reference.bytes.get(name, 0.0) for name in COPIES)
+        left = sum(kernel.bytes.values())
+        return left / copied if copied else 0.0
+    shares = []
+    if total:
+        common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
+        rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
+        shares.append((_worth(common, 0) + _worth(rest, 1)) / total)
+    if reference.products:
+        shares.append((kernel.products + kernel.elements) / reference.products)
+    if joined and (not shares or shares[0] <= 1.0):
+        # Putting tensors together counts as gone only if no copies took its place.
+        moved = sum(kernel.bytes.get(name, 0.0) for name in JOINS | COPIES)
+        shares.append(moved / joined)
+    return min(shares)
+
+
+def _worth(work: dict[str, float], end: int) -> float:
+    return sum(
+        moved * _WRITTEN_OUT.get(name, (1.0, 1.0))[end]
+        for name, moved in work.items()
+        if name not in COPIES and name not in JOINS
+    )
+
+
+@contextmanager
+def _counted(model: torch.nn.Module) -> Iterator[Counter]:
+    """Count what torch does in the next call of a model; not around it, nor in later ones."""
+    counter = Counter()
+    depths = [0]
+
+    def enter(*_: object) -> None:
+        depths[0] += 1
+        if depths[0] == 1:
+            counter.__enter__()
+
+    def leave(*_: object) -> None:
+        if depths[0] == 1:
+            counter.__exit__(None, None, None)
+
+    hooks = [
+        model.register_forward_pre_hook(enter),
+        model.register_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield counter
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _refused(code: str, message: str, found: Evidence) -> Evidence:
+    finding = Finding(code, message, Severity.HARD)
+    return dataclasses.replace(found, complaint=message, findings=(finding, *found.findings))
+
+
+def _noun(kernel: Kernel) -> str:
+    return {"triton": "Triton kernel", "cpp": "C++ extension function"}.get(
+        kernel.language, f"custom {kernel.language.upper()} kernel"
+    )
+
+
+def _number(value: Any) -> float:
+    """Return a number that the other process sent, or 0: it may send anything."""
+    if type(value) not in (int, float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return number if math.isfinite(number) and number >= 0 else 0.0

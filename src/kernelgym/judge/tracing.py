@@ -1,0 +1,336 @@
+"""What the second process of a correct kernel watches: its custom launches, and torch's share.
+
+A `Tracer` is in one of three modes while calls are made. ``record`` counts the launches of
+custom kernels, how many of them did something, and what torch's operators did (`traffic.py`).
+``ablate`` makes the same calls with the custom kernels taken out: Triton and NVRTC launches are
+skipped, what functions of extensions return or change is overwritten, and memory fresh from the
+allocator is filled with NaN. ``off`` watches nothing.
+
+Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`),
+and calls of functions and operators of extensions built through `torch.utils.cpp_extension`.
+Not seen: libraries called through ctypes, and torch operators in threads that C++ started.
+`torch.compile` returns its argument unchanged here: what it generates is no custom kernel.
+
+Loaded by path in the untrusted process: standard library, torch and triton only. All of it can
+be undone by code in the same process, so it decides about honest kernels and lazy ones, and is
+no boundary against hostile ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["Tracer"]
+
+
+class Tracer:
+    """Watches one process. Make it before any kernel code is loaded; then set `mode`s.
+
+    Args:
+        traffic: The module `traffic.py`.
+        prints: The module `fingerprint.py`.
+    """
+
+    def __init__(self, traffic: ModuleType, prints: ModuleType) -> None:
+        self._fingerprint, self._poison = prints.fingerprint, prints.poison
+        self._without_numbers = prints.without_numbers
+        self._tensors_in = traffic.tensors_in
+        self._mode = "off"
+        self._inside = False
+        self._operators: set[str] = set()
+        self._by_address: set[str] = set()  # functions that take no tensors and return nothing
+        self._compiled = self._captured = False
+        self._counter = _poisoning(traffic, prints.poison)
+        self._launches = self._working = 0
+        _replace_compile(self)
+        _watch_triton(self)
+        _watch_cuda(self)
+        _watch_operators(self)
+        _watch_python_operators(self)
+        _watch_threads(self)
+
+    def mode(self, mode: str) -> dict[str, Any]:
+        """Change the mode; return what was seen since the last change."""
+        counter = self._counter
+        report = {
+            "launches": self._launches,
+            "working": self._working,
+            "compiled": self._compiled,
+            "captured": self._captured,
+            "bytes": dict(counter.bytes),
+            "products": counter.products,
+            "elements": counter.elements,
+        }
+        counter.reset()
+        self._launches = self._working = 0
+        self._mode = mode
+        counter.poisoning = mode == "ablate"
+        return report
+
+    def call(self, model: Any, arguments: list[Any]) -> Any:
+        """Call a model in the present mode."""
+        if self._mode == "off":
+            return model(*arguments)
+        self._inside = True
+        try:
+            with self._counter:
+                return model(*arguments)
+        finally:
+            self._inside = False
+
+    def watch_extensions(self) -> None:
+        """Wrap `load_inline` and `load`, and so what they return, as they are now."""
+        from torch.utils import cpp_extension
+
+        for name in ("load_inline", "load"):
+            setattr(cpp_extension, name, self._loader(getattr(cpp_extension, name)))
+
+    def _loader(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(load)
+        def loader(*args: Any, **kwargs: Any) -> Any:
+            before = set(torch._C._dispatch_get_all_op_names())
+            module = load(*args, **kwargs)
+            names = set(torch._C._dispatch_get_all_op_names()) - before
+            self._operators |= {name.partition(".")[0] for name in names}
+            if isinstance(module, ModuleType):
+                for name, value in list(vars(module).items()):
+                    if isinstance(value, type):
+                        self._wrap_class(value)
+                    elif callable(value) and not hasattr(value, "__wrapped__"):
+                        setattr(module, name, self._function(value))
+            return module
+
+        return loader
+
+    def _wrap_class(self, kind: type) -> None:
+        for name, value in list(vars(kind).items()):
+            if callable(value) and (name == "__call__" or not name.startswith("_")):
+                setattr(kind, name, self._function(value))
+
+    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.boundary(function, args, kwargs)
+
+        return call
+
+    def boundary(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a function of an extension: count it, or poison all that it gives."""
+        if not self._inside:
+            return function(*args, **kwargs)
+        if self._mode == "record":
+            return self._recorded(function, args, kwargs)
+        given = list(self._tensors_in((args, kwargs)))
+        if not given and getattr(function, "__name__", "") in self._by_address:
+            return None
+        before = self._prints(given)
+        result = function(*args, **kwargs)
+        after = self._prints(given)
+        changed = given
+        if before is not None and after is not None:
+            changed = [t for t, a, b in zip(given, before, after, strict=True) if a != b]
+        for tensor in (*changed, *self._tensors_in(result)):
+            self._quietly(functools.partial(self._poison, tensor))
+        return self._without_numbers(result)
+
+    def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any, skip: Any = None) -> Any:
+        """Launch a kernel: count it, or skip it (through `skip`, if there is more to do)."""
+        if not self._inside:
+            return launch(*args, **kwargs)
+        if self._mode == "record":
+            return self._recorded(launch, args, kwargs)
+        return None if skip is None else skip()
+
+    def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        self._captured = self._captured or _capturing()
+        if self._working:  # one that works is enough, and prints of large tensors take time
+            result = call(*args, **kwargs)
+            self._launches += 1
+            return result
+        given = list(self._tensors_in((args, kwargs)))
+        before = self._prints(given)
+        result = call(*args, **kwargs)
+        self._launches += 1
+        if result is None and not given:
+            self._by_address.add(getattr(call, "__name__", ""))
+        self._working += before is None or self._works(given, before, result)
+        return result
+
+    def _works(self, given: list[Any], before: list[Any], result: Any) -> bool:
+        """Say whether a call gave more than copies of what it was given."""
+        after = self._prints(given)
+        returned = list(self._tensors_in(result))
+        given_back = self._prints(returned)
+        if after is None or given_back is None:
+            return True
+        known = set(before)
+        new = [b for a, b in zip(before, after, strict=True) if a != b] + given_back
+        # Without any tensor there is nothing to compare: pointers were passed as numbers.
+        return any(mark not in known for mark in new) or not (given or returned)
+
+    def _prints(self, tensors: list[torch.Tensor]) -> list[Any] | None:
+        """Return a fingerprint of each tensor's values; None where reading them is not allowed."""
+        if _capturing():
+            return None
+        prints: list[Any] | None = self._quietly(lambda: [*map(self._fingerprint, tensors)])
+        return prints
+
+    def reentering(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an operator's implementation that is watched inside."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._counter.reentered():
+                return function(*args, **kwargs)
+
+        return call
+
+    def uncounted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function whose use of torch is not the kernel's."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            was, self._counter.paused = self._counter.paused, True
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._counter.paused = was
+
+        return call
+
+    def _quietly(self, work: Callable[[], Any]) -> Any:
+        """Do work of ours that is not the kernel's; None if these tensors do not allow it."""
+        try:
+            with torch.no_grad():
+                return self.uncounted(work)()
+        except (RuntimeError, NotImplementedError):
+            return None
+
+
+def _poisoning(traffic: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
+    class Poisoning(traffic.Counter):  # type: ignore[name-defined, misc]
+        """A counter that can fill memory fresh from the allocator."""
+
+        poisoning = False
+
+        def after(self, func: Any, result: Any) -> None:
+            """Fill what an allocating operator returned."""
+            if self.poisoning:
+                name = func._schema.name.rpartition("::")[2].removesuffix("_")
+                if name in traffic.ALLOCATIONS:
+                    for tensor in traffic.tensors_in(result):
+                        poison(tensor)
+
+    return Poisoning()
+
+
+def _capturing() -> bool:
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def _replace_compile(tracer: Tracer) -> None:
+    def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        tracer._compiled = True
+        return (lambda given: given) if model is None else model
+
+    def compile_module(self: Any, *args: Any, **kwargs: Any) -> None:
+        tracer._compiled = True
+
+    torch.compile = compile
+    torch.nn.Module.compile = compile_module
+
+
+def _watch_triton(tracer: Tracer) -> None:
+    if "triton" not in sys.modules:
+        return
+    from triton.compiler.compiler import CompiledKernel
+    from triton.runtime import jit
+
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    if interpreter is not None:
+        execute = interpreter.GridExecutor.__call__
+
+        def executed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return tracer.launch(functools.partial(execute, self), args, kwargs)
+
+        interpreter.GridExecutor.__call__ = executed
+        for name in ("_init_args_hst", "_restore_args_dev"):  # copies to the host and back
+            own = getattr(interpreter.GridExecutor, name)
+            setattr(interpreter.GridExecutor, name, tracer.uncounted(own))
+    run, select = jit.JITFunction.run, CompiledKernel.__getitem__
+
+    def ran(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup:
+            return run(self, *args, grid=grid, warmup=True, **kwargs)
+        bound = functools.partial(run, self, grid=grid, warmup=False)
+        # A launch returns the compiled kernel, which its caller may look at.
+        skip = functools.partial(run, self, *args, grid=grid, warmup=True, **kwargs)
+        return tracer.launch(bound, args, kwargs, skip)
+
+    def selected(self: Any, grid: Any) -> Any:
+        launch = select(self, grid)
+        return lambda *args, **kwargs: tracer.launch(launch, args, kwargs)
+
+    jit.JITFunction.run = ran
+    CompiledKernel.__getitem__ = selected
+
+
+def _watch_cuda(tracer: Tracer) -> None:
+    from torch.cuda import _utils
+
+    kernel: Any = _utils._CudaKernel
+    call = kernel.__call__
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return tracer.launch(functools.partial(call, self), args, kwargs)
+
+    kernel.__call__ = called
+
+
+def _watch_operators(tracer: Tracer) -> None:
+    def watched(original: Callable[..., Any], name_of: Callable[[Any], str]) -> Any:
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if name_of(self) not in tracer._operators:
+                return original(self, *args, **kwargs)
+            return tracer.boundary(functools.partial(original, self), args, kwargs)
+
+        return call
+
+    packet: Any = torch._ops.OpOverloadPacket
+    overload: Any = torch._ops.OpOverload
+    packet.__call__ = watched(packet.__call__, lambda op: op._qualified_op_name)
+    overload.__call__ = watched(overload.__call__, lambda op: op._schema.name)
+
+
+def _watch_python_operators(tracer: Tracer) -> None:
+    """Operators implemented in Python: what they do inside is counted, not what they are called."""
+    library: Any = torch.library.Library
+    implement = library.impl
+
+    def implemented(self: Any, name: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if callable(function):
+            function = tracer.reentering(function)
+        return implement(self, name, function, *args, **kwargs)
+
+    library.impl = implemented
+
+
+def _watch_threads(tracer: Tracer) -> None:
+    """Dispatch modes are a thread's own: enter ours in the threads that a call starts."""
+    thread: Any = threading.Thread
+    run = thread._bootstrap_inner
+
+    def started(self: Any) -> None:
+        if not tracer._inside:
+            return run(self)  # type: ignore[no-any-return]
+        with tracer._counter:
+            return run(self)  # type: ignore[no-any-return]
+
+    thread._bootstrap_inner = started

@@ -1,0 +1,192 @@
+"""How much work a stretch of PyTorch code leaves to torch's own operators.
+
+A `Counter` is a dispatch mode: it sees every operator that reaches the dispatcher from its
+thread, be it called from Python or from C++, and adds up the bytes each kind of operator reads
+and writes. Renaming work does not make it less: ``x * sigmoid(x)`` moves more bytes than ``silu``.
+Fused operators are counted as the operators they stand for where that is exact (``addmm``,
+attention, biased convolutions), so that neither fusing nor unfusing passes for work that is gone.
+
+Views, allocations, fills and random draws count nothing; copies and casts are counted apart, and
+so is what only puts tensors together (``cat``, ``stack``, ``pad``): see `COPIES` and `JOINS`.
+It judges nothing: `evidence.py` does. Used on both sides: standard library and torch only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["ALLOCATIONS", "COPIES", "JOINS", "Counter", "tensors_in"]
+
+ALLOCATIONS = frozenset(
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize".split()
+)
+COPIES = frozenset("clone copy _to_copy contiguous _copy_from _conj_physical".split())
+JOINS = frozenset(
+    "cat stack hstack vstack repeat constant_pad_nd reflection_pad1d reflection_pad2d "
+    "replication_pad1d replication_pad2d roll flip".split()
+)
+_FREE = ALLOCATIONS | frozenset(
+    "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill zero "
+    "scalar_tensor lift lift_fresh lift_fresh_copy detach alias set _unsafe_view unsafe_split "
+    "unsafe_split_with_sizes unsafe_chunk _reshape_alias _reshape_copy arange linspace eye "
+    "rand rand_like randn randn_like randint randint_like randperm bernoulli normal uniform "
+    "exponential cauchy geometric log_normal random multinomial poisson pin_memory _pin_memory "
+    "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
+)
+_SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
+_OWN = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xnnpack".split())
+_NO_KEYS = frozenset(("out",))
+
+
+class Counter(TorchDispatchMode):  # type: ignore[misc]
+    """Adds up what torch's operators read, write and multiply while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused = False
+        """Set while code of ours runs inside."""
+        self._handling = False  # an operator runs, and the mode is off meanwhile
+        self.reset()
+
+    @contextmanager
+    def reentered(self) -> Iterator[None]:
+        """Count inside of an operator that is implemented in Python, too."""
+        if not self._handling:
+            yield
+            return
+        self._handling = False
+        try:
+            with self:
+                yield
+        finally:
+            self._handling = True
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        self.bytes: dict[str, float] = defaultdict(float)
+        """By kind of operator."""
+        self.products = 0.0
+        """Floating-point operations of matrix products, convolutions and attention."""
+        self.elements = 0.0
+        """One for each element of everything else."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # To keep torch.compile out of a mode, torch would import all of its compiler: a second.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and count it."""
+        kwargs = kwargs or {}
+        if self.paused:
+            return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            with self:  # nothing has taken composite operators apart yet
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        handling, self._handling = self._handling, True
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self._handling = handling
+        namespace, _, name = func._schema.name.partition("::")
+        if namespace in _OWN and not func.is_view:
+            self._count(name, args, kwargs, result)
+        self.after(func, result)
+        return result
+
+    def after(self, func: Any, result: Any) -> None:
+        """Called with every operator and its result; for subclasses."""
+
+    def _count(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        name = raw.removesuffix("_")
+        if name in _FREE:
+            return
+        read = {
+            id(tensor): tensor
+            for value in (args, [v for k, v in kwargs.items() if k not in _NO_KEYS])
+            for tensor in tensors_in(value)
+        }
+        inputs, outputs = list(read.values()), list(tensors_in(result))
+        operands = list(tensors_in(args))
+        if name in _PRODUCTS and len(operands) >= 2 and outputs:
+            self._count_product(name, args, operands, outputs[0])
+            return
+        size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
+        self.bytes[_SAME.get(name, name)] += size
+        if name not in COPIES and name not in JOINS:
+            self.elements += max((t.numel() for t in (*inputs, *outputs)), default=0)
+
+    def _count_product(
+        self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor
+    ) -> None:
+        kind = _PRODUCTS[name]
+        if kind == "attention":
+            query, key = inputs[0], inputs[1]
+            scores = query.numel() // max(1, query.shape[-1]) * key.shape[-2]
+            score_bytes = scores * query.element_size()
+            self.bytes["product"] += sum(map(_bytes, inputs[:3])) + _bytes(out) + 2 * score_bytes
+            self.bytes["_softmax"] += 2 * score_bytes
+            self.bytes["attention_scale"] += 2 * score_bytes
+            self.products += 2.0 * scores * (query.shape[-1] + out.shape[-1])
+            return
+        biased = kind == "biased" or (kind == "convolution" and args[2] is not None)
+        # `addmm(bias, a, b)` but `convolution(input, weight, bias)`.
+        bias = inputs[0] if kind == "biased" else inputs[2] if biased else None
+        left, right = inputs[1:3] if kind == "biased" and len(inputs) > 2 else inputs[:2]
+        self.bytes["product"] += _bytes(left) + _bytes(right) + _bytes(out)
+        if bias is not None:
+            self.bytes["add"] += _bytes(bias) + 2 * _bytes(out)
+        if kind == "convolution":
+            over = left if len(args) > 6 and args[6] else out  # transposed: each input is spread
+            inner = right.numel() // max(1, right.shape[0])
+            self.products += 2.0 * over.numel() * inner
+        else:
+            self.products += 2.0 * out.numel() * left.shape[-1]
+
+
+_PRODUCTS = dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "_int_mm"), "plain")
+_PRODUCTS |= dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"), "biased")
+_PRODUCTS |= dict.fromkeys(
+    ("convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution"), "convolution"
+)
+_PRODUCTS |= dict.fromkeys(
+    (
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_fused_attention_overrideable",
+    ),
+    "attention",
+)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Bytes a tensor's elements take in memory; a broadcast one takes what lies behind it."""
+    size = int(tensor.numel() * tensor.element_size())
+    try:
+        return min(size, int(tensor.untyped_storage().nbytes()))
+    except (RuntimeError, NotImplementedError):  # sparse and other tensors without a storage
+        return size
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested lists, tuples and dicts, and behind Triton's descriptors."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(getattr(value, "base", None), torch.Tensor):
+        yield value.base
