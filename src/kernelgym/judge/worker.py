@@ -23,6 +23,7 @@ from kernelgym.judge import timing, wire
 from kernelgym.judge.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiled import CompiledAhead
+from kernelgym.judge.evidence import gather, with_evidence
 from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
 from kernelgym.judge.local import unavailable
 from kernelgym.judge.process import Candidate
@@ -145,6 +146,10 @@ class Worker:
                 return judged
             message = f"all {calls} calls agree with the reference"
             judged = dataclasses.replace(judged, status=Status.CORRECT, message=message)
+            if self._ruleset.require_custom_kernel:
+                judged = self._with_evidence(judged, session, reference, seeds, problem, kernel)
+                if not judged.correct:
+                    return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
                 return dataclasses.replace(judged, message=f"{message}; not timed")
             return self._timed(judged, session, reference, seeds, problem, kernel)
@@ -159,6 +164,39 @@ class Worker:
                 message=str(end),
                 log=end.log,
             )
+
+    def _with_evidence(
+        self,
+        judged: Verdict,
+        session: Session,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Verdict:
+        """Have a second process show that a custom kernel did the work."""
+        session.vacate()  # one process at a time holds inputs and outputs
+        compiled = self._compile_ahead(problem, kernel)
+
+        def unused() -> Reference:
+            if not reference.stateful:
+                return reference
+            # Its state changes from call to call, and timing goes on with this one.
+            fresh = Reference(problem, self._ruleset, seeds, self._name)
+            fresh.prepare()
+            return fresh
+
+        with self._accelerator.lease.shared():
+            evidence = gather(
+                lambda: _Process(self, kernel.language),
+                lambda session: session.load(kernel.source, "ModelNew", compiled),
+                unused,
+                seeds,
+                kernel,
+            )
+        if evidence.crashed:
+            self._accelerator.canary()
+        return with_evidence(judged, evidence)
 
     def _timed(
         self,
