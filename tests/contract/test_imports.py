@@ -18,7 +18,13 @@ SOURCES = sorted(ROOT.rglob("*.py"))
 NOUNS = {"types", "verdict", "devices", "errors", "rulesets", "languages"}
 FACE = {"spaces", "envs", "vector", "wrappers", "choice", "gate"}
 TOPS = {"cli", "adapters"}
-UNTRUSTED = {f"judge/{n}.py" for n in ("candidate", "hooks", "sandbox", "wire", "zygote")}
+UNTRUSTED = {
+    f"judge/{name}.py"
+    for name in (
+        *("candidate", "hooks", "sandbox", "wire", "zygote", "device_memory"),
+        *("tracing", "traffic", "fingerprint"),
+    )
+}
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")
 
 

@@ -321,16 +321,6 @@ class Session:
         seen = self._answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
 
-    def trace(self, mode: str) -> dict[str, Any]:
-        """Have calls watched from now on (``record``, ``ablate`` or ``off``).
-
-        Returns:
-            What was seen since the mode was last set. The candidate may have made it up.
-        """
-        self._post({"op": "trace", "mode": mode})
-        seen = self._answer("trace").get("seen")
-        return seen if isinstance(seen, dict) else {}
-
     def pause(self) -> None:
         """Halt the candidate until its first timed window."""
         self._candidate.stop()
@@ -495,7 +485,6 @@ _DOING = {
     "construct": "constructing ModelNew",
     "prepare": "being set up",
     "go": "running forward",
-    "trace": "being set up to be watched",
     "trace": "being set up to be watched",
 }
 
