@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from kernelgym.judge.hygiene_process import lint
+from kernelgym.rulesets import RULESETS
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.types import Problem
 
@@ -101,3 +104,11 @@ def test_references_run_in_double_without_warnings(problem: Problem) -> None:
         twin = model.double()(*[x.double() if x.is_floating_point() else x for x in inputs])
     assert twin.dtype is torch.float64
     torch.testing.assert_close(output.double(), twin, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["strict", "kernelbench"])
+def test_the_degeneracy_gate_passes_the_sample(name: str, tmp_path: Path) -> None:
+    results = dict(lint(SAMPLE, RULESETS[name], folder=tmp_path))
+    assert len(results) == len(SAMPLE)
+    assert [r for r in results.values() if not (r.passes and r.tested)] == []

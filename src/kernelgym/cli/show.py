@@ -10,6 +10,7 @@ import tyro
 from kernelgym.cli.console import print_source, print_table, print_text
 from kernelgym.cli.judging import problem_at
 from kernelgym.cli.options import JudgingOptions
+from kernelgym.suites.facts import Fact
 from kernelgym.types import Problem
 
 __all__ = ["Show"]
@@ -42,12 +43,17 @@ class Show(JudgingOptions):
             return 0
         print_source(problem.source)
         print_text("")
-        print_table(("fact", "value"), _facts(problem))
+        print_table(("fact", "value"), _facts(problem, self.ruleset, self.device))
         return 0
 
 
-def _facts(problem: Problem) -> list[tuple[str, str]]:
-    from kernelgym.suites.facts import REASONS, degenerate, fact
+def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
+    from kernelgym.gate import known_hygiene
+    from kernelgym.hygiene import REASONS
+    from kernelgym.rulesets import ruleset
+    from kernelgym.suites.facts import fact
+
+    hygiene = known_hygiene(problem, ruleset(rules), device)
 
     rows = [
         ("id", problem.id),
@@ -58,22 +64,27 @@ def _facts(problem: Problem) -> list[tuple[str, str]]:
         ("source digest", problem.digest),
     ]
     known = fact(problem.id, problem.name)
-    if known is None:
-        return rows
+    if known is not None:
+        rows += _measured(known)
+    rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in hygiene.reasons]
+    if not hygiene.reasons:
+        rows.append(("degenerate", "not known to be" if hygiene.tested else "not tested"))
+    if hygiene.detail:
+        rows.append(("", hygiene.detail))
+    if known is not None and known.note:
+        rows.append(("note", known.note))
+    return rows
+
+
+def _measured(known: Fact) -> list[tuple[str, str]]:
     sizes = (
         ("inputs of a call", known.input_bytes),
         ("outputs", known.output_bytes),
         ("weights", known.param_bytes),
     )
-    rows += [(name, f"{size / 1e6:.1f} MB") for name, size in sizes if size is not None]
+    rows = [(name, f"{size / 1e6:.1f} MB") for name, size in sizes if size is not None]
     if known.gflop is not None:
         rows.append(("forward pass", f"{known.gflop:g} GFLOP"))
     if known.h100_eager_ms is not None:
         rows.append(("eager on an H100", f"{known.h100_eager_ms:g} ms"))
-    reasons = degenerate(problem.id, name=problem.name)
-    rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in reasons]
-    if not reasons:
-        rows.append(("degenerate", "not known to be" if known.tested else "not tested"))
-    if known.note:
-        rows.append(("note", known.note))
     return rows
