@@ -91,10 +91,10 @@ def serve(
                     state.fill_fresh_memory(not request["timed"])
                     reply["results"] = state.go(request["seeds"], request["timed"])
                     reply["launches"] = hooks.launches
-                case "trace":
-                    reply["seen"] = state.trace(request["mode"])
                     if request["timed"] and device != "cpu":
                         reply["device_ms"] = state.device_ms()
+                case "trace":
+                    reply["seen"] = state.trace(request["mode"])
                 case "capture":
                     state.capture()
         except BaseException as error:

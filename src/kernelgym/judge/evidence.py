@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from kernelgym.errors import JudgeError
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.traffic import COPIES, JOINS, Counter
@@ -113,6 +114,9 @@ def gather(
         reference: Gives the reference, in the state that it was constructed in.
         seeds: Randomness of this verdict.
         kernel: The kernel, for the language that messages name.
+
+    Raises:
+        JudgeError: If a process cannot be watched even before it holds any kernel code.
     """
     failure = ""
     for attempt in range(2):
@@ -121,8 +125,7 @@ def gather(
                 session.trace("off")
             except Rejected as end:
                 # No kernel code is in that process yet: whatever it is, it is not the kernel's.
-                message = f"no evidence of custom kernels could be gathered: {end}"
-                return Evidence(findings=(Finding("no_evidence_run", message),))
+                raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
             try:
                 model = _started(session, load, reference, seeds)
                 session.trace("record")
