@@ -105,6 +105,7 @@ class Zygote:
         tier: A tier name, or ``auto`` for the strongest the host allows.
         device: Where candidates run.
         shared: Handle of device memory that a trial candidate must be able to open.
+        capability: The device's compute capability; None for the CPU.
 
     Raises:
         JudgeError: If it does not start.
@@ -119,6 +120,7 @@ class Zygote:
         tier: str = "auto",
         device: str = "cpu",
         shared: str = "",
+        capability: tuple[int, int] | None = None,
     ) -> None:
         self._scratch_root = scratch_root
         self._limits = limits
@@ -144,6 +146,7 @@ class Zygote:
                 "tier": tier,
                 "device": device,
                 "shared": shared,
+                "arch": 10 * capability[0] + capability[1] if capability else 0,
                 "compiler_paths": compiler_paths(),
             }
         )

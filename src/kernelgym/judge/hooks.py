@@ -170,14 +170,19 @@ def fill_fresh_device_memory(outputs: list[Any]) -> None:
                 block.view(torch.uint8).fill_(0xA5)
 
 
-def look_up_triton_tools() -> None:
-    """Have Triton remember where its tools are: a candidate may not start programs to ask."""
+def look_up_triton_tools(arch: int) -> None:
+    """Have Triton remember where its tools are: a candidate may not start programs to ask.
+
+    Args:
+        arch: Compute capability as one number, such as 90.
+    """
     from triton import knobs
     from triton.backends.nvidia import compiler, driver
 
     for ask in (
         lambda: knobs.nvidia.ptxas,
         lambda: knobs.nvidia.ptxas_blackwell,
+        lambda: compiler.get_ptxas_version(arch),  # remembered by argument, and part of every key
         compiler.get_ptxas_version,
         driver.library_dirs,
     ):

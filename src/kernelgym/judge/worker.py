@@ -321,6 +321,7 @@ class Worker:
                 self._tier,
                 self._name,
                 self._accelerator.trial_memory(),
+                self._accelerator.capability,
             )
             try:
                 zygote.wait_ready()

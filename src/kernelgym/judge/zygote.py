@@ -40,14 +40,14 @@ def _sibling(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(hooks: ModuleType, on_cuda: bool) -> None:
+def _import_libraries(hooks: ModuleType, arch: int) -> None:
     import numpy  # noqa: F401
     import torch
 
     # A process that asks whether there is a device can no longer fork one that uses it, and some
     # modules ask when they are imported: there is one, or nobody would be judging on it.
     asked = torch.cuda.is_available
-    if on_cuda:
+    if arch:
         torch.cuda.is_available = lambda: True
     import torch.nn.functional
     import torch.utils.cpp_extension
@@ -73,8 +73,8 @@ def _import_libraries(hooks: ModuleType, on_cuda: bool) -> None:
 
         # Triton's first launch in a process costs 32 ms, later ones 7 ms: spend it before forking.
         warm_up[(1,)](torch.zeros(3), 3, BLOCK=4)
-    elif on_cuda:
-        hooks.look_up_triton_tools()
+    elif arch:
+        hooks.look_up_triton_tools(arch)
 
 
 class _Zygote:
@@ -293,7 +293,7 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     control = socket.socket(fileno=control_fd)
     _sibling("sandbox").adopt_orphans()
     hooks = _sibling("hooks")
-    _import_libraries(hooks, config["device"] != "cpu")
+    _import_libraries(hooks, config["arch"])
     zygote = _Zygote(control, hooks, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
