@@ -193,8 +193,21 @@ def _judgement(rules: Ruleset, entry: Language, device: str, max_turns: int) -> 
         lines.append("- Outputs are compared with the reference within its own rounding error.")
     else:
         lines.append(
-            f"- Outputs must agree with the reference within atol {rules.atol:g} and rtol "
-            f"{rules.rtol:g}."
+            "- Outputs must agree with the reference within atol {:g} and rtol {:g}.".format(
+                *rules.tolerances
+            )
+        )
+    if rules.distributions:
+        lines.append(
+            "- Floating-point inputs vary in distribution and magnitude from call to call, beyond "
+            "what `get_inputs` draws: other means and signs, larger and smaller values, a few "
+            "outliers. Shapes, types and structure (triangles, indices, probabilities) stay."
+        )
+    if rules.perturb_state:
+        lines.append(
+            "- Parameters and buffers that are constant when constructed (a LayerNorm's ones and "
+            "zeros) are given other values afterwards, in place and by name: keep the reference's "
+            "names and shapes, and read such parameters in `forward`, not in the constructor."
         )
     lines.append(
         f"- Several calls on different inputs are compared, and all must agree; building may take "

@@ -1,0 +1,147 @@
+"""Large problems: the fp64 twin runs on blocks of rows where rows do not depend on each other."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge import runner as module
+from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare, describe_shape_of
+from kernelgym.judge.runner import Runner
+from kernelgym.rulesets import RULESETS
+
+STRICT = RULESETS["strict"]
+CPU = torch.device("cpu")
+
+
+class _Calling(nn.Module):
+    def __init__(self, function, **parameters):
+        super().__init__()
+        self.function = function
+        for name, value in parameters.items():
+            setattr(self, name, nn.Parameter(value))
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Runners that take everything for large and nothing for fitting."""
+
+    def make(function, fits=False, **parameters):
+        runner = Runner(_Calling(function, **parameters), CPU, twin=True)
+        monkeypatch.setattr(runner, "_is_large", lambda *_: True)
+        monkeypatch.setattr(runner, "_may_fit", lambda *_: fits)
+        return runner
+
+    return make
+
+
+def _check(expected, output):
+    claimed = describe_shape_of(output)
+    outputs = [byte_copy(t) for t in (output if isinstance(output, tuple) else (output,))]
+    return compare(
+        claimed, outputs, expected.output, expected.precise, STRICT, Calibration(16.0)
+    ).passed
+
+
+SEPARABLE = {
+    "softmax": (lambda _, x: x.softmax(-1), [(64, 200)]),
+    "square product": (lambda _, x, y: x @ y, [(80, 80), (80, 80)]),
+    "tall product": (lambda _, x, y: x @ y, [(96, 40), (40, 8)]),
+    "two of a kind": (lambda _, x, y: x * y + 1, [(64, 9), (64, 9)]),
+    "several outputs": (lambda _, x: (x.exp(), x.sum(-1)), [(64, 30)]),
+    "images": (lambda m, x: nn.functional.conv2d(x, m.w), [(16, 3, 12, 12)]),
+}
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_rows_that_stand_alone_are_checked_in_blocks(large, name):
+    function, shapes = SEPARABLE[name]
+    runner = large(function, w=torch.randn(4, 3, 3, 3))
+    inputs = [torch.randn(shape) for shape in shapes]
+    expected = runner.expect(inputs, 1)
+    assert isinstance(expected.precise, RowBlocks) and not runner.too_large
+    height = shapes[0][0]
+    assert sum(part.stop - part.start for part in expected.precise.rows) <= height // 2
+    exact = function(runner.model.double(), *[value.double() for value in inputs])
+    exact = tuple(e.float() for e in exact) if isinstance(exact, tuple) else exact.float()
+    assert _check(expected, exact)
+    coarse = [value.bfloat16().float() for value in inputs]
+    assert not _check(expected, function(runner.model.float(), *coarse))
+    first = exact[0] if isinstance(exact, tuple) else exact
+    outside = next(
+        row
+        for row in range(height)
+        if not any(part.start <= row < part.stop for part in expected.precise.rows)
+    )
+    first.view(height, -1)[outside, 0] *= 1.01  # in none of the blocks
+    assert not _check(expected, exact)
+
+
+DEPENDENT = {
+    "down a column": lambda _, x: x.softmax(0),
+    "over all": lambda _, x: x - x.mean(),
+    "scan": lambda _, x: x.cumsum(0),
+    "upside down": lambda _, x: x.flip(0),
+    "one number": lambda _, x: x.sum(),
+    "noise": lambda _, x: nn.functional.dropout(x, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+@pytest.mark.parametrize("fits", [True, False])
+def test_rows_that_do_not_stand_alone_are_not_cut(large, name, fits):
+    runner = large(DEPENDENT[name], fits)
+    expected = runner.expect([torch.randn(64, 30)], 1)
+    assert not isinstance(expected.precise, RowBlocks)
+    assert (expected.precise is not None) == fits == (not runner.too_large)
+
+
+def test_running_out_of_memory_falls_back_to_blocks(monkeypatch):
+    runner = Runner(_Calling(lambda _, x: x.exp()), CPU, twin=True)
+    whole = runner.run_twin
+
+    def run_twin(inputs, seed, aside=False):
+        if inputs[0].shape[0] == 64:
+            raise torch.OutOfMemoryError("no room")
+        return whole(inputs, seed, aside)
+
+    monkeypatch.setattr(runner, "run_twin", run_twin)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    assert isinstance(runner.expect([torch.randn(64, 30)], 1).precise, RowBlocks)
+
+
+def test_inputs_too_large_to_be_copied_are_watched(monkeypatch):
+    monkeypatch.setattr(module, "_COPIED_BYTES", 0)
+    changing = Runner(_Calling(lambda _, x: x.relu_()), CPU, twin=True)
+    with pytest.raises(JudgeError, match="changed its inputs"):
+        changing.expect([torch.randn(6, 5)], 1)
+    inputs = [torch.randn(6, 5)]
+    kept = inputs[0].clone()
+    expected = changing.expect(inputs, 1)
+    assert expected.mutates_inputs and torch.equal(inputs[0], kept)
+    still = Runner(_Calling(lambda _, x: x.relu()), CPU, twin=True)
+    assert not still.expect(inputs, 1).mutates_inputs
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2**40), st.integers(0, 2**62))
+def test_blocks_lie_within_the_rows_and_are_small(height, size, seed):
+    rows = module._block_rows(height, size, seed)
+    assert rows == module._block_rows(height, size, seed)
+    for part in rows:
+        assert 0 <= part.start < part.stop <= height
+        assert part.stop - part.start <= max(1, height // 8)
+    assert bool(rows) == (height >= 8)
+
+
+def test_what_draws_and_what_keeps_state_is_known():
+    drawing = Runner(_Calling(lambda _, x: nn.functional.dropout(x, 0.5)), CPU, twin=False)
+    quiet = Runner(nn.BatchNorm1d(5), CPU, twin=False)
+    for runner in (drawing, quiet):
+        runner.expect([torch.randn(4, 5)], 1)
+    assert drawing.draws and not quiet.draws
+    assert quiet.stateful and not drawing.stateful
