@@ -199,9 +199,9 @@ def _share_finite(tensor: torch.Tensor) -> float:
 def _is_constant(tensor: torch.Tensor) -> bool:
     finite = tensor[tensor.isfinite()]
     if finite.numel() < 2:
-        return tensor.numel() > 1
+        return bool(tensor.numel() > 1)
     low, high = float(finite.min()), float(finite.max())
-    return high - low <= 1e-5 * max(abs(low), abs(high))
+    return bool(high - low <= 1e-5 * max(abs(low), abs(high)))
 
 
 def _is_steady(

@@ -67,7 +67,7 @@ def plan(secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str]) -> tu
     return tuple(kinds)
 
 
-class Sampling(TorchFunctionMode):
+class Sampling(TorchFunctionMode):  # type: ignore[misc]
     """While entered, floating-point samplers draw from another kind of inputs.
 
     Args:

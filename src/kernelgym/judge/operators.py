@@ -39,7 +39,7 @@ _PATTERNS = {
 }
 
 
-class Watching(TorchFunctionMode):
+class Watching(TorchFunctionMode):  # type: ignore[misc]
     """While entered, notes which classes of operations run."""
 
     def __init__(self) -> None:

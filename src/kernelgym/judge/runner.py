@@ -141,13 +141,13 @@ class Runner:
         if self.device.type != "cuda":
             return False
         total = torch.cuda.get_device_properties(self.device).total_memory
-        return bytes_of([inputs, output]) > total // _LARGE_SHARE
+        return bytes_of([inputs, output]) > int(total) // _LARGE_SHARE
 
     def _may_fit(self, inputs: list[Any], output: Any) -> bool:
         """Whether fp64 copies of all there is, and as much again, fit in what is free."""
         free, _ = torch.cuda.mem_get_info(self.device)
         held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return 4 * bytes_of([inputs, output]) < free + held
+        return 4 * bytes_of([inputs, output]) < int(free + held)
 
     def _run_blocks(self, inputs: list[Any], output: Any, seed: int) -> RowBlocks | None:
         """Run the twin on blocks of rows; None if the model does not treat rows apart."""
@@ -205,7 +205,7 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if not a.is_floating_point():
-        return torch.equal(a, b)
+        return bool(torch.equal(a, b))
     typical = b.double().abs().nan_to_num_(0.0, 0.0, 0.0).mean()
     wide = _AGREEMENT if a.dtype == torch.float32 else 8 * torch.finfo(a.dtype).eps
     return bool(
