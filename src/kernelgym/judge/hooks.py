@@ -178,8 +178,11 @@ def look_up_triton_tools(arch: int) -> None:
     """
     from triton import knobs
     from triton.backends.nvidia import compiler, driver
+    from triton.runtime import build, cache
 
     for ask in (
+        lambda: build.platform_key(),  # asks the program `file`, and is part of every key
+        lambda: cache.triton_key(),  # reads all of Triton
         lambda: knobs.nvidia.ptxas,
         lambda: knobs.nvidia.ptxas_blackwell,
         lambda: compiler.get_ptxas_version(arch),  # remembered by argument, and part of every key
