@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from kernelgym.rulesets import Ruleset
@@ -96,8 +97,13 @@ def _bins_of(size: torch.Tensor) -> torch.Tensor:
 def _typical(truths: list[torch.Tensor]) -> float:
     """The median of the non-zero finite magnitudes."""
     step = max(1, -(-sum(t.numel() for t in truths) // _SAMPLE)) | 1  # odd: not along columns
-    sample = torch.cat([truth[::step].double() for truth in truths]).abs_()
-    sample = sample[(sample > 0) & sample.isfinite()]
+    sample = torch.cat([truth.detach()[::step].double() for truth in truths]).abs_()
+    wanted = (sample > 0) & sample.isfinite()
+    if sample.device.type == "cpu":  # torch would wake its threads for so little
+        sizes = sample.numpy()[wanted.numpy()]
+        middle = (len(sizes) - 1) // 2
+        return float(np.partition(sizes, middle)[middle]) if len(sizes) else 0.0
+    sample = sample[wanted]
     return float(sample.median()) if sample.numel() else 0.0
 
 

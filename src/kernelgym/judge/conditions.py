@@ -197,10 +197,11 @@ def _share_finite(tensor: torch.Tensor) -> float:
 
 
 def _is_constant(tensor: torch.Tensor) -> bool:
-    finite = tensor[tensor.isfinite()]
-    if finite.numel() < 2:
+    finite, most = tensor.isfinite(), torch.finfo(tensor.dtype).max
+    if tensor.numel() < 2 or not bool(finite.any()):
         return bool(tensor.numel() > 1)
-    low, high = float(finite.min()), float(finite.max())
+    low = float(torch.where(finite, tensor, most).min())
+    high = float(torch.where(finite, tensor, -most).max())
     return bool(high - low <= 1e-5 * max(abs(low), abs(high)))
 
 
