@@ -50,7 +50,7 @@ class ModelNew(nn.Module):
         batch, channels_in, height, width = x.shape
         channels_out = self.conv.out_channels
         y = x.new_empty(batch, channels_out, height, width)
-        conv_kernel[(batch, triton.cdiv(height * width, 256))](
+        conv_kernel[(batch, triton.cdiv(height * width, 1024))](
             x,
             self.conv.weight,
             self.conv.bias,
@@ -61,6 +61,7 @@ class ModelNew(nn.Module):
             CHANNELS_OUT=channels_out,
             KERNEL=self.conv.kernel_size[0],
             PADDING=self.conv.padding[0],
-            BLOCK=256,
+            BLOCK=1024,
+            num_warps=8,
         )
         return y
