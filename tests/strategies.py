@@ -83,7 +83,9 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
     if status is Status.CORRECT and draw(st.booleans()):
         speedup = draw(speedups)
         low = speedup * draw(st.floats(0.5, 1.0))
-        timing = Timing(1.0, speedup, speedup, low, draw(st.integers(1, 100)))
+        high = draw(st.sampled_from((0.0, speedup * 1.1)))
+        samples = draw(st.integers(1, 100))
+        timing = Timing(1.0, speedup, speedup, low, samples, speedup_high=high)
     return Verdict(
         status,
         compiled=status in (Status.CORRECT, Status.WRONG) or draw(st.booleans()),

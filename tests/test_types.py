@@ -88,6 +88,19 @@ def test_a_timing_needs_sound_numbers(numbers: tuple[float, ...]) -> None:
         Timing(*numbers, samples=3)
 
 
+@pytest.mark.parametrize("high", [1.9, -1.0, math.nan, math.inf])
+def test_a_timing_refuses_an_upper_end_below_its_speedup(high: float) -> None:
+    with pytest.raises(ValueError, match="speedup_high"):
+        Timing(1, 2, 2, 1.8, samples=3, speedup_high=high)
+
+
+def test_a_timing_written_without_its_upper_end_can_be_read() -> None:
+    data = verdict("correct", speedup=2.0).to_dict()
+    del data["timing"]["speedup_high"]
+    timing = Verdict.from_dict(data).timing
+    assert timing is not None and timing.speedup_high == 0.0
+
+
 @given(any_text, any_text)
 def test_digests_tell_texts_apart(one: str, other: str) -> None:
     same = Kernel(one, "cpp").digest == Kernel(other, "cpp").digest

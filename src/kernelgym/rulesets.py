@@ -54,6 +54,12 @@ class TimingProtocol:
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
     device_relative_width: float = 0.005
     """As `relative_width`, on CUDA devices."""
+    between_process: float = 0.05
+    """Standard deviation, relative, of the speedup between verdicts of one kernel, as far as pairs
+    inside one verdict cannot show it (memory's layout, the machine's neighbours). The reported
+    interval is widened by it, in quadrature; when to stop is decided without it."""
+    device_between_process: float = 0.001
+    """As `between_process`, on CUDA devices."""
     window_ms: float = 2.0
     """A window holds as many calls (each on inputs of its own) as take about this long."""
     device_window_ms: float = 5.0

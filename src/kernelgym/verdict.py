@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -73,6 +73,8 @@ class Timing:
     """`reference_ms` over `kernel_ms`."""
     speedup_low: float
     """Lower end of the 95 % interval of the speedup; rewards use it."""
+    speedup_high: float = field(default=0.0, kw_only=True)
+    """Upper end of the same interval; 0.0 if unknown."""
     samples: int
     """Number of paired measurements."""
     baseline: str = "eager"
@@ -84,6 +86,8 @@ class Timing:
             raise ValueError(f"a Timing needs finite positive numbers, got {numbers}")
         if self.speedup_low > self.speedup:
             raise ValueError(f"speedup_low {self.speedup_low} is above speedup {self.speedup}")
+        if self.speedup_high and not self.speedup <= self.speedup_high < math.inf:
+            raise ValueError(f"speedup_high {self.speedup_high} is below speedup {self.speedup}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ class Stopwatch:
             message = f"{now - threads} threads or processes were started while it was timed"
             findings.append(Finding("threads_while_timed", message, Severity.SOFT))
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
-        return Measurement(timing.summarise(times), tuple(findings))
+        between = protocol.device_between_process if self._on_device else protocol.between_process
+        return Measurement(timing.summarise(times, between), tuple(findings))
 
     def _run_pairs(self) -> list[Pair]:
         protocol = self._protocol
