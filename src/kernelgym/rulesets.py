@@ -29,7 +29,7 @@ class Limits:
 
     build_s: float = 120.0
     """Wall seconds for compiling a kernel's extensions, one or all of them together."""
-    run_s: float = 30.0
+    run_s: float = 60.0
     """Wall seconds for loading, constructing and all judged calls together, builds excluded."""
     memory_bytes: int = 4 << 30
     """Address space a kernel's process may add to what the preloaded libraries take."""

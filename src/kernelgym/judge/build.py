@@ -41,7 +41,7 @@ from kernelgym.judge.extension_request import (
 )
 from kernelgym.judge.library_cache import CACHE_BYTES, Built, LibraryCache
 from kernelgym.judge.sandbox import Plan
-from kernelgym.judge.toolchain import Toolchain, find_compiler
+from kernelgym.judge.toolchain import Toolchain, compiler_folders, find_compiler
 from kernelgym.judge.toolchain import toolchain as find_toolchain
 from kernelgym.rulesets import Limits
 
@@ -233,6 +233,7 @@ class Builder:
             scratch=str(scratch),
             readable=(
                 *(*self._readable, "/usr", "/etc/alternatives", "/bin"),
+                *compiler_folders(find_compiler()),
                 sysconfig.get_paths()["include"],
                 str(source.THIN_HEADERS),
             ),

@@ -299,9 +299,9 @@ def _filter_syscalls(exec_allowed: bool, gpu: bool) -> None:
     if gpu:
         # The CUDA driver listens on a socket of one kind. Without `connect` nobody can be reached.
         denied = {**denied, **_CONNECT}
-        number = denied.pop("socket")[column] or 0
+        socket_number = denied.pop("socket")[column] or 0
         program += [
-            (_JUMP_EQUAL, 0, 6, number),
+            (_JUMP_EQUAL, 0, 6, socket_number),
             (_LOAD, 0, 0, 16),
             (_JUMP_EQUAL, 0, 3, _AF_UNIX),
             (_LOAD, 0, 0, 24),

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from kernelgym.conformance import CONSTRUCTOR_FINDING
 from kernelgym.errors import JudgeError
 from kernelgym.judge.arena import Arena, Region, encode, new_arena
 from kernelgym.judge.build import Built, sealed_copy
@@ -37,9 +38,16 @@ _CPU = torch.device("cpu")
 class Rejected(Exception):
     """The kernel's run is over; says with which status."""
 
-    def __init__(self, status: Status, message: str, log: str = "", compiled: bool = False) -> None:
+    def __init__(
+        self,
+        status: Status,
+        message: str,
+        log: str = "",
+        compiled: bool = False,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
         super().__init__(message)
-        self.status, self.log, self.compiled = status, log, compiled
+        self.status, self.log, self.compiled, self.findings = status, log, compiled, findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,8 @@ class Session:
         if compiled:
             fds = (as_file(relocate(compiled, self._candidate.scratch)),)
         try:
-            self._post({"op": "load", "source": source, "entry": entry}, fds)
+            tf32 = self._ruleset.tf32 == "torch"
+            self._post({"op": "load", "source": source, "entry": entry, "tf32": tf32}, fds)
         finally:
             for fd in fds:
                 os.close(fd)
@@ -365,8 +374,12 @@ class Session:
             self.reserve(inputs, expected.output, 1)
         self.example = (inputs, expected.output)
         results = self.run([inputs], [forward_seed])
+        # Nothing is written any more while it is read: a thread may still be at work.
+        self.pause()
         outputs = [byte_copy(view) for view in self._slots[0].outputs]
-        return self.compare(0, inputs, outputs, results[0], expected), expected
+        compared = self.compare(0, inputs, outputs, results[0], expected)
+        self.resume()
+        return compared, expected
 
     def compare(
         self,
@@ -456,7 +469,7 @@ class Session:
 
     def _blame(self, error: Any, stage: str) -> Rejected:
         fields = error if isinstance(error, dict) else {}
-        kind, text, where = (str(fields.get(key, ""))[:8000] for key in ("type", "text", "where"))
+        kind, text, where = (_printable(fields.get(key, "")) for key in ("type", "text", "where"))
         place = f" ({where})" if where else ""
         if self._failed_build is not None and kind == "BuildFailed":
             log = self._failed_build.log
@@ -467,7 +480,11 @@ class Session:
         message = f"{kind}: {text}{place}"
         if stage == "load":
             return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
-        return Rejected(Status.RUNTIME_ERROR, message)
+        findings: tuple[Finding, ...] = ()
+        if stage == "construct":
+            # KernelBench judges what a constructor raises in a way of its own.
+            findings = (Finding(CONSTRUCTOR_FINDING, f"{kind}: {text}"[:300], Severity.INFO),)
+        return Rejected(Status.RUNTIME_ERROR, message, findings=findings)
 
     def close(self) -> None:
         """Give the buffers back; on a device only once the candidate is gone or has let go."""
@@ -487,6 +504,11 @@ _DOING = {
     "go": "running forward",
     "trace": "being set up to be watched",
 }
+
+
+def _printable(text: Any) -> str:
+    """Return text that any terminal and any JSON reader can take."""
+    return str(text)[:8000].encode("utf-8", "replace").decode("utf-8")
 
 
 class _closing:

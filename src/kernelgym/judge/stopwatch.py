@@ -45,7 +45,7 @@ _ENOUGH_CALLS = 1.5
 _ROUNDS = 3
 _SLACK_MS = 0.1
 _LAUNCH_MS = 0.01
-_SLOWED = 1.02
+_SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # what a CPU does by itself is noisier
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Stopwatch:
         if slowed <= 1.0:
             return measured
         found = measured.findings
-        if slowed > _SLOWED:
+        if slowed > (_SLOWED if self._on_device else _SLOWED_ON_CPU):
             message = f"the reference ran {slowed:.2f} times slower beside the kernel than alone"
             found = (*found, Finding("reference_slowed", message, Severity.SOFT))
         return Measurement(timing.slow_down(measured.timing, slowed), found)
@@ -202,7 +202,6 @@ class _Windows:
 
     def reserve(self, calls: int) -> None:
         """Make room for windows of `calls` calls and measure what empty ones cost."""
-        inputs, output = self._sides[1].example
         self.calls = calls
         self._alternating = self._too_large_for_two(self._call_bytes())
         for which in range(2):
@@ -224,8 +223,8 @@ class _Windows:
         properties = torch.cuda.get_device_properties(device)
         if calls > 1:  # short calls take slots that together exceed the cache by far
             calls = max(calls, math.ceil(4 * properties.L2_cache_size / size))
-        room = int(properties.total_memory) // 10 // size
-        return int(max(1, min(calls, _MAX_DEVICE_CALLS, room)))
+        room = properties.total_memory // 10 // size
+        return max(1, min(calls, _MAX_DEVICE_CALLS, int(room)))
 
     def _call_bytes(self) -> int:
         tensors = tensors_of(list(self._sides[1].example))

@@ -17,7 +17,14 @@ from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.cuda_toolkit import find_nvcc
 from kernelgym.judge.extension_source import THIN_HEADERS
 
-__all__ = ["Toolchain", "describe_cpu", "find_compiler", "find_nvcc", "toolchain"]
+__all__ = [
+    "Toolchain",
+    "compiler_folders",
+    "describe_cpu",
+    "find_compiler",
+    "find_nvcc",
+    "toolchain",
+]
 
 
 def find_compiler() -> str:
@@ -35,6 +42,22 @@ def find_compiler() -> str:
         f"no C++ compiler found (looked for {', '.join(wanted)}); "
         "language 'cpp' needs one: install g++ or set CXX, or use language 'triton'"
     )
+
+
+@functools.lru_cache(maxsize=4)
+def compiler_folders(compiler: str) -> tuple[str, ...]:
+    """Return the folders that a compiler's programs and libraries lie in, links resolved.
+
+    A compiler need not lie under ``/usr``; its whole prefix, which may be somebody's home, is more
+    than a sandbox should open.
+    """
+    asked = [compiler, "-print-search-dirs"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    listed = [line.partition("=")[2] or line.partition(": ")[2] for line in answer.splitlines()]
+    folders = [os.path.dirname(compiler), os.path.dirname(os.path.realpath(compiler))]
+    folders += [folder for row in listed for folder in row.split(":") if folder.startswith("/")]
+    real = dict.fromkeys(os.path.realpath(folder) for folder in folders if os.path.isdir(folder))
+    return tuple(folder for folder in real if folder != "/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,13 @@ class Worker:
                 reference.prepare()
                 verdict = self._run(session, reference, seeds, problem, kernel)
             except Rejected as end:
-                verdict = Verdict(end.status, compiled=end.compiled, message=str(end), log=end.log)
+                verdict = Verdict(
+                    end.status,
+                    compiled=end.compiled,
+                    message=str(end),
+                    log=end.log,
+                    findings=end.findings,
+                )
             log = verdict.log or session.log()
         if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
             self._accelerator.canary()
@@ -163,6 +169,7 @@ class Worker:
                 max_rel_error=errors[1],
                 message=str(end),
                 log=end.log,
+                findings=end.findings,
             )
 
     def _with_evidence(
@@ -286,8 +293,9 @@ class Worker:
                 session.construct(reference, seeds)
                 session.call(reference, seeds, 0)
             except Rejected as end:
+                log = end.log or session.log()
                 raise Rejected(
-                    end.status, str(end), end.log or session.log(), compiled=session.loaded
+                    end.status, str(end), log, compiled=session.loaded, findings=end.findings
                 ) from None
             session.end()
             try:
