@@ -222,9 +222,9 @@ class _Windows:
             return max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // size))
         properties = torch.cuda.get_device_properties(device)
         if calls > 1:  # short calls take slots that together exceed the cache by far
-            calls = max(calls, math.ceil(4 * properties.L2_cache_size / size))
-        room = properties.total_memory // 10 // size
-        return max(1, min(calls, _MAX_DEVICE_CALLS, int(room)))
+            calls = max(calls, int(4 * properties.L2_cache_size / size) + 1)
+        room = int(properties.total_memory) // 10 // size
+        return max(1, min(calls, _MAX_DEVICE_CALLS, room))
 
     def _call_bytes(self) -> int:
         tensors = tensors_of(list(self._sides[1].example))
