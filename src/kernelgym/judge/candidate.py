@@ -37,6 +37,7 @@ _no_grad = torch.no_grad
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 200_000  # about 0.1 ms
+_REUSE_CALLS = 3
 _seed_device = torch.cuda.manual_seed
 
 
@@ -127,6 +128,9 @@ class _State:
         self._graph: Any = None
         self._graph_results: list[Any] = []
         self._kept: list[Any] = []  # outputs of a timed window, until the next
+        self._previous: Any = None
+        self._untimed_calls = 0
+        self._reuses_output = False
         self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
         if device.type == "cuda":
             # The context takes 0.15 s: it is made before there is a kernel to judge.
@@ -246,14 +250,31 @@ class _State:
                 for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
                     output = self._call(seed, arguments)
                     if timed:
-                        self._kept.append(output)
+                        self._kept.append(_copied(output) if self._reuses_output else output)
                     else:
                         results.append(_export(output, places))
+                        self._notice_reuse(output)
         self._ended.record()
         _synchronize(self._device)
         if replayed:
             return self._graph_results
         return [self._locate(output) for output in self._kept] if timed else results
+
+    def _notice_reuse(self, output: Any) -> None:
+        """Find out whether the kernel returns the same buffer again while it is still in use.
+
+        In a window of several calls such outputs must be copied before the next call.
+        """
+        previous, self._previous = self._previous, output
+        if self._untimed_calls < _REUSE_CALLS and isinstance(output, torch.Tensor):
+            self._reuses_output |= (
+                isinstance(previous, torch.Tensor)
+                and previous.numel() > 0
+                and previous.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+            )
+        self._untimed_calls += 1
+        if self._untimed_calls >= _REUSE_CALLS:
+            self._previous = None
 
     def device_ms(self) -> float:
         """Return what the device took for the last calls, by its own clock."""
@@ -277,7 +298,8 @@ class _State:
         """Capture all prepared calls, in order, in one CUDA graph."""
         graph = torch.cuda.CUDAGraph()
         with _no_grad(), torch.cuda.graph(graph):
-            self._kept = [self._model(*arguments) for arguments, _ in self._calls]
+            outputs = (self._model(*arguments) for arguments, _ in self._calls)
+            self._kept = [_copied(o) if self._reuses_output else o for o in outputs]
         self._graph_results = [self._locate(output) for output in self._kept]
         self._graph = graph
 
@@ -369,6 +391,17 @@ def _export(output: Any, places: list[torch.Tensor]) -> Any:
         return {"strides": list(tensor.stride())} if tensor.layout == torch.strided else {}
 
     return _describe(output, copy_out)
+
+
+def _copied(output: Any) -> Any:
+    """Return an output with copies of its tensors."""
+    if isinstance(output, torch.Tensor):
+        return output.clone() if type(output) is torch.Tensor else output
+    if isinstance(output, (list, tuple)):
+        return [_copied(item) for item in output]
+    if isinstance(output, dict):
+        return {key: _copied(item) for key, item in output.items()}
+    return output
 
 
 def _describe(output: Any, visit_tensor: Any) -> Any:

@@ -228,7 +228,7 @@ class _Windows:
 
     def _call_bytes(self) -> int:
         tensors = tensors_of(list(self._sides[1].example))
-        return max(1, sum(t.numel() * t.element_size() for t in tensors))
+        return max(1, sum(int(t.numel()) * int(t.element_size()) for t in tensors))
 
     def _too_large_for_two(self, size: int) -> bool:
         device = self._sides[1].device

@@ -10,21 +10,20 @@ import triton.language as tl
 
 
 @triton.jit
-def scan_rows(x_ptr, y_ptr, columns, ROWS: tl.constexpr, CHUNK: tl.constexpr):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    carry = tl.zeros((ROWS,), dtype=tl.float32)
+def scan_row(x_ptr, y_ptr, columns, CHUNK: tl.constexpr):
+    row = tl.program_id(0)
+    carry = 0.0
     for start in range(0, columns, CHUNK):
         offsets = start + tl.arange(0, CHUNK)
-        mask = offsets[None, :] < columns
-        places = row[:, None] * columns + offsets[None, :]
-        x = tl.load(x_ptr + places, mask=mask, other=0.0)
-        tl.store(y_ptr + places, tl.cumsum(x, axis=1) + carry[:, None], mask=mask)
-        carry += tl.sum(x, axis=1)
+        mask = offsets < columns
+        x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=0.0)
+        tl.store(y_ptr + row * columns + offsets, tl.cumsum(x, axis=0) + carry, mask=mask)
+        carry += tl.sum(x, axis=0)
 
 
 class ModelNew(nn.Module):
     def forward(self, x):
         rows, columns = x.shape
         y = torch.empty_like(x)
-        scan_rows[(rows // 16,)](x, y, columns, ROWS=16, CHUNK=128)
+        scan_row[(rows,)](x, y, columns, CHUNK=128)
         return y
