@@ -2,6 +2,7 @@
 # problem = "KernelBench/L1/12"
 # language = "cuda"
 # outcome = "cuda_compile_error"
+# documented = "no answer to a load error"
 # cpu_sizes = { M = 96, N = 64 }
 # cpu = false
 # limit_s = 240

@@ -20,6 +20,7 @@ _COPIES = 5
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30
 _SPARE_BYTES = 1 << 30
+_KEPT_BYTES = 2 << 30
 
 
 class DeviceLost(JudgeError):
@@ -123,6 +124,11 @@ class Accelerator:
             shortest = min(shortest, time.perf_counter() - started)
         threads = torch.get_num_threads() if on_cpu else 1
         return 2 * size * threads / shortest
+
+    def tidy(self) -> None:
+        """Give back memory that torch keeps for later, if it is much: others may want it."""
+        if self.device.type == "cuda" and torch.cuda.memory_reserved(self.device) > _KEPT_BYTES:
+            torch.cuda.empty_cache()
 
     def finish(self) -> None:
         """Wait until the device has nothing to do for this process."""

@@ -37,7 +37,7 @@ _no_grad = torch.no_grad
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 200_000  # about 0.1 ms
-_REUSE_CALLS = 3
+_REUSE_CALLS, _REUSE_BYTES = 3, 4 << 30
 _seed_device = torch.cuda.manual_seed
 
 
@@ -45,6 +45,7 @@ def serve(
     channel: socket.socket,
     scratch: str,
     hooks: Any,
+    launches: Any,
     new_tracer: Any,
     wire: ModuleType,
     device_memory: ModuleType,
@@ -56,7 +57,7 @@ def serve(
     `shared` is device memory to open and close again first: a trial of the sandbox.
     """
     decoder = wire.Decoder()
-    state = _State(scratch, hooks, new_tracer, device_memory, torch.device(device))
+    state = _State(scratch, hooks, launches, new_tracer, device_memory, torch.device(device))
     if shared:
         state.open(shared)
         state.release()
@@ -94,7 +95,7 @@ def serve(
                 case "go":
                     state.fill_fresh_memory(not request["timed"])
                     reply["results"] = state.go(request["seeds"], request["timed"])
-                    reply["launches"] = hooks.launches
+                    reply["launches"] = state.launched
                     if request["timed"] and device != "cpu":
                         reply["device_ms"] = state.device_ms()
                 case "trace":
@@ -112,13 +113,17 @@ class _State:
         self,
         scratch: str,
         hooks: Any,
+        launches: Any,
         new_tracer: Any,
         device_memory: ModuleType,
         device: torch.device,
     ) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
         self._hooks, self._device_memory, self._device = hooks, device_memory, device
-        self._new_tracer: Any = new_tracer
+        self._launches, self._new_tracer = launches, new_tracer
+        self.launched = 0
+        """Launches of custom kernels in the calls that were made last."""
+        self._in_graph = 0
         self._tracer: Any = None
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._address = 0
@@ -163,10 +168,8 @@ class _State:
         if self._device.type == "cuda" and not request["tf32"]:
             # What torch does in fp32 is fp32, as in the reference: a kernel may use parts of it.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        self._hooks.launches = 0  # the zygote made one to warm up
         self._hooks.replace_extension_builds(request_build)
-        if self._tracer is not None:
-            self._tracer.watch_extensions()
+        self._launches.count_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])
         spec = importlib.util.spec_from_file_location("kernel", self.source_file)
@@ -229,12 +232,15 @@ class _State:
         Outputs are copied to their places, except in timed windows on a device: there the trusted
         side reads them where they are, so that no copy is timed.
         """
+        before = self._launches.count
         if self._device.type == "cpu":
             with _no_grad():
-                return [
+                found = [
                     _export(self._call(seed, arguments), places)
                     for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
                 ]
+            self.launched = self._launches.count - before
+            return found
         self._touched.add_(1)  # an empty window switches to this process's context, too
         results: list[Any] = []
         replayed = self._graph is not None and timed and bool(seeds)
@@ -256,6 +262,7 @@ class _State:
                         self._notice_reuse(output)
         self._ended.record()
         _synchronize(self._device)
+        self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
             return self._graph_results
         return [self._locate(output) for output in self._kept] if timed else results
@@ -266,7 +273,9 @@ class _State:
         In a window of several calls such outputs must be copied before the next call.
         """
         previous, self._previous = self._previous, output
-        if self._untimed_calls < _REUSE_CALLS and isinstance(output, torch.Tensor):
+        if not isinstance(output, torch.Tensor) or output.nbytes > _REUSE_BYTES:
+            self._previous = None  # windows on outputs that large hold one call
+        elif self._untimed_calls < _REUSE_CALLS:
             self._reuses_output |= (
                 isinstance(previous, torch.Tensor)
                 and previous.numel() > 0
@@ -297,11 +306,12 @@ class _State:
     def capture(self) -> None:
         """Capture all prepared calls, in order, in one CUDA graph."""
         graph = torch.cuda.CUDAGraph()
+        before = self._launches.count
         with _no_grad(), torch.cuda.graph(graph):
             outputs = (self._model(*arguments) for arguments, _ in self._calls)
             self._kept = [_copied(o) if self._reuses_output else o for o in outputs]
         self._graph_results = [self._locate(output) for output in self._kept]
-        self._graph = graph
+        self._graph, self._in_graph = graph, self._launches.count - before
 
     def _locate(self, output: Any) -> Any:
         """Describe an output, its tensors by where they lie on the device."""

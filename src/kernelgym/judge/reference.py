@@ -65,6 +65,7 @@ class Reference:
         self.state: dict[str, torch.Tensor] = {}
         """What takes the place of constant state, by name, on the CPU."""
         self._conditions = NOTHING_KNOWN
+        self._needs_cpu = False  # to draw its inputs
         self._draws_inputs_on_device = self.device.type != "cpu" and ruleset.secret_seed
         if self.device.type == "cuda":
             allow_tf32(ruleset.tf32)
@@ -117,6 +118,15 @@ class Reference:
         """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""
         with _our_fault("draw its inputs"):
             return self._draw_kind(seed, kind)[0]
+
+    def inputs_for_timing(self, seed: int) -> list[Any]:
+        """Draw one set of inputs on the device, which is quick, even where judged ones are not."""
+        judged_there = self._draws_inputs_on_device
+        self._draws_inputs_on_device = self.device.type != "cpu" and not self._needs_cpu
+        try:
+            return self.inputs(seed)
+        finally:
+            self._draws_inputs_on_device = judged_there and not self._needs_cpu
 
     def expect(self, inputs: list[Any], forward_seed: int, kind: str = GIVEN) -> Expected:
         """Run the reference (and its fp64 twin) on `inputs`, which are left as they are.
@@ -193,7 +203,8 @@ class Reference:
             except Exception:
                 seed_all(seed)
                 drawn = self._get_inputs()
-                self._draws_inputs_on_device = False  # it insists on the CPU somewhere
+                self._draws_inputs_on_device = False
+                self._needs_cpu = True  # it insists on it somewhere
                 return drawn
         seed_all(seed)
         return self._get_inputs()

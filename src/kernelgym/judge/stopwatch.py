@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import random
+import secrets
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -192,7 +193,9 @@ class _Windows:
         self, kernel: Session, baseline: Session, reference: Reference, seeds: Seeds
     ) -> None:
         self._sides = (baseline, kernel)
-        self._reference, self._seeds = reference, seeds
+        # Judged calls may be on values that everybody knows; timed ones never are.
+        self._reference = reference
+        self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
         self.calls = 1
         self._on_device = kernel.device.type == "cuda"
@@ -320,7 +323,7 @@ class _Windows:
     def _draw(self) -> list[Any]:
         """Draw fresh tensors for one call; numbers, which a slot cannot hold, stay as they are."""
         example, _ = self._sides[1].example
-        inputs = self._reference.inputs(self._seeds.derive("timing", self._drawn))
+        inputs = self._reference.inputs_for_timing(self._seeds.derive("timing", self._drawn))
         if len(inputs) != len(example) or not self._sides[1].alike(inputs):
             raise Untimed("the shapes of its inputs change from call to call")
         return [
