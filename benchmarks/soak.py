@@ -4,7 +4,8 @@ Run ``python benchmarks/soak.py [--device cpu|cuda:0] [--verdicts N] [--out FILE
 are those of `soak_cases.py`, each of which says what a right answer is; the order is the seed's.
 Judged under `strict` with limits cut, so that what hangs is soon over. Afterwards no process, file,
 shared memory, open file or device memory may be left, and this process must not have grown. Exit
-code 0: all of that holds; 1: something does not; 3: it holds as far as the budget went.
+code 0: all of that holds; 1: something does not; 3: it holds as far as the budget went. A soak too
+long for one go can be run in parts, each with a seed of its own and ``--add``.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def faults(
 
 def soak(options: argparse.Namespace) -> dict[str, Any]:
     """Run the soak; returns everything found."""
-    cases = draw(load_soak_cases(options.device), options.verdicts, options.seed)
+    known = load_soak_cases(options.device, alone=options.workers == 1)
+    cases = draw(known, options.verdicts, options.seed)
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
         temporary = folder / "tmp"
@@ -169,6 +171,17 @@ def soak(options: argparse.Namespace) -> dict[str, Any]:
     return {**result, "faults": faults(result, begun, found, left)}
 
 
+def total(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what all parts of a soak come to."""
+    return {
+        "verdicts": sum(part["verdicts"] for part in parts),
+        "hostile": sum(part["hostile"] for part in parts),
+        "wall_s": round(sum(part["wall_s"] for part in parts), 1),
+        "faults": [fault for part in parts for fault in part["faults"]],
+        "parts": parts,
+    }
+
+
 def table(result: dict[str, Any]) -> str:
     """Return the result for a reader."""
     lines = [f"{'case':<24}{'':<9}{'count':>6}{'unfair':>8}{'median s':>10}{'max s':>8}  statuses"]
@@ -200,13 +213,16 @@ def main() -> int:
         "--budget-s", type=float, default=3600.0, help="begin no verdict after that"
     )
     parser.add_argument("--out", type=Path, help="write what was found to this JSON file")
+    parser.add_argument("--add", action="store_true", help="keep the parts that FILE holds")
     options = parser.parse_args()
     recorded = machine("torch", "triton")
     result = soak(options)
     print("\n" + table(result))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": recorded, **result}, indent=2) + "\n")
+        kept = json.loads(options.out.read_text())["parts"] if options.add else []
+        together = total([*kept, {"machine": recorded, **result}])
+        options.out.write_text(json.dumps(together, indent=2) + "\n")
     if result["faults"]:
         return 1
     return 3 if result["verdicts"] < result["asked"] else 0

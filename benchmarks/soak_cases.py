@@ -36,10 +36,16 @@ def problem(device: str) -> Problem:
     return Problem("Soak/L1/1", "Soak", 1, "affine", source)
 
 
-def load_soak_cases(device: str) -> list[SoakCase]:
-    """Return the cases that a kind of device can judge."""
-    on_cpu = device == "cpu"
-    return _common() + (_on_cpu() if on_cpu else _on_cuda())
+def load_soak_cases(device: str, alone: bool = True) -> list[SoakCase]:
+    """Return the cases that a kind of device can judge.
+
+    Args:
+        device: The device.
+        alone: Whether one kernel is judged at a time. Otherwise none takes all of a device's
+            memory, which its neighbours, judged on the same device, could not do without.
+    """
+    cases = _common() + (_on_cpu() if device == "cpu" else _on_cuda())
+    return [case for case in cases if alone or case.name != "hoards_device_memory"]
 
 
 def draw(cases: list[SoakCase], count: int, seed: int) -> list[SoakCase]:

@@ -63,6 +63,18 @@ def _result(status: str, samples: list[float]) -> dict[str, object]:
     return {"cases": rows, "samples": [{"caller_mib": value} for value in samples]}
 
 
+def test_parts_add_up_and_keep_their_faults() -> None:
+    part = {"verdicts": 10, "hostile": 2, "wall_s": 1.5, "faults": []}
+    both = soak.total([part, {**part, "faults": ["left behind"]}])
+    assert (both["verdicts"], both["hostile"], both["wall_s"]) == (20, 4, 3.0)
+    assert both["faults"] == ["left behind"] and len(both["parts"]) == 2
+
+
+def test_kernels_judged_together_leave_each_other_memory() -> None:
+    alone, together = (cases.load_soak_cases("cuda:0", alone=one) for one in (True, False))
+    assert {c.name for c in alone} - {c.name for c in together} == {"hoards_device_memory"}
+
+
 def test_a_clean_run_has_no_faults() -> None:
     found = [(0, verdict("runtime_error"))]
     result = _result("runtime_error", [50, 60, 61, 61, 62, 62])
