@@ -106,6 +106,7 @@ class Zygote:
         device: Where candidates run.
         shared: Handle of device memory that a trial candidate must be able to open.
         capability: The device's compute capability; None for the CPU.
+        tier_is_known: Whether `tier` was found to work before, and need not be tried.
 
     Raises:
         JudgeError: If it does not start.
@@ -121,6 +122,7 @@ class Zygote:
         device: str = "cpu",
         shared: str = "",
         capability: tuple[int, int] | None = None,
+        tier_is_known: bool = False,
     ) -> None:
         self._scratch_root = scratch_root
         self._limits = limits
@@ -144,6 +146,7 @@ class Zygote:
             {
                 "plan": plan,
                 "tier": tier,
+                "tier_is_known": tier_is_known,
                 "device": device,
                 "shared": shared,
                 "arch": 10 * capability[0] + capability[1] if capability else 0,

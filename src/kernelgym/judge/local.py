@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kernelgym.devices import find_device
-from kernelgym.errors import ProblemError, UsageError
+from kernelgym.errors import UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.sandbox import TIERS
 from kernelgym.judge.toolchain import find_compiler
@@ -114,7 +114,8 @@ class LocalEvaluator:
 
         Raises:
             UnsupportedLanguage: If this device or machine cannot run the kernel's language.
-            ProblemError: If the device has too little memory for the problem.
+            UsageError: If the device has too little memory for the problem, or the host does not
+                allow the sandbox that is required.
         """
         check_language(kernel.language, self._device)
         if kernel.language == "cpp":
@@ -224,7 +225,7 @@ class LocalEvaluator:
             verdict = worker.judge(problem, kernel, seed)
             usable = verdict.valid
             return verdict
-        except ProblemError:
+        except UsageError:
             usable = True
             raise
         except (OSError, EOFError, wire.WireError, ValueError, KeyError) as error:

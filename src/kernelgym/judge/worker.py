@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge import timing, wire
+from kernelgym.judge import tiers, timing, wire
 from kernelgym.judge.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiled import CompiledAhead
@@ -108,6 +108,7 @@ class Worker:
             log = verdict.log or session.log()
         if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
             self._accelerator.canary()
+        self._accelerator.tidy()
         return dataclasses.replace(
             verdict,
             device=self._name,
@@ -158,7 +159,8 @@ class Worker:
                     return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
                 return dataclasses.replace(judged, message=f"{message}; not timed")
-            return self._timed(judged, session, reference, seeds, problem, kernel)
+            timed = self._timed(judged, session, reference, seeds, problem, kernel)
+            return self._unless_idle(timed, session, kernel)
         except Rejected as end:
             return Verdict(
                 end.status,
@@ -203,7 +205,20 @@ class Worker:
             )
         if evidence.crashed:
             self._accelerator.canary()
-        return with_evidence(judged, evidence)
+        return with_evidence(judged, evidence, session.tally, kernel)
+
+    def _unless_idle(self, timed: Verdict, session: Session, kernel: Kernel) -> Verdict:
+        """Refuse a kernel that launched in every judged call, but not in every timed one."""
+        idle = session.tally.finding(kernel, Severity.HARD, watched=1)
+        if idle is None or not self._ruleset.require_custom_kernel:
+            return timed
+        return dataclasses.replace(
+            timed,
+            status=Status.REJECTED,
+            message=f"once it was timed, {idle.message}",
+            timing=None,
+            findings=(idle, *timed.findings),
+        )
 
     def _timed(
         self,
@@ -321,21 +336,29 @@ class Worker:
     def _zygote(self, language: str) -> Zygote:
         interpreted = language == "triton" and not self._on_cuda
         if interpreted not in self._zygotes:
+            known = tiers.recall(self._folder, self._name, self._tier)
             zygote = Zygote(
                 interpreted,
                 self._ruleset.limits,
                 readable_paths(*(driver_paths() if self._on_cuda else ())),
                 self._scratch,
-                self._tier,
+                known or self._tier,
                 self._name,
                 self._accelerator.trial_memory(),
                 self._accelerator.capability,
+                tier_is_known=bool(known),
             )
             try:
                 zygote.wait_ready()
-            except JudgeError:
+            except JudgeError as error:
                 zygote.close()
+                if self._tier != "auto" and "no sandbox tier" in str(error):
+                    raise UsageError(
+                        f"isolation {self._tier!r} is not to be had: {error}"
+                    ) from None
                 raise
+            if not known and self._tier == "auto":
+                tiers.remember(self._folder, self._name, zygote.tier)
             self._zygotes[interpreted] = zygote
         return self._zygotes[interpreted]
 
@@ -358,8 +381,13 @@ class Worker:
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
+        tiers.forget(self._folder, self._name)  # a tier that no longer works may be what failed
 
-    close = reset
+    def close(self) -> None:
+        """End the zygotes."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
 
 
 def _is_timed(language: str, device: str) -> bool:

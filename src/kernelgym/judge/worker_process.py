@@ -14,7 +14,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import ProblemError
+from kernelgym.errors import UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.scratch import remove_folder
 from kernelgym.rulesets import Ruleset
@@ -79,7 +79,8 @@ class WorkerProcess:
         """Have one kernel judged; OSError or EOFError if the worker is lost.
 
         Raises:
-            ProblemError: If the device has no room for the problem.
+            UsageError: If the device has no room for the problem, or the sandbox that is
+                required cannot be had.
         """
         self._jobs += 1
         answer = self._ask(
@@ -93,7 +94,7 @@ class WorkerProcess:
         if answer["job"] != self._jobs:
             raise ValueError(f"the answer to job {answer['job']} came for job {self._jobs}")
         if "refused" in answer:
-            raise ProblemError(answer["refused"])
+            raise UsageError(answer["refused"])
         return Verdict.from_dict(answer["verdict"])
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -81,15 +81,19 @@ class _Zygote:
     def __init__(self, control: socket.socket, hooks: ModuleType, config: dict[str, Any]) -> None:
         self.wire, self.sandbox = _sibling("wire"), _sibling("sandbox")
         self.hooks, self.candidate = hooks, _sibling("candidate")
-        watching = _sibling("traffic"), _sibling("fingerprint")
-        self.new_tracer = functools.partial(_sibling("tracing").Tracer, *watching)
+        self.launches = _sibling("launching").Launches()
+        watching = map(_sibling, ("crossings", "traffic", "fingerprint"))
+        self.new_tracer = functools.partial(_sibling("tracing").Tracer, self.launches, *watching)
         self.device_memory = _sibling("device_memory")
         self.device, self.shared = config["device"], config["shared"]
         self.compiler_paths = config["compiler_paths"]
         self.control = control
         self.plan = self.sandbox.Plan(tier="limits", scratch="", **config["plan"])
         self.children: dict[int, int] = {}  # pid -> id
-        self.plan = dataclasses.replace(self.plan, tier=self._strongest_tier(config["tier"]))
+        tier = config["tier"]
+        if not config["tier_is_known"]:
+            tier = self._strongest_tier(tier)
+        self.plan = dataclasses.replace(self.plan, tier=tier)
         self.shared = ""
 
     def _strongest_tier(self, wanted: str) -> str:
@@ -266,6 +270,7 @@ class _Zygote:
                 sock,
                 plan.scratch,
                 self.hooks,
+                self.launches,
                 self.new_tracer,
                 self.wire,
                 self.device_memory,
