@@ -34,6 +34,7 @@ _copy = torch.Tensor.copy_
 # Seeds the CPU only, and 100 times faster than torch.manual_seed, which asks every backend.
 _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
+_frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 200_000  # about 0.1 ms
@@ -367,7 +368,7 @@ class _State:
             )
             return flat.view(dtype).as_strided(region["shape"], region["strides"])
         # A storage of exactly this tensor, so that reading past it can be noticed.
-        flat = torch.frombuffer(
+        flat = _frombuffer(
             self._memory, dtype=dtype, count=region["count"], offset=region["offset"]
         )
         return flat.as_strided(region["shape"], region["strides"])

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.idleness import Tally, noun_of
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.traffic import COPIES, JOINS, Counter
@@ -35,6 +36,8 @@ __all__ = ["Evidence", "Work", "gather", "torch_share", "with_evidence"]
 
 _ABLATED_S = 10.0
 _MARGIN = 0.01
+_CROSSING = 0.01  # of the reference's traffic
+_SMALL_CROSSING_BYTES = 1024
 
 # What an operator's work costs when written out, in multiples of the bytes it moves itself: the
 # least (believed of the reference) and the most (believed of the kernel) in natural programs.
@@ -191,7 +194,7 @@ def _third(
     found = dataclasses.replace(evidence, contributes=contributes, crashed=crashed)
     if contributes:
         return found
-    name = _noun(kernel)
+    name = noun_of(kernel)
     message = (
         f"the {name}'s result is not used: with its launches skipped the output stays right. "
         "Compute the output, or a part of it that matters, in the custom kernel"
@@ -213,7 +216,7 @@ def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
         message = "torch.compile is called; the kernels that it generates count as torch's own"
         findings = (Finding("torch_compile", message),)
     found = Evidence(launches, share, findings=findings)
-    name = _noun(kernel)
+    name = noun_of(kernel)
     if launches == 0:
         message = f"no {name} was launched while the output was computed"
         return _refused("no_kernel_launch", message, found)
@@ -223,6 +226,8 @@ def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
             "the work is done elsewhere"
         )
         return _refused("decoy_kernel", message, found)
+    if host := _on_host(seen, work, name):
+        return _refused("work_on_host", host, found)
     if share > 1 - _MARGIN:
         ran = ", ".join(sorted(left.bytes, key=lambda k: -left.bytes[k])[:4]) or "other operators"
         message = (
@@ -233,8 +238,34 @@ def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
     return found
 
 
-def with_evidence(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """Return the verdict of a kernel whose calls all agreed, as the evidence leaves it."""
+def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
+    """Say what was handed to the host's side of Python that may hold work; empty if little."""
+    instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
+    library = seen.get("library")
+    if isinstance(library, str) and library:
+        return f"{library[:60]} of a numeric library is called through ctypes: {instead}"
+    crossed = _number(seen.get("crossed"))
+    if crossed <= max(_SMALL_CROSSING_BYTES, _CROSSING * sum(work.bytes.values())):
+        return ""
+    ways = seen.get("crossings")
+    named = ", ".join(map(str, ways))[:200] if isinstance(ways, list) else ""
+    return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
+
+
+def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Kernel) -> Verdict:
+    """Return the verdict of a kernel whose calls all agreed, as the evidence leaves it.
+
+    Args:
+        verdict: Of the judged calls.
+        evidence: What the second run showed.
+        tally: What the judged calls launched.
+        kernel: The kernel.
+    """
+    idle = tally.finding(kernel, Severity.HARD, evidence.launches)
+    if idle is not None and not evidence.complaint:
+        evidence = dataclasses.replace(
+            evidence, complaint=idle.message, findings=(idle, *evidence.findings)
+        )
     # The first run's softer word on launches says nothing more.
     kept = tuple(f for f in verdict.findings if f.code != "no_kernel_launch")
     findings = evidence.findings + kept
@@ -309,12 +340,6 @@ def _counted(model: torch.nn.Module) -> Iterator[Counter]:
 def _refused(code: str, message: str, found: Evidence) -> Evidence:
     finding = Finding(code, message, Severity.HARD)
     return dataclasses.replace(found, complaint=message, findings=(finding, *found.findings))
-
-
-def _noun(kernel: Kernel) -> str:
-    return {"triton": "Triton kernel", "cpp": "C++ extension function"}.get(
-        kernel.language, f"custom {kernel.language.upper()} kernel"
-    )
 
 
 def _number(value: Any) -> float:

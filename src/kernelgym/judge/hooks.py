@@ -27,14 +27,10 @@ __all__ = [
     "fill_fresh_device_memory",
     "fill_fresh_memory",
     "flush_output",
-    "launches",
     "look_up_triton_tools",
     "replace_extension_builds",
     "unpack_compiled",
 ]
-
-launches = 0
-"""Kernel launches seen by the interpreter so far."""
 
 
 class BuildFailed(RuntimeError):
@@ -204,7 +200,7 @@ def unpack_compiled(fds: list[int]) -> None:
 
 
 def check_interpreter_accesses() -> None:
-    """Range-check every memory access of interpreted kernels, and count launches."""
+    """Range-check every memory access of interpreted kernels."""
     import numpy as np
     from triton.runtime import interpreter
 
@@ -213,9 +209,7 @@ def check_interpreter_accesses() -> None:
     executor = interpreter.GridExecutor
     prepare, call = executor._init_args_hst, executor.__call__
 
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        global launches
-        launches += 1
+    def nested(self: Any, *args: Any, **kwargs: Any) -> Any:
         outer = spans.save()
         try:
             return call(self, *args, **kwargs)
@@ -240,7 +234,7 @@ def check_interpreter_accesses() -> None:
 
         setattr(builder, name, access)
 
-    executor.__call__, executor._init_args_hst = counted, prepared
+    executor.__call__, executor._init_args_hst = nested, prepared
     checked("create_masked_load", 0, 1)
     checked("create_masked_store", 0, 2)
     checked("create_atomic_cas", 0, None)

@@ -24,6 +24,7 @@ from kernelgym.judge.compare import Comparison, byte_copy, compare, describe_sha
 from kernelgym.judge.compiled import as_file, relocate
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
 from kernelgym.judge.distributions import GIVEN
+from kernelgym.judge.idleness import Tally
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
 from kernelgym.judge.runner import bytes_of
@@ -98,7 +99,9 @@ class Session:
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
         self._entry = ""
-        self._launches = 0
+        self._launched: Any = 0
+        self.tally = Tally()
+        """Launches in calls on the problem's own kind of inputs, judged or timed."""
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.loaded = False
         self.example: tuple[list[Any], Any] = ([], ())
@@ -263,6 +266,7 @@ class Session:
         self._candidate.resume()
         answer = self._answer("go")
         results = self._results(answer, len(batches))
+        self.tally.add(len(batches), self._launched)
         kept = {}
         if self._located is not None:
             # On a device, reading the outputs is part of the window: what the process has not
@@ -347,10 +351,9 @@ class Session:
                     self._arena.poison(region)
 
     def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
-        results, launches = answer.get("results"), answer.get("launches")
+        results, self._launched = answer.get("results"), answer.get("launches")
         if not isinstance(results, list) or len(results) != calls:
             raise Rejected(Status.RUNTIME_ERROR, "the kernel's process sent no readable results")
-        self._launches = launches if isinstance(launches, int) else 0
         return results
 
     def call(self, reference: Reference, seeds: Seeds, index: int) -> Comparison:
@@ -373,13 +376,24 @@ class Session:
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
         self.example = (inputs, expected.output)
+        self._make_room(inputs)
         results = self.run([inputs], [forward_seed])
+        if kind == GIVEN:  # on others, a kernel may see that there is nothing to do
+            self.tally.add(1, self._launched)
         # Nothing is written any more while it is read: a thread may still be at work.
         self.pause()
         outputs = [byte_copy(view) for view in self._slots[0].outputs]
         compared = self.compare(0, inputs, outputs, results[0], expected)
         self.resume()
         return compared, expected
+
+    def _make_room(self, inputs: list[Any]) -> None:
+        """Give back device memory that torch keeps on this side, where the kernel may need it."""
+        if self._located is not None:
+            size = sum(tensor.nbytes for tensor in tensors_of(inputs))
+            _, total = torch.cuda.mem_get_info(self.device)
+            if size > total // 32:
+                torch.cuda.empty_cache()
 
     def compare(
         self,
@@ -410,10 +424,8 @@ class Session:
 
     def findings(self, kernel: Kernel) -> tuple[Finding, ...]:
         """What the run itself showed; policy for honest kernels, forgeable by hostile ones."""
-        if kernel.language == "triton" and self._launches == 0:
-            message = "no Triton kernel was launched while the outputs were computed"
-            return (Finding("no_kernel_launch", message, Severity.SOFT),)
-        return ()
+        idle = self.tally.finding(kernel, Severity.SOFT)
+        return () if idle is None else (idle,)
 
     def alike(self, inputs: list[Any]) -> bool:
         """Say whether such inputs have the types, shapes and strides of the last judged call's."""

@@ -8,7 +8,8 @@ allocator is filled with NaN. ``off`` watches nothing.
 
 Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`),
 and calls of functions and operators of extensions built through `torch.utils.cpp_extension`.
-Not seen: libraries called through ctypes, and torch operators in threads that C++ started.
+What crosses to the host's side of Python is counted too (`crossings.py`).
+Not seen: torch operators in threads that C++ started, or called past the dispatcher.
 `torch.compile` returns its argument unchanged here: what it generates is no custom kernel.
 
 Loaded by path in the untrusted process: standard library, torch and triton only. All of it can
@@ -34,27 +35,32 @@ class Tracer:
     """Watches one process. Make it before any kernel code is loaded; then set `mode`s.
 
     Args:
+        launches: The process's `Launches`, of `launching.py`.
+        crossings: The module `crossings.py`.
         traffic: The module `traffic.py`.
         prints: The module `fingerprint.py`.
     """
 
-    def __init__(self, traffic: ModuleType, prints: ModuleType) -> None:
+    def __init__(
+        self, launches: Any, crossings: ModuleType, traffic: ModuleType, prints: ModuleType
+    ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
         self._without_numbers = prints.without_numbers
         self._tensors_in = traffic.tensors_in
         self._mode = "off"
         self._inside = False
-        self._operators: set[str] = set()
         self._by_address: set[str] = set()  # functions that take no tensors and return nothing
         self._compiled = self._captured = False
         self._counter = _poisoning(traffic, prints.poison)
+        self._counter.active = False
         self._launches = self._working = 0
+        self._crossings = crossings.Crossings(self._counts, prints.fingerprint)
+        self._counter.on_item = self._crossings.add
         _replace_compile(self)
-        _watch_triton(self)
-        _watch_cuda(self)
-        _watch_operators(self)
+        _leave_copies_out(self)
         _watch_python_operators(self)
         _watch_threads(self)
+        launches.watcher = self
 
     def mode(self, mode: str) -> dict[str, Any]:
         """Change the mode; return what was seen since the last change."""
@@ -65,10 +71,14 @@ class Tracer:
             "compiled": self._compiled,
             "captured": self._captured,
             "bytes": dict(counter.bytes),
-            "products": counter.products,
+            "products": counter.products + counter.estimated,
             "elements": counter.elements,
+            "crossed": self._crossings.bytes,
+            "crossings": sorted(self._crossings.ways),
+            "library": self._crossings.library,
         }
         counter.reset()
+        self._crossings.reset()
         self._launches = self._working = 0
         self._mode = mode
         counter.poisoning = mode == "ablate"
@@ -78,48 +88,18 @@ class Tracer:
         """Call a model in the present mode."""
         if self._mode == "off":
             return model(*arguments)
-        self._inside = True
+        before = self._quietly(self._crossings.prints)
+        self._inside = self._counter.active = True
         try:
             with self._counter:
                 return model(*arguments)
         finally:
-            self._inside = False
+            self._inside = self._counter.active = False
+            self._quietly(lambda: self._crossings.compare(before))
 
-    def watch_extensions(self) -> None:
-        """Wrap `load_inline` and `load`, and so what they return, as they are now."""
-        from torch.utils import cpp_extension
-
-        for name in ("load_inline", "load"):
-            setattr(cpp_extension, name, self._loader(getattr(cpp_extension, name)))
-
-    def _loader(self, load: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(load)
-        def loader(*args: Any, **kwargs: Any) -> Any:
-            before = set(torch._C._dispatch_get_all_op_names())
-            module = load(*args, **kwargs)
-            names = set(torch._C._dispatch_get_all_op_names()) - before
-            self._operators |= {name.partition(".")[0] for name in names}
-            if isinstance(module, ModuleType):
-                for name, value in list(vars(module).items()):
-                    if isinstance(value, type):
-                        self._wrap_class(value)
-                    elif callable(value) and not hasattr(value, "__wrapped__"):
-                        setattr(module, name, self._function(value))
-            return module
-
-        return loader
-
-    def _wrap_class(self, kind: type) -> None:
-        for name, value in list(vars(kind).items()):
-            if callable(value) and (name == "__call__" or not name.startswith("_")):
-                setattr(kind, name, self._function(value))
-
-    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self.boundary(function, args, kwargs)
-
-        return call
+    def _counts(self) -> bool:
+        """Say whether what happens now is the kernel's, in a call that is recorded."""
+        return self._inside and self._mode == "record" and not self._counter.paused
 
     def boundary(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function of an extension: count it, or poison all that it gives."""
@@ -247,66 +227,12 @@ def _replace_compile(tracer: Tracer) -> None:
     torch.nn.Module.compile = compile_module
 
 
-def _watch_triton(tracer: Tracer) -> None:
-    if "triton" not in sys.modules:
-        return
-    from triton.compiler.compiler import CompiledKernel
-    from triton.runtime import jit
-
+def _leave_copies_out(tracer: Tracer) -> None:
     interpreter = sys.modules.get("triton.runtime.interpreter")
     if interpreter is not None:
-        execute = interpreter.GridExecutor.__call__
-
-        def executed(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return tracer.launch(functools.partial(execute, self), args, kwargs)
-
-        interpreter.GridExecutor.__call__ = executed
         for name in ("_init_args_hst", "_restore_args_dev"):  # copies to the host and back
             own = getattr(interpreter.GridExecutor, name)
             setattr(interpreter.GridExecutor, name, tracer.uncounted(own))
-    run, select = jit.JITFunction.run, CompiledKernel.__getitem__
-
-    def ran(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        if warmup:
-            return run(self, *args, grid=grid, warmup=True, **kwargs)
-        bound = functools.partial(run, self, grid=grid, warmup=False)
-        # A launch returns the compiled kernel, which its caller may look at.
-        skip = functools.partial(run, self, *args, grid=grid, warmup=True, **kwargs)
-        return tracer.launch(bound, args, kwargs, skip)
-
-    def selected(self: Any, grid: Any) -> Any:
-        launch = select(self, grid)
-        return lambda *args, **kwargs: tracer.launch(launch, args, kwargs)
-
-    jit.JITFunction.run = ran
-    CompiledKernel.__getitem__ = selected
-
-
-def _watch_cuda(tracer: Tracer) -> None:
-    from torch.cuda import _utils
-
-    kernel: Any = _utils._CudaKernel
-    call = kernel.__call__
-
-    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return tracer.launch(functools.partial(call, self), args, kwargs)
-
-    kernel.__call__ = called
-
-
-def _watch_operators(tracer: Tracer) -> None:
-    def watched(original: Callable[..., Any], name_of: Callable[[Any], str]) -> Any:
-        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if name_of(self) not in tracer._operators:
-                return original(self, *args, **kwargs)
-            return tracer.boundary(functools.partial(original, self), args, kwargs)
-
-        return call
-
-    packet: Any = torch._ops.OpOverloadPacket
-    overload: Any = torch._ops.OpOverload
-    packet.__call__ = watched(packet.__call__, lambda op: op._qualified_op_name)
-    overload.__call__ = watched(overload.__call__, lambda op: op._schema.name)
 
 
 def _watch_python_operators(tracer: Tracer) -> None:
@@ -323,14 +249,25 @@ def _watch_python_operators(tracer: Tracer) -> None:
 
 
 def _watch_threads(tracer: Tracer) -> None:
-    """Dispatch modes are a thread's own: enter ours in the threads that a call starts."""
+    """Dispatch modes are a thread's own: enter ours in every thread that Python starts.
+
+    Also in those started before a call: they may do their work while one is made.
+    """
+    import _thread
+
     thread: Any = threading.Thread
-    run = thread._bootstrap_inner
+    run, start = thread._bootstrap_inner, _thread.start_new_thread
 
     def started(self: Any) -> None:
-        if not tracer._inside:
-            return run(self)  # type: ignore[no-any-return]
         with tracer._counter:
             return run(self)  # type: ignore[no-any-return]
 
+    def start_new_thread(function: Any, args: Any, kwargs: Any = None) -> int:
+        def counted() -> None:
+            with tracer._counter:
+                function(*args, **(kwargs or {}))
+
+        return start(counted, ())
+
     thread._bootstrap_inner = started
+    _thread.start_new_thread = start_new_thread

@@ -13,8 +13,10 @@ It judges nothing: `evidence.py` does. Used on both sides: standard library and 
 
 from __future__ import annotations
 
+import math
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,6 +53,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.paused = False
         """Set while code of ours runs inside."""
+        self.active = True
+        """Not set between calls, where threads may be inside that outlive them."""
+        self.on_item: Callable[[int, str], None] | None = None
+        """Told of each number that is read from a tensor."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
         self.reset()
 
@@ -73,6 +79,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """By kind of operator."""
         self.products = 0.0
         """Floating-point operations of matrix products, convolutions and attention."""
+        self.estimated = 0.0
+        """Those of operators whose names tell of products, and that are not known further."""
         self.elements = 0.0
         """One for each element of everything else."""
 
@@ -84,7 +92,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and count it."""
         kwargs = kwargs or {}
-        if self.paused:
+        if self.paused or not self.active:
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():
             with self:  # nothing has taken composite operators apart yet
@@ -108,6 +116,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def _count(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         name = raw.removesuffix("_")
         if name in _FREE:
+            if name == "_local_scalar_dense" and self.on_item is not None:
+                self.on_item(args[0].element_size(), "item")
             return
         read = {
             id(tensor): tensor
@@ -119,6 +129,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._count_product(name, args, operands, outputs[0])
             return
+        if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
+            self.estimated += _estimated(name, operands, outputs)
         size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
         self.bytes[_SAME.get(name, name)] += size
         if name not in COPIES and name not in JOINS:
@@ -152,6 +164,21 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self.products += 2.0 * out.numel() * left.shape[-1]
 
 
+def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:
+    """Return floating-point operations of a product in an operator that no list holds."""
+    if name == "convolution_backward":
+        grad, _, weight = operands[:3]
+        spread = 2.0 * float(grad.numel()) * weight[:1].numel()
+        return float(spread) * sum(out.dim() > 1 for out in outputs)
+    left, right, out = sorted((*operands, *outputs), key=lambda t: -t.numel())[:3]
+    # Of (m, k) and (k, n) to (m, n), exactly; of batches of such, too much.
+    return 2.0 * math.sqrt(float(left.numel()) * right.numel() * out.numel())
+
+
+_PRODUCT_LIKE = re.compile(
+    r"linear_|_linear|(^|_)(mm|addmm|bmm|baddbmm|mv)(_|$)|conv(?!ert)|gemm|trilinear|bilinear|cdist"
+    r"|euclidean_dist|embedding_bag|attention"
+)
 _PRODUCTS = dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "_int_mm"), "plain")
 _PRODUCTS |= dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"), "biased")
 _PRODUCTS |= dict.fromkeys(

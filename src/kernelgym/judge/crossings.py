@@ -1,0 +1,160 @@
+"""What a call hands from torch to the rest of Python and back: NumPy, lists, buffers, ctypes.
+
+There work can be done that no operator of torch's shows. Counted, in bytes: tensors that NumPy,
+DLPack, lists or serialised bytes are made of, tensors made of such, memory shared with NumPy since
+before the call and changed in it, and addresses turned into ctypes arrays. Looked-up functions of
+numeric libraries (BLAS and the like) are noted by name. Not seen: what compiled code does with
+an address it was given.
+
+Loaded by path in the untrusted process: standard library and torch only. No boundary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["Crossings"]
+
+_OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__")
+_IN = ("from_numpy", "frombuffer", "from_dlpack", "tensor", "as_tensor", "asarray")
+_SHARING = frozenset(("numpy", "__dlpack__", "from_numpy", "frombuffer", "as_tensor", "asarray"))
+_SHARED_KEPT = 64
+_EVERYTHING = 1 << 50
+_LIBRARY = re.compile(
+    rb"(cblas_|^cublas|^cudnn|^cusolver|^cufft|^mkl_|^dnnl_|^vs[A-Z]|^LAPACKE_"
+    rb"|^[sdcz](gemm|gemv|symm|dot|axpy|trsm|syrk)(_|_64_|64_)?$)"
+)
+
+
+class Crossings:
+    """Counts crossings of one process. Make it before any kernel code is loaded.
+
+    Args:
+        counts: Says whether what happens now counts.
+        fingerprint: Of `fingerprint.py`.
+    """
+
+    def __init__(
+        self, counts: Callable[[], bool], fingerprint: Callable[[torch.Tensor], Any]
+    ) -> None:
+        self._counts, self._fingerprint = counts, fingerprint
+        self._shared: dict[int, torch.Tensor] = {}
+        self._nested = False
+        self.library = ""
+        """A function of a numeric library that was looked up by its name."""
+        self.reset()
+        for name in _OUT:
+            setattr(torch.Tensor, name, self._out(name, getattr(torch.Tensor, name)))
+        for name in _IN:
+            original = getattr(torch, name)
+            setattr(torch, name, self._in(name, original))
+            if scripted := torch.jit._builtins._find_builtin(original):
+                torch.jit._builtins._register_builtin(getattr(torch, name), scripted)
+        for module, name in ((ctypes, "memmove"), (sys.modules.get("numpy.ctypeslib"), "as_array")):
+            if module is not None:
+                setattr(module, name, self._raw(name, getattr(module, name)))
+        for owner, name in (
+            (torch.utils.dlpack, "to_dlpack"),
+            (torch, "save"),
+            (torch.UntypedStorage, "tolist"),
+            (torch.UntypedStorage, "__getitem__"),
+        ):
+            setattr(owner, name, self._out(name, getattr(owner, name)))
+        sys.addaudithook(self._audit)
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        self.bytes = 0
+        self.ways: set[str] = set()
+
+    def add(self, size: int, way: str) -> None:
+        """Count a crossing of so many bytes."""
+        if self._counts():
+            self.bytes += size
+            self.ways.add(way)
+
+    def prints(self) -> dict[int, Any]:
+        """Return fingerprints of all memory that torch shares with the rest of Python."""
+        return {key: self._fingerprint(tensor) for key, tensor in self._shared.items()}
+
+    def compare(self, before: dict[int, Any] | None) -> None:
+        """Count shared memory that differs from what it was."""
+        for key, mark in (before or {}).items():
+            tensor = self._shared.get(key)
+            if tensor is not None and self._fingerprint(tensor) != mark:
+                self.bytes += tensor.numel() * tensor.element_size()
+                self.ways.add("memory shared with NumPy")
+
+    def _share(self, name: str, tensor: Any) -> None:
+        """Remember memory that was shared outside of calls: a call may pass values through it."""
+        if self._counts() or name not in _SHARING or not isinstance(tensor, torch.Tensor):
+            return
+        if tensor.device.type == "cpu" and len(self._shared) < _SHARED_KEPT:
+            self._shared[tensor.data_ptr()] = tensor.detach()
+
+    def _out(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(given: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._nested:
+                self.add(_bytes(given), name)
+                self._share(name, given)
+            return function(given, *args, **kwargs)
+
+        return call
+
+    def _in(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = args[0] if args else next(iter(kwargs.values()), None)
+            was, self._nested = self._nested, True  # a tensor of tensors crosses nothing twice
+            try:
+                made = function(*args, **kwargs)
+            finally:
+                self._nested = was
+            if not was and isinstance(made, torch.Tensor) and not _of_tensors(given):
+                self.add(_bytes(made), name)
+                self._share(name, made)
+            return made
+
+        return call
+
+    def _raw(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            size = getattr(made, "nbytes", None) or (args[2] if len(args) > 2 else 0)
+            self.add(int(size), f"ctypes {name}")
+            return made
+
+        return call
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if not event.startswith("ctypes."):
+            return
+        if event in ("ctypes.cdata", "ctypes.string_at"):
+            self.add(args[1] if len(args) > 1 else _EVERYTHING, event)
+        elif event == "ctypes.dlsym":
+            name = args[1] if isinstance(args[1], bytes) else str(args[1]).encode()
+            if _LIBRARY.search(name):
+                self.library = name.decode(errors="replace")
+
+
+def _bytes(given: Any) -> int:
+    if isinstance(given, torch.Tensor):
+        return int(given.numel() * given.element_size())
+    if isinstance(given, torch.UntypedStorage):
+        return int(given.nbytes())
+    return 0
+
+
+def _of_tensors(given: Any) -> bool:
+    return isinstance(given, torch.Tensor) or (
+        isinstance(given, (list, tuple)) and bool(given) and isinstance(given[0], torch.Tensor)
+    )

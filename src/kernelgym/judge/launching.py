@@ -1,0 +1,180 @@
+"""Count the launches of custom kernels in this process, and let who watches stand between.
+
+Custom kernels are launches of Triton kernels, interpreted or compiled, of NVRTC kernels
+(`torch.cuda._compile_kernel`), and calls of functions and operators of extensions built through
+`torch.utils.cpp_extension`. A CUDA graph that was captured while something was launched counts as
+a launch whenever it is replayed. Counting is one addition, and is on in every process from the
+start, timed or not: a kernel finds the same wrappers where it is watched and where it is not.
+
+Loaded by path in the untrusted process: standard library, torch and triton only. Code in the same
+process can undo it, or add to the count; it decides about honest kernels and lazy ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["Launches"]
+
+
+class Launches:
+    """Counts launches from the moment it is made; there is one in a process."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Launches so far."""
+        self.watcher: Any = None
+        """Is handed launches and calls of extensions in place of their making: a `Tracer`."""
+        self._operators: set[str] = set()
+        self._watches_operators = False
+        _count_triton(self)
+        _count_cuda(self)
+        _count_graphs(self)
+
+    def count_extensions(self) -> None:
+        """Wrap `load_inline` and `load`, and so what they return, as they are now."""
+        from torch.utils import cpp_extension
+
+        for name in ("load_inline", "load"):
+            setattr(cpp_extension, name, self._loader(getattr(cpp_extension, name)))
+
+    def _loader(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(load)
+        def loader(*args: Any, **kwargs: Any) -> Any:
+            before = set(torch._C._dispatch_get_all_op_names())
+            module = load(*args, **kwargs)
+            names = set(torch._C._dispatch_get_all_op_names()) - before
+            if names and not self._watches_operators:
+                self._watches_operators = True
+                _count_operators(self, self._operators)
+            self._operators |= {name.partition(".")[0] for name in names}
+            if isinstance(module, ModuleType):
+                for name, value in list(vars(module).items()):
+                    if isinstance(value, type):
+                        self._wrap_class(value)
+                    elif callable(value) and not hasattr(value, "__wrapped__"):
+                        setattr(module, name, self._function(value))
+            return module
+
+        return loader
+
+    def _wrap_class(self, kind: type) -> None:
+        for name, value in list(vars(kind).items()):
+            if hasattr(value, "__wrapped__") or not callable(value):
+                continue
+            if name == "__call__" or not name.startswith("_"):
+                setattr(kind, name, self._function(value))
+
+    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            if self.watcher is not None:
+                return self.watcher.boundary(function, args, kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+
+def _count_triton(launches: Launches) -> None:
+    if "triton" not in sys.modules:
+        return
+    from triton.compiler.compiler import CompiledKernel
+    from triton.runtime import jit
+
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    if interpreter is not None:
+        execute = interpreter.GridExecutor.__call__
+
+        def executed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            launches.count += 1
+            if launches.watcher is not None:
+                return launches.watcher.launch(functools.partial(execute, self), args, kwargs)
+            return execute(self, *args, **kwargs)
+
+        interpreter.GridExecutor.__call__ = executed
+    run, select = jit.JITFunction.run, CompiledKernel.__getitem__
+
+    def ran(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup:
+            return run(self, *args, grid=grid, warmup=True, **kwargs)
+        launches.count += 1
+        if launches.watcher is None:
+            return run(self, *args, grid=grid, warmup=False, **kwargs)
+        bound = functools.partial(run, self, grid=grid, warmup=False)
+        # A launch returns the compiled kernel, which its caller may look at.
+        skip = functools.partial(run, self, *args, grid=grid, warmup=True, **kwargs)
+        return launches.watcher.launch(bound, args, kwargs, skip)
+
+    def selected(self: Any, grid: Any) -> Any:
+        launch = select(self, grid)
+
+        def launched(*args: Any, **kwargs: Any) -> Any:
+            launches.count += 1
+            if launches.watcher is not None:
+                return launches.watcher.launch(launch, args, kwargs)
+            return launch(*args, **kwargs)
+
+        return launched
+
+    jit.JITFunction.run = ran
+    CompiledKernel.__getitem__ = selected
+
+
+def _count_cuda(launches: Launches) -> None:
+    from torch.cuda import _utils
+
+    kernel: Any = _utils._CudaKernel
+    call = kernel.__call__
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        launches.count += 1
+        if launches.watcher is not None:
+            return launches.watcher.launch(functools.partial(call, self), args, kwargs)
+        return call(self, *args, **kwargs)
+
+    kernel.__call__ = called
+
+
+def _count_graphs(launches: Launches) -> None:
+    graph: Any = torch.cuda.CUDAGraph
+    begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+    def begun(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._launched_before = launches.count
+        return begin(self, *args, **kwargs)
+
+    def ended(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._holds_launches = launches.count > getattr(self, "_launched_before", launches.count)
+        return end(self, *args, **kwargs)
+
+    def replayed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        launches.count += getattr(self, "_holds_launches", False)
+        return replay(self, *args, **kwargs)
+
+    graph.capture_begin, graph.capture_end, graph.replay = begun, ended, replayed
+
+
+def _count_operators(launches: Launches, names: set[str]) -> None:
+    def counted(original: Callable[..., Any], name_of: Callable[[Any], str]) -> Any:
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if name_of(self) not in names:
+                return original(self, *args, **kwargs)
+            launches.count += 1
+            if launches.watcher is not None:
+                bound = functools.partial(original, self)
+                return launches.watcher.boundary(bound, args, kwargs)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    packet: Any = torch._ops.OpOverloadPacket
+    overload: Any = torch._ops.OpOverload
+    packet.__call__ = counted(packet.__call__, lambda op: op._qualified_op_name)
+    overload.__call__ = counted(overload.__call__, lambda op: op._schema.name)
