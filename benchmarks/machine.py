@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kernelgym.devices import cuda_devices
+
 
 def machine(*packages: str) -> dict[str, Any]:
     """Return processor, cores, load, system and versions of Python and `packages`."""
@@ -24,6 +26,14 @@ def machine(*packages: str) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         **{package: _version(package) for package in ("kernelgym", *packages)},
     }
+
+
+def gpu(device: str) -> dict[str, Any]:
+    """Return the name and memory of a CUDA device; nothing of the CPU."""
+    if device == "cpu":
+        return {}
+    found = cuda_devices()[int(device.partition(":")[2] or 0)]
+    return {"gpu": found.name, "gpu_memory_bytes": found.memory_bytes}
 
 
 def _version(package: str) -> str:

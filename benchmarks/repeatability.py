@@ -7,7 +7,8 @@ variation of the speedup, and how often its 95 % interval holds the grand mean. 
 same rounds, KernelBench's own evaluation of the same kernels (100 timed trials, a process each; its
 reference time is that of its excessive-speedup check). Ours runs under `strict` without evidence
 and other kinds of inputs, which are not what is looked at. Finished rounds are kept in FILE;
-``--resume FILE`` goes on from there. Exit code 3: the budget ended first.
+``--resume FILE`` goes on from there. Exit code 1: some kernel stayed untimed; 3: the budget ended
+first.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import gpu, machine
 from repeatability_problems import SIZES, Size
 
 from kernelgym.judge import LocalEvaluator
 from kernelgym.rulesets import RULESETS, Ruleset
-from kernelgym.types import Verdict
+from kernelgym.types import Evaluator, Job, Verdict
 
 KERNELBENCH = Path(__file__).with_name("repeatability_kernelbench.py")
 KERNELBENCH_S = 300.0
@@ -45,17 +47,30 @@ def between_process(rules: Ruleset, on_cpu: bool) -> float:
     return rules.timing.between_process if on_cpu else rules.timing.device_between_process
 
 
+class Untimed(Exception):
+    """One side did not time a kernel; says why."""
+
+
 def entry(verdict: Verdict) -> dict[str, Any]:
     """Return what is kept of one verdict.
 
     Raises:
-        SystemExit: If it is not correct and timed.
+        Untimed: If it has no timing.
     """
     if verdict.timing is None:
-        raise SystemExit(f"not timed: {verdict.status.value}: {verdict.message}")
+        raise Untimed(f"{verdict.status.value}: {verdict.message}")
     kept = dataclasses.asdict(verdict.timing)
     kept["findings"] = [finding.code for finding in verdict.findings]
     return {**kept, "isolation": verdict.isolation, "wall_s": round(verdict.wall_s, 2)}
+
+
+def ask_ours(evaluator: Evaluator, job: Job) -> dict[str, Any]:
+    """Have a kernel judged and timed.
+
+    Raises:
+        Untimed: If it is not timed.
+    """
+    return entry(evaluator.evaluate(job.problem, job.kernel))
 
 
 def variation(values: Sequence[float]) -> float:
@@ -135,7 +150,7 @@ def ask_kernelbench(root: Path, device: str, size: Size, caches: Path) -> dict[s
     """Have KernelBench evaluate a size's kernel in a fresh process.
 
     Raises:
-        SystemExit: If it does not find the kernel correct, or fails.
+        Untimed: If it does not find the kernel correct, or fails.
     """
     job = size.job(on_cpu=False)
     request = {"problem": job.problem.source, "kernel": job.kernel.source}
@@ -149,53 +164,82 @@ def ask_kernelbench(root: Path, device: str, size: Size, caches: Path) -> dict[s
         env={**os.environ, "TRITON_CACHE_DIR": str(caches)},
     )
     if done.returncode or not done.stdout:
-        raise SystemExit(f"KernelBench's evaluation failed: {done.stderr[-2000:]}")
+        raise Untimed(f"KernelBench's evaluation failed: {done.stderr[-2000:]}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if not answer["correct"] or min(answer["kernel_ms"], answer["reference_ms"]) <= 0:
-        raise SystemExit(f"KernelBench did not time the kernel: {answer} {done.stderr[-2000:]}")
+        raise Untimed(f"KernelBench did not time the kernel: {answer} {done.stderr[-2000:]}")
     return {**answer, "wall_s": round(time.monotonic() - started, 2)}
+
+
+class Rounds:
+    """Runs both sides in turn and keeps what they said.
+
+    Args:
+        options: Of the command line.
+        runs: What was kept before, by size; added to.
+    """
+
+    def __init__(self, options: argparse.Namespace, runs: dict[str, Any]) -> None:
+        self._options, self._runs = options, runs
+        self._sizes = [SIZES[name] for name in options.sizes.split(",")]
+        self._beside = options.kernelbench_sizes.split(",") if options.kernelbench_root else []
+
+    def run(self, evaluator: Evaluator, caches: Path) -> bool:
+        """Run one round; says whether another is needed."""
+        options = self._options
+        left = False
+        for size in self._sizes:
+            job = size.job(options.device == "cpu")
+            ours = partial(ask_ours, evaluator, job)
+            left |= self._attempt(size, "kernelgym", options.runs, ours)
+            if size.name in self._beside:
+                root, device = options.kernelbench_root, options.device
+                theirs = partial(ask_kernelbench, root, device, size, caches)
+                left |= self._attempt(size, "kernelbench", options.kernelbench_runs, theirs)
+        return left
+
+    def _attempt(
+        self, size: Size, side: str, wanted: int, ask: Callable[[], dict[str, Any]]
+    ) -> bool:
+        """Ask a side once more, if wanted; says whether it is to be asked again."""
+        kept = self._runs.setdefault(size.name, {"kernelgym": [], "kernelbench": [], "untimed": []})
+        tried = len(kept[side]) + sum(failure["by"] == side for failure in kept["untimed"])
+        if tried >= wanted:
+            return False
+        try:
+            found = ask()
+        except Untimed as why:
+            kept["untimed"].append({"by": side, "why": str(why)})
+            print(f"{size.name:<7}{side:<13}untimed: {why}", flush=True)
+        else:
+            kept[side].append(found)
+            # Ours is the median of ratios, not the ratio of medians.
+            speedup = found.get("speedup", found["reference_ms"] / found["kernel_ms"])
+            interval = ""
+            if "speedup_low" in found:
+                interval = f"{found['speedup_low']:.4f} to {found['speedup_high']:.4f}"
+            print(
+                f"{size.name:<7}{side:<13}{len(kept[side]):>3}  "
+                f"{speedup:.4f}  {interval:<18}"
+                f"{found['kernel_ms'] * 1e3:>10.1f} us {found['wall_s']:>6.1f} s",
+                flush=True,
+            )
+        return bool(tried + 1 < wanted)
 
 
 def measure(options: argparse.Namespace, runs: dict[str, Any], recorded: dict[str, Any]) -> bool:
     """Add rounds to `runs`, written as they end; says whether there was time for all of them."""
-    sizes = [SIZES[name] for name in options.sizes.split(",")]
-    beside = options.kernelbench_sizes.split(",") if options.kernelbench_root else []
-    on_cpu = options.device == "cpu"
+    rounds = Rounds(options, runs)
     deadline = time.monotonic() + options.budget_s
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalEvaluator(options.device, RULES, cache_dir=folder) as evaluator,
     ):
-        for size in sizes:  # builds, compiles and first contacts are not what is looked at
-            job = size.job(on_cpu)
-            entry(evaluator.evaluate(job.problem, job.kernel))
+        for name in options.sizes.split(","):  # builds and first contacts are not looked at
+            job = SIZES[name].job(options.device == "cpu")
+            evaluator.evaluate(job.problem, job.kernel)
         while time.monotonic() < deadline:
-            left = 0
-            for size in sizes:
-                kept = runs.setdefault(size.name, {"kernelgym": [], "kernelbench": []})
-                ours, theirs = kept["kernelgym"], kept["kernelbench"]
-                if len(ours) < options.runs:
-                    job = size.job(on_cpu)
-                    ours.append(entry(evaluator.evaluate(job.problem, job.kernel)))
-                    e = ours[-1]
-                    print(
-                        f"{size.name:<7}{len(ours):>3}  {e['speedup']:.4f} "
-                        f"({e['speedup_low']:.4f} to {e['speedup_high']:.4f})  "
-                        f"{e['kernel_ms'] * 1e3:.1f} us, {e['samples']} pairs, {e['wall_s']} s",
-                        flush=True,
-                    )
-                if size.name in beside and len(theirs) < options.kernelbench_runs:
-                    caches = Path(folder) / "kernelbench"
-                    root = options.kernelbench_root
-                    theirs.append(ask_kernelbench(root, options.device, size, caches))
-                    e = theirs[-1]
-                    print(
-                        f"{size.name:<7}{len(theirs):>3}  KernelBench: "
-                        f"{e['reference_ms'] / e['kernel_ms']:.4f}  {e['wall_s']} s",
-                        flush=True,
-                    )
-                left += len(ours) < options.runs
-                left += size.name in beside and len(theirs) < options.kernelbench_runs
+            left = rounds.run(evaluator, Path(folder) / "kernelbench")
             write(options, runs, recorded)
             if not left:
                 return True
@@ -210,7 +254,13 @@ def report(options: argparse.Namespace, runs: dict[str, Any]) -> dict[str, Any]:
         for name, kept in runs.items()
         if kept["kernelgym"]
     ]
-    return {"device": options.device, "ruleset": RULES.label, "widened_by": term, "sizes": rows}
+    return {
+        "device": options.device,
+        "ruleset": RULES.label,
+        "widened_by": term,
+        "sizes": rows,
+        "untimed": {name: len(kept["untimed"]) for name, kept in runs.items() if kept["untimed"]},
+    }
 
 
 def write(options: argparse.Namespace, runs: dict[str, Any], recorded: dict[str, Any]) -> None:
@@ -241,6 +291,8 @@ def table(result: dict[str, Any]) -> str:
                 f"{theirs['speedup']:>9.4f}{theirs['variation']:>11.3%}{'':>39}"
                 f"{theirs['wall_s']:>8.1f}"
             )
+    for name, count in result["untimed"].items():
+        lines.append(f"{name}: {count} left untimed")
     lines.append(f"intervals are widened by {result['widened_by']:.2%} between processes")
     return "\n".join(lines)
 
@@ -261,7 +313,7 @@ def main() -> int:
         parser.error(f"no such size: {', '.join(sorted(unknown))}; known: {', '.join(SIZES)}")
     if options.device == "cpu" and options.kernelbench_root:
         parser.error("KernelBench evaluates on CUDA devices only")
-    recorded = machine("torch", "triton")
+    recorded = {**machine("torch", "triton"), **gpu(options.device)}
     runs: dict[str, Any] = {}
     if options.resume:
         kept = json.loads(options.resume.read_text())
@@ -271,6 +323,8 @@ def main() -> int:
     complete = measure(options, runs, recorded)
     write(options, runs, recorded)
     print("\n" + table(report(options, runs)))
+    if any(kept["untimed"] for kept in runs.values()):
+        return 1
     return 0 if complete else 3
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import gpu, machine
 from soak_cases import SoakCase, draw, load_soak_cases, problem
 from soak_watch import Watch, below, open_files, processes, resident_mib
 
@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write what was found to this JSON file")
     parser.add_argument("--add", action="store_true", help="keep the parts that FILE holds")
     options = parser.parse_args()
-    recorded = machine("torch", "triton")
+    recorded = {**machine("torch", "triton"), **gpu(options.device)}
     result = soak(options)
     print("\n" + table(result))
     if options.out:

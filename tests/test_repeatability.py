@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import dataclasses
 import math
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge import timing
+from kernelgym.testing import ScriptedEvaluator, verdict
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -69,8 +71,36 @@ def test_a_summary_holds_both_sides_against_the_goal() -> None:
     assert found["smallest"] <= found["speedup"] <= found["largest"]
     assert found["kernelbench"]["smallest"] == 1.6
     assert found["kernelbench"]["variation"] == pytest.approx(0.1237, abs=1e-3)
-    shown = {"sizes": [found], "widened_by": 0.0}
-    assert "above the goal" in repeatability.table(shown)
+    shown = repeatability.table({"sizes": [found], "widened_by": 0.0, "untimed": {"20us": 2}})
+    assert "above the goal" in shown and "20us: 2 left untimed" in shown
+
+
+def test_rounds_ask_each_side_as_often_as_wanted_and_keep_what_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = argparse.Namespace(
+        device="cuda:0", runs=3, sizes="20us,2ms", kernelbench_root=Path("x"),
+        kernelbench_sizes="20us", kernelbench_runs=2,
+    )  # fmt: skip
+    answers = [{"reference_ms": 2.0, "kernel_ms": 1.0, "wall_s": 1.0}, None]
+
+    def ask(*_: object) -> dict[str, Any]:
+        answer = answers.pop(0)
+        if answer is None:
+            raise repeatability.Untimed("it failed")
+        return answer
+
+    monkeypatch.setattr(repeatability, "ask_kernelbench", ask)
+    runs: dict[str, Any] = {}
+    rounds = repeatability.Rounds(options, runs)
+    more = []
+    with ScriptedEvaluator([verdict("correct", speedup=2.0)]) as evaluator:
+        for _ in range(3):
+            more.append(rounds.run(evaluator, Path("y")))
+    assert more == [True, True, False]
+    assert [len(runs[name]["kernelgym"]) for name in ("20us", "2ms")] == [3, 3]
+    assert len(runs["20us"]["kernelbench"]) == 1 and not runs["2ms"]["kernelbench"]
+    assert runs["20us"]["untimed"] == [{"by": "kernelbench", "why": "it failed"}]
 
 
 @pytest.mark.parametrize("on_cpu", [True, False])
