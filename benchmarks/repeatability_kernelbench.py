@@ -22,7 +22,8 @@ def main(root: str, device: str) -> None:
     os.dup2(2, 1)  # what KernelBench prints must not mix with the answer
     request = json.load(sys.stdin)
     sys.path.insert(0, os.path.join(root, "src"))
-    for name, attributes in UNRELATED.items():
+    # Its utilities import these for other ends than evaluating.
+    for name, attributes in {**UNRELATED, "requests": ("get",)}.items():
         stand_in(name, attributes)
     import torch
     from kernelbench import eval as kernelbench_eval
