@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from kernelgym.judge import device_memory
 
 __all__ = ["DeviceOutputs", "Unreadable"]
+
+# What can be laid over bytes and copied; torch's quantised and sub-byte types cannot.
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+        *(torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2),
+    )
+}
+_MAX_NUMBER = 1 << 48
+_MAX_DIMENSIONS = 64  # of a tensor that torch can copy
 
 
 class Unreadable(Exception):
@@ -40,20 +53,18 @@ class DeviceOutputs:
         Raises:
             Unreadable: If a tensor is not where it says.
         """
-        return [self._copy_one(said, arena) for said in _tensors(description)]
-
-    def _copy_one(self, said: list[Any], arena: tuple[int, int]) -> torch.Tensor:
         try:
-            name, shape, place = said
-            dtype = getattr(torch, name)
-            handle, offset, strides = place["memory"], place["offset"], place["strides"]
-            numbers = [*shape, *strides, offset]
-            if not isinstance(dtype, torch.dtype) or len(shape) != len(strides):
-                raise Unreadable("an output has no readable place")
-            if not all(type(number) is int and 0 <= number < 1 << 48 for number in numbers):
-                raise Unreadable("an output has no readable place")
-        except (TypeError, ValueError, KeyError, AttributeError):
+            places = [_place(said) for said in _tensors(description)]
+        except RecursionError:
             raise Unreadable("an output has no readable place") from None
+        try:
+            return [self._copy_one(place, arena) for place in places]
+        except torch.OutOfMemoryError as error:
+            text = " ".join(str(error).split())
+            raise Unreadable(f"an output cannot be copied: {text[:200]}") from None
+
+    def _copy_one(self, place: _Place, arena: tuple[int, int]) -> torch.Tensor:
+        dtype, shape, strides, handle, offset = place
         if 0 in shape:
             return torch.empty(shape, dtype=dtype, device=self._device)
         address, size = self._open(handle) if handle else arena
@@ -67,12 +78,12 @@ class DeviceOutputs:
             return view.view(torch.uint8).clone().view(torch.bool)
         return view.clone()
 
-    def _open(self, handle: Any) -> tuple[int, int]:
+    def _open(self, handle: str) -> tuple[int, int]:
         if handle not in self._opened:
             try:
                 address = device_memory.open_shared(handle)
                 start, size = device_memory.extent(address)
-            except (device_memory.DriverError, ValueError, TypeError) as error:
+            except (device_memory.DriverError, ValueError) as error:
                 raise Unreadable(f"an output's memory cannot be opened: {error}") from None
             self._opened[handle] = (address, size - (address - start))
         return self._opened[handle]
@@ -89,6 +100,35 @@ class DeviceOutputs:
         opened, self._opened = self._opened, {}
         for address, _ in opened.values():
             device_memory.close_shared(address)
+
+
+class _Place(NamedTuple):
+    dtype: torch.dtype
+    shape: list[int]
+    strides: list[int]
+    memory: str
+    """Handle of the allocation; empty for the shared memory, and if there is no element."""
+    offset: int
+
+
+def _place(said: Any) -> _Place:
+    """Check everything that can be checked without looking at memory."""
+    try:
+        name, shape, place = said
+        offset, strides = place["offset"], place["strides"]
+        memory = "" if 0 in shape else place["memory"]  # nothing lies nowhere
+        found = _Place(_DTYPES[name], shape, strides, memory, offset)
+    except (TypeError, ValueError, KeyError):
+        raise Unreadable("an output has no readable place") from None
+    if not (isinstance(shape, list) and isinstance(strides, list) and isinstance(memory, str)):
+        raise Unreadable("an output has no readable place")
+    if len(shape) != len(strides) or len(shape) > _MAX_DIMENSIONS:
+        raise Unreadable("an output has no readable place")
+    if not all(type(n) is int and 0 <= n < _MAX_NUMBER for n in (*shape, *strides, offset)):
+        raise Unreadable("an output has no readable place")
+    if math.prod(max(n, 1) for n in shape) >= _MAX_NUMBER:
+        raise Unreadable("an output has no readable place")
+    return found
 
 
 def _tensors(description: Any) -> Sequence[list[Any]]:
