@@ -9,6 +9,7 @@ The tree::
     |   |   `-- DegenerateProblem        a problem that a worthless kernel passes
     |   `-- UnsupportedLanguage          a language the device or this machine cannot run
     `-- JudgeError                       the judge itself failed; becomes `unavailable`
+        `-- DeviceFull                   for want of device memory
 
 A model's mistake is never an exception: it is a `kernelgym.types.Verdict`.
 """
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "DegenerateProblem",
+    "DeviceFull",
     "JudgeError",
     "KernelgymError",
     "ProblemError",
@@ -80,3 +82,7 @@ def _unknown_name_message(what: str, given: object, known: tuple[str, ...], hint
         parts.append(f"did you mean {' or '.join(close)}?")
     parts.append(f"known: {', '.join(listed) or 'none'}")
     return "; ".join(parts) + (f". {hint}" if hint else "")
+
+
+class DeviceFull(JudgeError):
+    """The trusted side found too little device memory for what it does itself."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.errors import JudgeError
+from kernelgym.errors import DeviceFull
 from kernelgym.judge import device_memory
 
 __all__ = ["Arena", "Region", "encode", "new_arena"]
@@ -184,7 +184,7 @@ def new_arena(tensors: int, total_bytes: int, device: torch.device) -> Arena:
         device: Where it lies.
 
     Raises:
-        JudgeError: If the device has not that much memory left.
+        DeviceFull: If the device has not that much memory left.
     """
     if device.type == "cpu":
         return _HostArena(tensors, total_bytes)
@@ -195,7 +195,7 @@ def new_arena(tensors: int, total_bytes: int, device: torch.device) -> Arena:
     try:
         return _DeviceArena(tensors, total_bytes, device)
     except device_memory.DriverError as error:
-        raise JudgeError(f"the device has too little memory for this problem: {error}") from None
+        raise DeviceFull(f"the device has too little memory for this problem: {error}") from None
 
 
 def encode(value: Any, place: Any) -> Any:

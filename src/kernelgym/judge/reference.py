@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.errors import JudgeError
+from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.distributions import GIVEN, Sampling, plan
 from kernelgym.judge.runner import Expected, Runner, place, same_bytes, tensors_of
@@ -272,6 +272,10 @@ class _our_fault:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, JudgeError):
-            raise JudgeError(
+            full = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of mem" in str(
+                error
+            )
+            fault = DeviceFull if full else JudgeError
+            raise fault(
                 f"the reference could not {self._doing}: {type(error).__name__}: {error}"
             ) from error

@@ -18,7 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import JudgeError, UsageError
+import torch
+
+from kernelgym.errors import DeviceFull, JudgeError, UsageError
 from kernelgym.judge import tiers, timing, wire
 from kernelgym.judge.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.build import Builder
@@ -161,7 +163,10 @@ class Worker:
                 return dataclasses.replace(judged, message=f"{message}; not timed")
             timed = self._timed(judged, session, reference, seeds, problem, kernel)
             return self._unless_idle(timed, session, kernel)
-        except Rejected as end:
+        except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
+            end = (
+                reason if isinstance(reason, Rejected) else self._blame(reason, session, reference)
+            )
             return Verdict(
                 end.status,
                 compiled=session.loaded,
@@ -173,6 +178,18 @@ class Worker:
                 log=end.log,
                 findings=end.findings,
             )
+
+    def _blame(self, full: Exception, session: Session, reference: Reference) -> Rejected:
+        """Blame the kernel for a full device, if the reference has room enough without it.
+
+        Raises:
+            DeviceFull: If it has not.
+        """
+        session.end()
+        torch.cuda.empty_cache()
+        reference.expect(reference.inputs(0), 0)
+        message = f"its process took so much device memory that the reference had none left: {full}"
+        return Rejected(Status.RUNTIME_ERROR, message)
 
     def _with_evidence(
         self,
