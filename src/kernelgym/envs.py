@@ -24,7 +24,7 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction, ResetNeeded
 
 from kernelgym.choice import choose_problems
-from kernelgym.devices import check_device
+from kernelgym.devices import find_device
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.infos import episode_frame, episode_info
@@ -313,7 +313,7 @@ def _agreed(
 ) -> tuple[str, Ruleset]:
     """Return device and ruleset, and refuse options that an evaluator contradicts."""
     if evaluator is None:
-        device = check_device("cpu" if device is None else device)
+        device = find_device("cpu" if device is None else device)
         return device, find_ruleset("strict" if ruleset is None else ruleset)
     if not isinstance(evaluator, Evaluator):
         raise UsageError(

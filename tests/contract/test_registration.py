@@ -10,6 +10,7 @@ import gymnasium as gym
 import pytest
 
 import kernelgym
+from kernelgym import devices
 from kernelgym.envs import KernelEnv
 from kernelgym.errors import ProblemError, UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
@@ -156,9 +157,23 @@ def test_nothing_available_names_every_way(monkeypatch: pytest.MonkeyPatch) -> N
         gym.make("KernelBench-L1-MultiTurn-v0")
 
 
-def test_a_device_nobody_here_judges_on_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="'cuda:0' cannot be judged on; known: cpu"):
-        gym.make("Synthetic-L1-MultiTurn-v0", device="cuda:0", language="triton")
+@pytest.mark.parametrize("make", [gym.make, gym.make_vec])
+def test_a_device_that_is_not_here_is_refused_at_once(
+    make: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = devices.CudaDevice("Test GPU", 1 << 30, (9, 0))
+    monkeypatch.setattr(devices, "_ask_driver", lambda visible: (gpu, gpu))
+    with pytest.raises(
+        UsageError, match=r"'cuda:2' does not exist here; known: cpu, cuda:0 \(Test"
+    ):
+        make("Synthetic-L1-MultiTurn-v0", device="cuda:2")  # type: ignore[operator]
+    make("Synthetic-L1-MultiTurn-v0", device="cuda:1").close()  # type: ignore[operator]
+
+
+def test_a_device_that_somebody_elses_evaluator_judges_on_need_not_be_here() -> None:
+    evaluator = ScriptedEvaluator(device="cuda:99")
+    env = gym.make("Synthetic-L1-MultiTurn-v0", evaluator=evaluator)
+    assert env.unwrapped.device == "cuda:99"  # type: ignore[attr-defined]
 
 
 def test_the_language_of_references_is_not_for_kernels() -> None:

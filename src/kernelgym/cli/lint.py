@@ -58,10 +58,10 @@ class Lint(Options):
 
     def run(self) -> int:
         """Test the problems; returns the exit code."""
-        from kernelgym.devices import check_device
+        from kernelgym.devices import find_device
 
         rules = precise_rules(self.ruleset, self.precision)
-        check_device(self.device)
+        find_device(self.device)
         if self.workers < 1:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
         if not (math.isfinite(self.timeout) and self.timeout > 0):
