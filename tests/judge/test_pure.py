@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 
 from kernelgym.judge import timing, wire
 from kernelgym.judge.arena import encode, new_arena
-from kernelgym.judge.extension_source import (
-    UNIT,
-    BadRequest,
-    compose,
-    missing_from_thin,
-    needed_header,
-    read_request,
-)
+from kernelgym.judge.compiler_errors import missing_from_thin
+from kernelgym.judge.extension_request import BadRequest, read_request
+from kernelgym.judge.extension_source import compose, needed_header, units
 from kernelgym.judge.reference import Seeds
 from kernelgym.rulesets import RULESETS, TimingProtocol
 
@@ -145,11 +140,11 @@ def _request(**changes):
 
 def test_a_source_brings_the_headers_it_names():
     source = "x = torch::empty_like(y); at::parallel_for(0, n, 1, f); AT_DISPATCH_ALL_TYPES(a)"
-    header = needed_header(_request(cpp_sources=[source]))
+    header = needed_header((source,))
     assert "ATen/ops/empty_like.h" in header
     assert "ATen/Parallel.h" in header and "ATen/Dispatch.h" in header
     assert "ATen/ops/relu.h" not in header
-    header = needed_header(_request(cpp_sources=["using namespace torch; auto y = relu(x);"]))
+    header = needed_header(("auto z = x;", "using namespace torch; auto y = relu(x);"))
     assert "ATen/ops/relu.h" in header
 
 
@@ -176,8 +171,9 @@ def test_any_request_is_read_or_refused(arguments):
         request = read_request(arguments)
     except BadRequest:
         return
-    unit = compose(request, thin=True)[UNIT]
-    assert ("kernelgym_functions" in unit) == (request.functions is not None)
+    (unit,) = units(request)
+    files = compose(request, unit, thin=True)
+    assert ("kernelgym_functions" in files[unit.file]) == (request.functions is not None)
 
 
 def test_only_torch_names_send_a_build_to_the_real_headers():
