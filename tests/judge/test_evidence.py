@@ -118,6 +118,26 @@ def test_products_are_counted_by_their_shapes():
     assert work(lambda x: F.scaled_dot_product_attention(x, x, x), X).products == 4 * scores * 16
 
 
+def test_products_of_unlisted_operators_are_estimated():
+    left, right = torch.randn(6, 5), torch.randn(5, 7)
+    rows = torch.arange(5).expand(6, 5).contiguous()
+    found = []
+    for program in (
+        lambda: F.embedding_bag(rows, right, per_sample_weights=left, mode="sum"),
+        lambda: torch.ops.aten.convolution_backward(
+            left[:, :, None, None],
+            left.new_empty(6, 7, 1, 1),
+            right[:, :, None, None],
+            None,
+            *([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, False]),
+        ),
+    ):
+        with torch.no_grad(), Counter() as counter:
+            program()
+        found.append(counter.estimated)
+    assert found == [pytest.approx(2 * 6 * 5 * 7, rel=0.2)] * 2
+
+
 def test_operators_are_seen_in_inference_mode_and_behind_composite_ones():
     def inferred(x):
         with torch.inference_mode():
@@ -262,6 +282,56 @@ def test_honest_kernels_pass(judge, kernel):
 )
 def test_kernels_without_custom_work_are_refused(judge, kernel, code):
     assert refused(judge.evaluate(AFFINE, kernel), code)
+
+
+FEW = (
+    "few = torch.tensor(x.shape).tolist() + x[0, :5].tolist() + [x[1, 1].item()]\n"
+    "x = x if few else torch.tensor([1.0, 2.0])"
+)
+
+
+def test_a_few_numbers_may_be_read_on_the_host(judge):
+    verdict = judge.evaluate(AFFINE, doing(FEW))
+    assert verdict.correct, verdict
+
+
+HALVES = TRITON_SOURCE.replace("tl.maximum(value, 0.0) * 2 + bias", "value * 0.5")
+IN_NUMPY = "torch.from_numpy(np.maximum(x.numpy(), 0) * 4 + 2 * b.numpy())"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        IN_NUMPY,
+        "torch.tensor(np.asarray((x.clamp(min=0) * 4 + 2 * b).tolist(), np.float32))",
+        "torch.as_tensor(data=np.maximum(np.from_dlpack(x), 0) * 4 + 2 * b.numpy())",
+        "torch.frombuffer(bytearray(x.clamp(min=0).mul(4).add(2 * b).numpy().tobytes()),"
+        " dtype=x.dtype).view(x.shape)",
+    ],
+    ids=["from_numpy", "lists", "dlpack", "bytes"],
+)
+def test_work_on_the_host_is_refused(judge, made):
+    source = "import numpy as np\n" + HALVES.replace("affine[(", f"x = {made}\n        affine[(")
+    verdict = judge.evaluate(AFFINE, Kernel(source, "triton"))
+    assert refused(verdict, "work_on_host") and "Triton kernel" in verdict.message
+
+
+ONLY_WATCHED = f"if not torch._C._len_torch_dispatch_stack():\n    return {TORCH}"
+
+
+def test_launching_only_while_watched_is_refused(judge):
+    verdict = judge.evaluate(AFFINE, doing(ONLY_WATCHED))
+    assert refused(verdict, "no_kernel_launch") and "only while" in verdict.message
+
+
+def test_a_call_without_a_launch_is_refused(judge):
+    kernel = replaced(
+        doing("self.calls += 1\nif self.calls == 3:\n    return " + TORCH),
+        "super().__init__()",
+        "super().__init__()\n        self.calls = 0",
+    )
+    verdict = judge.evaluate(AFFINE, kernel)
+    assert refused(verdict, "no_kernel_launch") and "in 1 of " in verdict.message
 
 
 GELU = problem(

@@ -169,7 +169,7 @@ def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tens
     if name == "convolution_backward":
         grad, _, weight = operands[:3]
         spread = 2.0 * float(grad.numel()) * weight[:1].numel()
-        return float(spread) * sum(out.dim() > 1 for out in outputs)
+        return float(spread * len([out for out in outputs if out.dim() > 1]))
     left, right, out = sorted((*operands, *outputs), key=lambda t: -t.numel())[:3]
     # Of (m, k) and (k, n) to (m, n), exactly; of batches of such, too much.
     return 2.0 * math.sqrt(float(left.numel()) * right.numel() * out.numel())

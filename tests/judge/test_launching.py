@@ -1,0 +1,78 @@
+"""Counts of launches: calls without one, and CUDA graphs that hold some."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.judge import launching
+from kernelgym.judge.idleness import Tally
+from kernelgym.types import Kernel, Severity
+
+KERNEL = Kernel("", "cuda")
+
+
+@pytest.fixture
+def graph_class(monkeypatch):
+    class Graph:
+        replays = 0
+
+        def capture_begin(self, *args, **kwargs):
+            pass
+
+        def capture_end(self):
+            pass
+
+        def replay(self):
+            self.replays += 1
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    return Graph
+
+
+@pytest.mark.parametrize("inside, counted", [(0, 0), (1, 3), (5, 3)])
+def test_a_replay_counts_if_something_was_launched_while_the_graph_was_captured(
+    graph_class, inside, counted
+):
+    launches = SimpleNamespace(count=7)
+    launching._count_graphs(launches)
+    graph = graph_class()
+    graph.capture_begin()
+    launches.count += inside
+    graph.capture_end()
+    for _ in range(3):
+        graph.replay()
+    assert graph.replays == 3
+    assert launches.count == 7 + inside + counted
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(-3, 10**6)), min_size=1))
+def test_calls_are_idle_only_where_fewer_launches_are_claimed(answers):
+    tally = Tally()
+    for calls, launched in answers:
+        tally.add(calls, launched)
+    assert 0 <= tally.idle <= tally.calls
+    assert (tally.idle == 0) == all(launched >= calls for calls, launched in answers)
+    assert (tally.finding(KERNEL, Severity.SOFT) is None) == (tally.idle == 0)
+
+
+@pytest.mark.parametrize("claim", [None, "9", 2.0, True, [], {}])
+def test_a_claim_that_is_no_count_is_none(claim):
+    tally = Tally()
+    tally.add(2, claim)
+    assert tally.idle == 2
+
+
+@pytest.mark.parametrize(
+    "calls, idle, watched, said",
+    [
+        (4, 4, 0, "no custom CUDA kernel was launched while"),
+        (4, 4, 2, "only while it was watched"),
+        (4, 1, 2, "in 1 of 4 calls"),
+    ],
+)
+def test_messages_say_which_calls_launched_nothing(calls, idle, watched, said):
+    finding = Tally(calls, idle).finding(KERNEL, Severity.HARD, watched)
+    assert said in finding.message and finding.code == "no_kernel_launch"
