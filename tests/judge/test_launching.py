@@ -36,7 +36,7 @@ def graph_class(monkeypatch):
 def test_a_replay_counts_if_something_was_launched_while_the_graph_was_captured(
     graph_class, inside, counted
 ):
-    launches = SimpleNamespace(count=7)
+    launches = SimpleNamespace(count=7, watcher=None)
     launching._count_graphs(launches)
     graph = graph_class()
     graph.capture_begin()
@@ -46,6 +46,18 @@ def test_a_replay_counts_if_something_was_launched_while_the_graph_was_captured(
         graph.replay()
     assert graph.replays == 3
     assert launches.count == 7 + inside + counted
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_replay_is_unseen_if_the_graph_was_captured_outside_of_calls(graph_class, inside):
+    told = []
+    watcher = SimpleNamespace(inside=lambda: inside, unseen_replay=lambda: told.append(1))
+    launching._count_graphs(SimpleNamespace(count=0, watcher=watcher))
+    graph = graph_class()
+    graph.capture_begin()
+    graph.capture_end()
+    graph.replay()
+    assert bool(told) is not inside
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(-3, 10**6)), min_size=1))

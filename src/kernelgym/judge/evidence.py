@@ -217,6 +217,12 @@ def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
         findings = (Finding("torch_compile", message),)
     found = Evidence(launches, share, findings=findings)
     name = noun_of(kernel)
+    if seen.get("hidden") is True:
+        message = (
+            "a CUDA graph is replayed that was captured before the first call, where nobody saw "
+            "what it holds: capture it in forward, in the first call"
+        )
+        return _refused("hidden_graph", message, found)
     if launches == 0:
         message = f"no {name} was launched while the output was computed"
         return _refused("no_kernel_launch", message, found)

@@ -148,6 +148,7 @@ def _count_graphs(launches: Launches) -> None:
 
     def begun(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._launched_before = launches.count
+        self._seen = launches.watcher is None or launches.watcher.inside()
         return begin(self, *args, **kwargs)
 
     def ended(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -156,6 +157,8 @@ def _count_graphs(launches: Launches) -> None:
 
     def replayed(self: Any, *args: Any, **kwargs: Any) -> Any:
         launches.count += getattr(self, "_holds_launches", False)
+        if launches.watcher is not None and not getattr(self, "_seen", False):
+            launches.watcher.unseen_replay()
         return replay(self, *args, **kwargs)
 
     graph.capture_begin, graph.capture_end, graph.replay = begun, ended, replayed

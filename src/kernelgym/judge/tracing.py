@@ -50,7 +50,7 @@ class Tracer:
         self._mode = "off"
         self._inside = False
         self._by_address: set[str] = set()  # functions that take no tensors and return nothing
-        self._compiled = self._captured = False
+        self._compiled = self._captured = self._hidden = False
         self._counter = _poisoning(traffic, prints.poison)
         self._counter.active = False
         self._launches = self._working = 0
@@ -70,6 +70,7 @@ class Tracer:
             "working": self._working,
             "compiled": self._compiled,
             "captured": self._captured,
+            "hidden": self._hidden,
             "bytes": dict(counter.bytes),
             "products": counter.products + counter.estimated,
             "elements": counter.elements,
@@ -96,6 +97,14 @@ class Tracer:
         finally:
             self._inside = self._counter.active = False
             self._quietly(lambda: self._crossings.compare(before))
+
+    def inside(self) -> bool:
+        """Say whether a call is being made."""
+        return self._inside
+
+    def unseen_replay(self) -> None:
+        """Note the replay of a CUDA graph that was captured outside of calls."""
+        self._hidden = self._hidden or self._counts()
 
     def _counts(self) -> bool:
         """Say whether what happens now is the kernel's, in a call that is recorded."""
