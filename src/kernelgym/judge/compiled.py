@@ -115,8 +115,10 @@ def as_file(data: bytes) -> int:
 
 
 def _regular_files(folder: Path) -> list[Path]:
-    found = []
-    for root, _, names in os.walk(folder):  # does not follow links
+    found: list[Path] = []
+    if folder.is_symlink():  # elsewhere, our own files lie
+        return found
+    for root, _, names in os.walk(folder):  # does not follow links below it
         for name in names:
             path = Path(root, name)
             if stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):
