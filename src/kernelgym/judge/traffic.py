@@ -42,6 +42,8 @@ _FREE = ALLOCATIONS | frozenset(
     "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
 )
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
+_SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
+_SAME |= {"_sparse_log_softmax": "_log_softmax"}
 _OWN = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xnnpack".split())
 _NO_KEYS = frozenset(("out",))
 
