@@ -9,6 +9,7 @@ shared memory, or a handle of shared device memory), ``release`` (let go of it),
 ``construct``, ``state`` (values for parameters, by name), ``prepare`` (where the inputs of calls
 lie), ``go`` (make so many of them; the values lie there by then), ``capture`` (turn the prepared
 calls into a CUDA graph, which ``go`` replays), ``trace`` (watch calls, as `tracing.py` does).
+A process of the reference's may be loaded to be compiled, and then asked for its ``compilation``.
 On a CUDA device the answer to ``go`` is sent when the whole device has finished.
 """
 
@@ -50,6 +51,7 @@ def serve(
     new_tracer: Any,
     wire: ModuleType,
     device_memory: ModuleType,
+    inductor: ModuleType,
     device: str,
     shared: str = "",
 ) -> None:
@@ -85,7 +87,10 @@ def serve(
                 case "release":
                     state.release()
                 case "load":
-                    hooks.unpack_compiled(fds)
+                    if request["compile"]:
+                        inductor.begin(scratch, fds)
+                    else:
+                        hooks.unpack_compiled(fds)
                     state.load(request, request_build)
                 case "construct":
                     state.construct(request)
@@ -103,6 +108,10 @@ def serve(
                     reply["seen"] = state.trace(request["mode"])
                 case "capture":
                     state.capture()
+                case "compilation":
+                    if request["save"]:
+                        inductor.save(scratch)
+                    reply["misses"] = inductor.misses()
         except BaseException as error:
             reply["error"] = hooks.describe_error(error, state.source_file)
         hooks.flush_output()
@@ -129,6 +138,7 @@ class _State:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._address = 0
         self._entry: Any = None
+        self._compiles = False
         self._model: Any = None
         self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self._graph: Any = None
@@ -178,7 +188,7 @@ class _State:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module  # where dataclasses and others look a module up
         spec.loader.exec_module(module)
-        self._entry = getattr(module, request["entry"], None)
+        self._entry, self._compiles = getattr(module, request["entry"], None), request["compile"]
         if not isinstance(self._entry, type):
             raise AttributeError(f"the module defines no class {request['entry']}")
 
@@ -191,6 +201,8 @@ class _State:
             self._model = self._entry(*arguments)
         if isinstance(self._model, torch.nn.Module):
             self._model.to(self._device, getattr(torch, request["dtype"]))
+            if self._compiles:
+                self._model.compile()  # in place: parameters keep their names
         if not callable(self._model):
             raise TypeError(f"{request['entry']} is not callable: it needs a forward method")
 

@@ -14,12 +14,14 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
+from kernelgym.baseline import Baseline
 from kernelgym.devices import find_device
-from kernelgym.errors import UsageError
+from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.sandbox import TIERS
 from kernelgym.judge.toolchain import find_compiler
@@ -33,6 +35,8 @@ __all__ = ["LocalEvaluator", "cache_folder", "unavailable"]
 
 _ATTEMPTS = 2
 _LOST = "worker_lost"
+_WORKER_FAILS = (OSError, EOFError, wire.WireError, ValueError, KeyError)
+_Answer = TypeVar("_Answer")
 
 
 def cache_folder() -> Path:
@@ -196,6 +200,29 @@ class LocalEvaluator:
         verdicts = dict(self.evaluate_iter(jobs))
         return [verdicts[index] for index in range(len(jobs))]
 
+    def prepare_baseline(self, problem: Problem, *, refresh: bool = False) -> Baseline:
+        """Prepare what `TimingProtocol.baseline` ``compile`` and ``best`` need, and time it.
+
+        Args:
+            problem: The problem.
+            refresh: Compile even if a baseline is kept that fits.
+
+        Returns:
+            How fast the reference is, eager and compiled; or why it is not prepared.
+
+        Raises:
+            UsageError: If the device has too little memory for the problem.
+        """
+        try:
+            return self._lend(lambda worker: worker.prepare_baseline(problem, refresh))
+        except UsageError:
+            raise
+        except JudgeError as error:
+            message = str(error)
+        except _WORKER_FAILS as error:
+            message = f"the worker failed: {type(error).__name__}: {error}"
+        return Baseline(problem.id, self._device, message=message)
+
     def close(self) -> None:
         """End the workers and everything below them. Jobs in flight become `unavailable`."""
         with self._lock:
@@ -215,6 +242,21 @@ class LocalEvaluator:
         self.close()
 
     def _attempt(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
+        try:
+            return self._lend(
+                lambda worker: worker.judge(problem, kernel, seed), lambda verdict: verdict.valid
+            )
+        except UsageError:
+            raise
+        except _WORKER_FAILS as error:
+            return unavailable(f"the worker failed: {type(error).__name__}: {error}", _LOST)
+
+    def _lend(
+        self,
+        ask: Callable[[WorkerProcess], _Answer],
+        trusts: Callable[[_Answer], bool] = lambda _: True,
+    ) -> _Answer:
+        """Ask a worker something once one is free; one whose answer is no good is replaced."""
         if self._pid != os.getpid():
             self._begin()
         worker = self._idle.get()
@@ -222,14 +264,12 @@ class LocalEvaluator:
         try:
             if worker is None:
                 worker = self._start()
-            verdict = worker.judge(problem, kernel, seed)
-            usable = verdict.valid
-            return verdict
+            answer = ask(worker)
+            usable = trusts(answer)
+            return answer
         except UsageError:
             usable = True
             raise
-        except (OSError, EOFError, wire.WireError, ValueError, KeyError) as error:
-            return unavailable(f"the worker failed: {type(error).__name__}: {error}", _LOST)
         finally:
             # Also when interrupted: its answer is still to come, and would be taken for the next.
             if worker is not None and not usable:

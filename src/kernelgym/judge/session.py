@@ -69,6 +69,8 @@ class Window:
     """By this side's clock, from the request to its end."""
     claimed_ms: float
     """What the candidate's process says the device took for the calls; 0.0 if it says nothing."""
+    layout_ms: float
+    """What laying out the values took before, on a device; 0.0 elsewhere."""
     results: list[Any]
     """The candidate's descriptions of its outputs."""
     kept: dict[int, list[torch.Tensor]]
@@ -130,13 +132,15 @@ class Session:
         """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
         self._left_s = seconds
 
-    def load(self, source: str, entry: str, compiled: bytes = b"") -> None:
+    def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
         """Send the source; the answer is awaited by `construct`, so that both sides work.
 
         Args:
             source: The module's text.
             entry: Name of its class.
             compiled: What `kernelgym.judge.compiled.pack` made of this source's first run.
+            compiles: Whether its model is compiled by torch: the reference only, in a process that
+                may start programs.
         """
         self._entry = entry
         fds: tuple[int, ...] = ()
@@ -144,7 +148,8 @@ class Session:
             fds = (as_file(relocate(compiled, self._candidate.scratch)),)
         try:
             tf32 = self._ruleset.tf32 == "torch"
-            self._post({"op": "load", "source": source, "entry": entry, "tf32": tf32}, fds)
+            request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
+            self._post({**request, "compile": compiles}, fds)
         finally:
             for fd in fds:
                 os.close(fd)
@@ -153,6 +158,15 @@ class Session:
         """Wait until the module has been imported, and whatever it builds is built."""
         self._answer("load")
         self.loaded = True
+
+    def compilation(self, save: bool = False) -> int:
+        """Return how many graphs of a compiled reference had to be compiled in its process.
+
+        Args:
+            save: Whether to leave what was compiled in its scratch folder.
+        """
+        self._post({"op": "compilation", "save": save})
+        return int(self._answer("compilation")["misses"])
 
     def construct(self, reference: Reference, seeds: Seeds) -> None:
         """Build the kernel's model as the reference's was built."""
@@ -243,7 +257,6 @@ class Session:
         batches: list[list[Any]],
         forward_seeds: list[int],
         keep: list[int],
-        stand_in: Any = (),
     ) -> Window:
         """Make one call per batch within one window of this side's clock.
 
@@ -254,16 +267,17 @@ class Session:
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
             keep: Calls whose outputs are wanted.
-            stand_in: Read instead of outputs, so that a window without calls costs what one with
-                calls costs otherwise.
         """
         # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
+        self._finish()
+        begun = time.perf_counter()
         self._fill(batches, poison=False)
         self._flush_cache()
         self._finish()
+        layout_ms = (time.perf_counter() - begun) * 1e3 if self._located is not None else 0.0
         self._post({"op": "go", "seeds": forward_seeds, "timed": True})
         started = time.perf_counter()
-        self._candidate.resume()
+        self.resume()
         answer = self._answer("go")
         results = self._results(answer, len(batches))
         self.tally.add(len(batches), self._launched)
@@ -272,18 +286,19 @@ class Session:
             # On a device, reading the outputs is part of the window: what the process has not
             # waited for, in spite of its answer, stands in the way of that.
             kept = {index: self._read(results[index]) for index in keep}
-            copies = [byte_copy(tensor) for tensor in tensors_of(stand_in)]
             self._finish()
-            del copies
-        window_ms = (time.perf_counter() - started) * 1e3
-        self._candidate.stop()
-        if self._located is None:
+            window_ms = (time.perf_counter() - started) * 1e3
+            self.pause()
+        else:
+            # Until it stands still: a system call that has begun is finished first.
+            self.pause()
+            window_ms = (time.perf_counter() - started) * 1e3
             kept = {
                 index: [byte_copy(view) for view in self._slots[index].outputs] for index in keep
             }
         said = answer.get("device_ms", 0.0)
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
-        return Window(window_ms, claimed_ms, results, kept)
+        return Window(window_ms, claimed_ms, layout_ms, results, kept)
 
     def capture(self) -> bool:
         """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be."""
@@ -304,6 +319,11 @@ class Session:
             self._located.forget()
         self.close()
 
+    def distrust(self, other: Session) -> None:
+        """Never take memory that another session's process has shared for this one's output."""
+        if self._located is not None and other._located is not None:
+            self._located.refused = other._located.opened
+
     def threads(self) -> int:
         """Threads and child processes that the candidate has, counted from outside."""
         return self._candidate.threads()
@@ -311,7 +331,8 @@ class Session:
     def _read(self, description: Any) -> list[torch.Tensor]:
         assert self._located is not None and self._arena is not None
         try:
-            return self._located.copy(description, self._arena.span())
+            expected = tensors_of(self.example[1])
+            return self._located.copy(description, expected, self._arena.span())
         except Unreadable as reason:
             raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None
 
@@ -335,12 +356,18 @@ class Session:
         return seen if isinstance(seen, dict) else {}
 
     def pause(self) -> None:
-        """Halt the candidate until its first timed window."""
-        self._candidate.stop()
+        """Halt the candidate, until its next timed window or `resume`."""
+        self._guarded(self._candidate.stop)
 
     def resume(self) -> None:
-        """Let it run again outside of windows."""
-        self._candidate.resume()
+        """Let it go on."""
+        self._guarded(self._candidate.resume)
+
+    def _guarded(self, signal_it: Callable[[], None]) -> None:
+        try:
+            signal_it()
+        except CandidateEnded as end:
+            raise Rejected(Status.RUNTIME_ERROR, f"the kernel's process: {end}") from None
 
     def _fill(self, batches: list[list[Any]], poison: bool) -> None:
         for slot, inputs in zip(self._slots, batches, strict=False):
@@ -515,6 +542,7 @@ _DOING = {
     "prepare": "being set up",
     "go": "running forward",
     "trace": "being set up to be watched",
+    "compilation": "handing out what was compiled",
 }
 
 

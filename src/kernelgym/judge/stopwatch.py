@@ -40,12 +40,11 @@ _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
 _MIN_PAIRS = 3
 _CLEAN_WINDOWS = 5
-_BASELINE_S = 300.0
 _SETTLING_ROUNDS = 3
 _ENOUGH_CALLS = 1.5
 _ROUNDS = 3
 _SLACK_MS = 0.1
-_LAUNCH_MS = 0.01
+_EAGER_PAIRS = 4
 _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # what a CPU does by itself is noisier
 
 
@@ -70,13 +69,9 @@ class Stopwatch:
 
     Args:
         kernel: Its session.
-        baseline: A fresh session, which becomes the reference's.
+        baseline: The reference's, constructed.
         reference: Draws inputs and verifies outputs.
         seeds: Randomness of this verdict.
-        source: The problem's source.
-
-    Raises:
-        JudgeError: If the reference's process fails.
     """
 
     def __init__(
@@ -85,19 +80,12 @@ class Stopwatch:
         baseline: Session,
         reference: Reference,
         seeds: Seeds,
-        source: str,
     ) -> None:
-        self._kernel, self._baseline = kernel, baseline
-        self._protocol = kernel.protocol
+        self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        baseline.grant(_BASELINE_S)
-        try:
-            baseline.load(source, "Model")
-            baseline.await_load()
-            baseline.construct(reference, seeds)
-        except Rejected as end:
-            raise JudgeError(f"the reference cannot be timed: {end}") from None
         self._windows = _Windows(kernel, baseline, reference, seeds)
+        self._eager_costs: list[float] = []
+        kernel.distrust(baseline)  # whose outputs are right
 
     def measure(self) -> Measurement:
         """Run interleaved windows of both sides until the speedup is known well enough.
@@ -112,18 +100,25 @@ class Stopwatch:
         threads = self._kernel.threads()
         for _ in range(protocol.warmup_pairs):
             windows.pair()
-        slack_ms = _SLACK_MS + (0.0 if captured[0] == captured[1] else _LAUNCH_MS * windows.calls)
+        eager = captured[0] and not captured[1]
         for _ in range(_ROUNDS):
-            pairs = self._run_pairs()
-            bounds = timing.outside_bounds(pairs, windows.calls) if self._on_device else []
-            complaint = timing.disbelief(pairs, bounds, slack_ms / windows.calls) if bounds else ""
-            if not complaint:
+            pairs, complaint = self._run_pairs(), ""
+            if not self._on_device:
+                break
+            costs = self._eager_costs if eager else timing.window_costs(pairs, windows.calls)
+            bounds = timing.outside_bounds(pairs, costs, windows.calls)
+            complaint = timing.disbelief(pairs, bounds, costs, _SLACK_MS, windows.calls)
+            occupied = timing.is_occupied(pairs)
+            if not complaint and not occupied:
                 break  # a machine's hiccup does not come back; a process that lies does
+        if self._on_device and occupied:
+            message = "the device was busy with its work while its process stood still"
+            raise Rejected(Status.RUNTIME_ERROR, f"while it was timed: {message}")
         findings = []
         if complaint:
             findings.append(Finding("clock_mismatch", complaint, Severity.SOFT))
             pairs = [replace(p, kernel_ms=ms) for p, ms in zip(pairs, bounds, strict=True)]
-        if captured[0] and not captured[1]:
+        if eager:
             message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
             findings.append(Finding("host_bound", message, Severity.INFO))
         if (now := self._kernel.threads()) > threads:
@@ -132,6 +127,23 @@ class Stopwatch:
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
         between = protocol.device_between_process if self._on_device else protocol.between_process
         return Measurement(timing.summarise(times, between), tuple(findings))
+
+    def race(self, pairs: int) -> tuple[float, float]:
+        """Run a few windows of both sides; return ms per call of the reference's and the kernel's.
+
+        For two processes that both tell the truth: nothing is made of what they claim.
+
+        Raises:
+            Untimed: If the problem cannot be timed.
+            Rejected: If the kernel's side fails, or an output differs.
+            JudgeError: If the reference's process fails.
+        """
+        self._settle()
+        for _ in range(self._protocol.warmup_pairs):
+            self._windows.pair()
+        run = [self._windows.pair() for _ in range(pairs)]
+        reference_ms = statistics.median(pair.reference_ms for pair in run)
+        return reference_ms, statistics.median(pair.kernel_ms for pair in run)
 
     def _run_pairs(self) -> list[Pair]:
         protocol = self._protocol
@@ -167,6 +179,8 @@ class Stopwatch:
                 break
             windows.pair()  # what is set up at a first call must not be captured
             if single_ms < protocol.graph_below_ms:
+                run = [windows.pair() for _ in range(_EAGER_PAIRS)]
+                self._eager_costs = timing.window_costs(run, windows.calls)
                 captured = windows.capture()
             single_ms = windows.pair().shorter_ms
         return captured
@@ -266,12 +280,17 @@ class _Windows:
     def pair(self) -> Pair:
         """Run one window of each side on the same fresh inputs."""
         batches, forward_seeds = self._draw_window()
-        times = [(0.0, 0.0)] * 2
         first = self._secret.randrange(2)
-        for which in (first, 1 - first):
-            times[which] = self._window(which, batches, forward_seeds)
-        (reference_ms, outside_ms), (kernel_ms, kernel_outside_ms) = times
-        return Pair(reference_ms, kernel_ms, outside_ms, kernel_outside_ms)
+        run = {w: self._window(w, batches, forward_seeds) for w in (first, 1 - first)}
+        (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
+        return Pair(
+            reference_ms,
+            kernel_ms,
+            reference.window_ms,
+            kernel.window_ms,
+            reference.layout_ms,
+            kernel.layout_ms,
+        )
 
     def forget_kernel(self) -> None:
         """Only the reference runs from now on: the kernel's process is gone."""
@@ -293,8 +312,8 @@ class _Windows:
 
     def _window(
         self, which: int, batches: list[list[Any]], forward_seeds: list[int]
-    ) -> tuple[float, float]:
-        """Run one window; ms per call, and ms of the whole by the clock outside."""
+    ) -> tuple[float, Window]:
+        """Run one window; ms per call, and what was seen of it."""
         if self._alternating:
             self._move_in(which)
         side = self._sides[which]
@@ -307,9 +326,9 @@ class _Windows:
         if which:
             self._verify(batches, forward_seeds, window)
         if self._on_device:
-            return max(window.claimed_ms, 1e-6) / self.calls, window.window_ms
+            return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
-        return spent_ms / self.calls, window.window_ms
+        return spent_ms / self.calls, window
 
     def _verify(self, batches: list[list[Any]], forward_seeds: list[int], window: Window) -> None:
         for index, outputs in window.kept.items():

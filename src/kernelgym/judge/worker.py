@@ -8,6 +8,7 @@ problem's code does; candidates run in further processes, forked by a zygote.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import resource
 import secrets
@@ -15,14 +16,17 @@ import socket
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from kernelgym.baseline import Baseline
 from kernelgym.errors import DeviceFull, JudgeError, UsageError
 from kernelgym.judge import tiers, timing, wire
 from kernelgym.judge.accelerator import Accelerator, DeviceLost
+from kernelgym.judge.baselines import Baselines, Kept, device_name
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiled import CompiledAhead
 from kernelgym.judge.evidence import gather, with_evidence
@@ -72,6 +76,13 @@ class Worker:
         self._zygotes: dict[bool, Zygote] = {}
         self._builder: Builder | None = None
         self._ahead = CompiledAhead(folder / "triton")
+        self._baselines = Baselines(
+            Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
+            ruleset,
+            device,
+            self._accelerator.lease,
+            functools.partial(_Process, self, REFERENCE_LANGUAGE),
+        )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
         """Judge one kernel.
@@ -263,12 +274,19 @@ class Worker:
     def _measure(
         self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
     ) -> Measurement:
-        session.grant(self._ruleset.limits.run_s)
-        with _Process(self, REFERENCE_LANGUAGE) as baseline, self._accelerator.lease.exclusive():
-            stopwatch = Stopwatch(session, baseline, reference, seeds, problem.source)
+        if self._ruleset.timing.baseline != "eager":
+            session.vacate()  # it takes no part while a reference is compiled and chosen
+            session.pause()
+        with ExitStack() as stack:
+            baseline, kind = self._baselines.start(stack, problem, reference, seeds)
+            stack.enter_context(self._accelerator.lease.exclusive())
+            session.grant(self._ruleset.limits.run_s)
+            stopwatch = Stopwatch(session, baseline, reference, seeds)
             measured = stopwatch.measure()
             session.end()
-            return stopwatch.clean(measured)
+            measured = stopwatch.clean(measured)
+        timed = dataclasses.replace(measured.timing, baseline=kind)
+        return dataclasses.replace(measured, timing=timed)
 
     def _confirm(
         self,
@@ -335,6 +353,25 @@ class Worker:
             except ValueError as error:
                 message = f"its compiled kernels take {error}"
                 raise Rejected(Status.RUNTIME_ERROR, message, compiled=True) from None
+
+    def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
+        """Prepare and time a problem's compiled baseline.
+
+        Args:
+            problem: The problem.
+            refresh: Compile even if one is kept.
+
+        Raises:
+            JudgeError: If the judge or the problem's own code fails.
+            UsageError: If the device has too little memory for the problem.
+        """
+        self._zygote(REFERENCE_LANGUAGE)
+        self._accelerator.check_room(problem)
+        if not self._on_cuda:
+            _bound_own_memory()
+        prepared = self._baselines.prepare(problem, refresh)
+        self._accelerator.tidy()
+        return prepared
 
     def open(self, language: str, exec_allowed: bool) -> tuple[Candidate, Session]:
         """Return a fresh process for a language, and what drives it."""
@@ -458,6 +495,17 @@ def _exit_with_parent(lifeline: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def _prepare(worker: Worker, problem: Problem, refresh: bool) -> dict[str, Any]:
+    """Prepare a compiled baseline; return the answer's fields."""
+    try:
+        return {"baseline": worker.prepare_baseline(problem, refresh).to_dict()}
+    except UsageError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # the boundary, as for verdicts
+        worker.reset()
+        return {"failed": str(error) if isinstance(error, JudgeError) else repr(error)}
+
+
 def main(job_fd: int, lifeline_fd: int) -> None:
     """Serve jobs until the socket closes."""
     _exit_with_parent(lifeline_fd)
@@ -482,6 +530,9 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         except EOFError:
             break
         problem = Problem(**job["problem"])
+        if "baseline" in job:
+            wire.send(jobs, {"job": job["job"], **_prepare(worker, problem, **job["baseline"])})
+            continue
         try:
             verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
         except UsageError as error:

@@ -14,7 +14,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import UsageError
+from kernelgym.baseline import Baseline
+from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.scratch import remove_folder
 from kernelgym.rulesets import Ruleset
@@ -82,20 +83,29 @@ class WorkerProcess:
             UsageError: If the device has no room for the problem, or the sandbox that is
                 required cannot be had.
         """
+        answer = self._job(problem, {"kernel": _fields(kernel), "seed": seed})
+        return Verdict.from_dict(answer["verdict"])
+
+    def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:
+        """Have a compiled baseline prepared; OSError or EOFError if the worker is lost.
+
+        Raises:
+            ProblemError: If the device has no room for the problem.
+            JudgeError: If the judge or the problem's own code fails.
+        """
+        answer = self._job(problem, {"baseline": {"refresh": refresh}})
+        if "failed" in answer:
+            raise JudgeError(answer["failed"])
+        return Baseline.from_dict(answer["baseline"])
+
+    def _job(self, problem: Problem, what: dict[str, Any]) -> dict[str, Any]:
         self._jobs += 1
-        answer = self._ask(
-            {
-                "job": self._jobs,
-                "problem": _fields(problem),
-                "kernel": _fields(kernel),
-                "seed": seed,
-            }
-        )
+        answer = self._ask({"job": self._jobs, "problem": _fields(problem), **what})
         if answer["job"] != self._jobs:
             raise ValueError(f"the answer to job {answer['job']} came for job {self._jobs}")
         if "refused" in answer:
             raise UsageError(answer["refused"])
-        return Verdict.from_dict(answer["verdict"])
+        return answer
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self._socket.settimeout(self._job_s)

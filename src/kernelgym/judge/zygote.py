@@ -84,7 +84,7 @@ class _Zygote:
         self.launches = _sibling("launching").Launches()
         watching = map(_sibling, ("crossings", "traffic", "fingerprint"))
         self.new_tracer = functools.partial(_sibling("tracing").Tracer, self.launches, *watching)
-        self.device_memory = _sibling("device_memory")
+        self.device_memory, self.inductor = _sibling("device_memory"), _sibling("inductor")
         self.device, self.shared = config["device"], config["shared"]
         self.compiler_paths = config["compiler_paths"]
         self.control = control
@@ -274,6 +274,7 @@ class _Zygote:
                 self.new_tracer,
                 self.wire,
                 self.device_memory,
+                self.inductor,
                 self.device,
                 self.shared,
             )

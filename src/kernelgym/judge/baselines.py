@@ -1,0 +1,286 @@
+"""References as they are timed: eager, compiled, or the faster of both.
+
+Compiled ones are prepared ahead (`Baselines.prepare`) and kept by what decides them; a verdict
+takes what was kept (`Baselines.start`), checks that nothing had to be compiled and that the
+compiled model computes what the reference does, and stays untimed otherwise. Their processes may
+start programs, as a compiler does: they run the problem's own code, never a kernel's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import secrets
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from kernelgym.baseline import Baseline, command_for
+from kernelgym.errors import JudgeError
+from kernelgym.judge.compiled import pack
+from kernelgym.judge.inductor import FOLDER
+from kernelgym.judge.lease import Lease
+from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.stopwatch import Stopwatch, Untimed
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Problem
+
+__all__ = ["Baselines", "Kept", "device_name"]
+
+_BUDGET_S = 300.0
+_WARM_CALLS = 2
+_RACE_PAIRS = 5
+_FORMAT = "1"  # of what is kept: raise it when `inductor.py` changes what it compiles with
+
+
+class Kept:
+    """Compiled baselines in a folder that all workers share.
+
+    Args:
+        folder: The folder.
+        ruleset: Of which the precision and the use of TF32 count.
+        device: What a compiler may know of the device.
+    """
+
+    def __init__(self, folder: Path, ruleset: Ruleset, device: str) -> None:
+        self._folder = folder
+        self._parts = [_FORMAT, ruleset.precision, ruleset.tf32, device]
+        self._parts += [torch.__version__, _triton_version(), platform.python_version()]
+
+    def path(self, problem: Problem) -> Path:
+        """Where a problem's compiled baseline is kept."""
+        text = "\0".join([problem.digest, *self._parts])
+        return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.tar"
+
+    def find(self, problem: Problem) -> bytes | None:
+        """Return what was kept for a problem, or None."""
+        try:
+            return self.path(problem).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def keep(self, problem: Problem, packed: bytes) -> None:
+        """Keep a problem's compiled baseline in place of any other."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        fd, path = tempfile.mkstemp(dir=self._folder)
+        with os.fdopen(fd, "wb") as file:
+            file.write(packed)
+        os.replace(path, self.path(problem))
+
+
+class Baselines:
+    """Starts the reference's processes for timing.
+
+    Args:
+        kept: Where compiled baselines are kept.
+        ruleset: The rules.
+        device: Where they run.
+        lease: On the device.
+        open_process: Opens a fresh process for the problem's own code; is told whether it may
+            start programs.
+    """
+
+    def __init__(
+        self,
+        kept: Kept,
+        ruleset: Ruleset,
+        device: str,
+        lease: Lease,
+        open_process: Callable[[bool], AbstractContextManager[Session]],
+    ) -> None:
+        self._kept, self._ruleset, self._device = kept, ruleset, device
+        self._lease, self._open = lease, open_process
+
+    def start(
+        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
+    ) -> tuple[Session, str]:
+        """Start what a kernel is timed against, and say what it is: ``eager`` or ``compile``.
+
+        Args:
+            stack: Ends the processes.
+            problem: The problem.
+            reference: Its model, as the kernel is compared with it.
+            seeds: Of the verdict.
+
+        Raises:
+            Untimed: If a compiled baseline is wanted, and none is prepared or fits.
+            JudgeError: If the reference fails.
+        """
+        wanted = self._ruleset.timing.baseline
+        if wanted == "eager":
+            with self._lease.shared():
+                return self._eager(stack, problem, reference, seeds), "eager"
+        packed = self._kept.find(problem)
+        if packed is None:
+            raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
+        # One that keeps state goes on with the kernel's calls, and must not see others.
+        own = self._reference(problem, seeds) if reference.stateful else reference
+        try:
+            with self._lease.shared():
+                compiled = self._compiled(stack, problem, own, seeds, packed)
+            if wanted == "compile":
+                return compiled, "compile"
+            with self._lease.shared():
+                eager = self._eager(stack, problem, own, seeds)
+            eager_ms, compile_ms = self._race(eager, compiled, own, seeds)
+        except _Unfit as reason:
+            command = f"{self._command(problem)} --refresh"
+            raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
+        chosen, other = (eager, compiled) if eager_ms <= compile_ms else (compiled, eager)
+        other.end()
+        return chosen, "eager" if chosen is eager else "compile"
+
+    def prepare(self, problem: Problem, refresh: bool = False) -> Baseline:
+        """Compile a problem's model, keep that, and time it beside the eager one.
+
+        Args:
+            problem: The problem.
+            refresh: Compile even if a baseline is kept that fits.
+
+        Raises:
+            JudgeError: If the problem's own code fails.
+        """
+        seeds = Seeds(secrets.token_hex(16))
+        packed = None if refresh else self._kept.find(problem)
+        try:
+            if packed is not None:
+                try:
+                    times = self._times(problem, seeds, packed)
+                except _Unfit:  # another library, or another compiler, than when it was made
+                    packed = None
+                else:
+                    return self._result(problem, times, "was prepared before")
+            with self._lease.shared():
+                packed = self._compile(problem, seeds)
+            times = self._times(problem, seeds, packed)
+        except (_Unfit, Untimed) as reason:
+            return Baseline(problem.id, self._device, message=str(reason))
+        self._kept.keep(problem, packed)
+        return self._result(problem, times, f"{len(packed)} bytes kept")
+
+    def _result(self, problem: Problem, times: tuple[float, float], message: str) -> Baseline:
+        return Baseline(problem.id, self._device, *times, prepared=True, message=message)
+
+    def _compile(self, problem: Problem, seeds: Seeds) -> bytes:
+        with ExitStack() as stack:
+            reference = self._reference(problem, seeds)
+            session = self._begin(stack, problem, reference, seeds, b"")
+            try:
+                session.compilation(save=True)
+            except Rejected as end:
+                raise _Unfit(f"what was compiled cannot be saved: {end}") from None
+            session.end()
+            try:
+                return pack(session.scratch / FOLDER)
+            except ValueError as error:
+                raise _Unfit(f"what was compiled takes {error}") from None
+
+    def _times(self, problem: Problem, seeds: Seeds, packed: bytes) -> tuple[float, float]:
+        """Time both variants as a verdict would: from what is kept, in processes of their own."""
+        with ExitStack() as stack:
+            reference = self._reference(problem, seeds)
+            with self._lease.shared():
+                compiled = self._compiled(stack, problem, reference, seeds, packed)
+                eager = self._eager(stack, problem, reference, seeds)
+            times = self._race(eager, compiled, reference, seeds)
+            compiled.resume()
+            _check_complete(compiled)
+            return times
+
+    def _race(
+        self, eager: Session, compiled: Session, reference: Reference, seeds: Seeds
+    ) -> tuple[float, float]:
+        with self._lease.exclusive():
+            try:
+                return Stopwatch(compiled, eager, reference, seeds).race(_RACE_PAIRS)
+            except Rejected as end:
+                raise _Unfit(f"the compiled reference cannot be timed: {end}") from None
+
+    def _eager(
+        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
+    ) -> Session:
+        session = stack.enter_context(self._open(False))
+        session.grant(_BUDGET_S)
+        try:
+            session.load(problem.source, "Model")
+            session.await_load()
+            session.construct(reference, seeds)
+        except Rejected as end:
+            raise JudgeError(f"the reference cannot be timed: {end}") from None
+        return session
+
+    def _compiled(
+        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds, packed: bytes
+    ) -> Session:
+        session = self._begin(stack, problem, reference, seeds, packed)
+        _check_complete(session)
+        session.vacate()
+        return session
+
+    def _begin(
+        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds, packed: bytes
+    ) -> Session:
+        """Start a compiled reference and call it, so that everything is compiled or found."""
+        session = stack.enter_context(self._open(True))
+        session.grant(_BUDGET_S)
+        try:
+            session.load(problem.source, "Model", packed, compiles=True)
+            session.await_load()
+            session.construct(reference, seeds)
+            for number in range(_WARM_CALLS):
+                outcome = session.call(reference, seeds, len(reference.plan) + number)
+                if not outcome.passed:
+                    raise _Unfit(
+                        f"the compiled reference computes something else: {outcome.message}"
+                    )
+        except Rejected as end:
+            raise _Unfit(f"the reference cannot be compiled: {end}") from None
+        return session
+
+    def _reference(self, problem: Problem, seeds: Seeds) -> Reference:
+        reference = Reference(problem, self._ruleset, seeds, self._device)
+        reference.prepare()
+        return reference
+
+    def _command(self, problem: Problem) -> str:
+        return command_for(problem.id, self._ruleset, self._device)
+
+
+class _Unfit(Exception):
+    """A compiled reference cannot be used; says why."""
+
+
+def _check_complete(session: Session) -> None:
+    """Make sure that a process found everything compiled.
+
+    Raises:
+        _Unfit: If it did not.
+    """
+    try:
+        missed = session.compilation()
+    except Rejected as end:
+        raise _Unfit(f"the compiled reference fails: {end}") from None
+    if missed:
+        raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
+
+
+def device_name(device: torch.device) -> str:
+    """Return what a compiler may know of a device: its model, and the CPU's number of threads."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    with open("/proc/cpuinfo") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def _triton_version() -> str:
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        return ""
