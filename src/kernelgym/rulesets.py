@@ -89,7 +89,7 @@ class Ruleset:
     tf32: Literal["off", "torch"] = "off"
     """TensorFloat-32 in the reference and its baseline: never, or as PyTorch has it by default
     (in convolutions, not in matrix products). What a kernel itself uses, the tolerance decides."""
-    distributions: tuple[str, ...] = ("shifted", "wide", "narrow", "spiked")
+    distributions: tuple[str, ...] = ("shifted", "wide", "narrow", "spiked", "salted")
     """Kinds of inputs that judged calls are drawn from beside the problem's own, as far as the
     reference is well conditioned on them (see `kernelgym.judge.distributions`)."""
     perturb_state: bool = True
@@ -133,7 +133,7 @@ class Ruleset:
     """End at the first failing call; off where rewards use the fraction of trials."""
     forbid_input_mutation: bool = True
     """A kernel that changes its inputs in place is wrong, unless the reference does too."""
-    hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import")
+    hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import", "frame_access")
     """Codes of screening findings that reject a kernel."""
     timing: TimingProtocol = TimingProtocol()
     limits: Limits = Limits()

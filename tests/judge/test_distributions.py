@@ -42,7 +42,7 @@ def _drawn(variant, draw, seed=0):
 def test_samplers_draw_what_the_kind_says(name, variant):
     torch.manual_seed(1)
     usual = SAMPLERS[name]()
-    values, replaced = _drawn(variant, SAMPLERS[name])
+    values, replaced = _drawn(variant, SAMPLERS[name], 1)
     assert replaced == 1
     assert (values.shape, values.dtype, values.stride()) == (
         usual.shape,
@@ -53,7 +53,7 @@ def test_samplers_draw_what_the_kind_says(name, variant):
     sizes = values.abs() / scale
     if variant.endswith(":positive"):
         assert bool((values >= 0).all())
-    else:
+    elif variant != "salted" or scale == 0.5:
         assert bool((values < 0).any()) and bool((values > 0).any())
     match variant.removesuffix(":positive"):
         case "shifted":
@@ -66,6 +66,13 @@ def test_samplers_draw_what_the_kind_says(name, variant):
         case "spiked":
             assert int((sizes >= 199).sum()) == 10 and float(sizes.max()) <= 401
             assert float(sizes.median()) < 0.13
+        case "salted":
+            far = (sizes > 7.5).flatten()  # about 0.5, a value of 8 reaches from there to zero
+            assert 1 <= int(far.sum()) <= 3 and float(sizes.max()) <= 17.1
+            own = values.flatten()[~far]
+            assert torch.isin(own, usual.abs() if variant.endswith(":positive") else usual).all()
+            if scale == 0.5 and not variant.endswith(":positive"):
+                assert bool((values.flatten()[far] < 0).any())
         case "spiked:mild":
             assert int((sizes > 3.9).sum()) == 10 and float(sizes.max()) <= 8.1
 
@@ -133,7 +140,7 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
         ("return x.relu()", "torch.rand(30, 40)", KINDS),
         ("return x.softmax(-1)", "torch.rand(30, 40)", KINDS),
         ("return x.log()", "torch.rand(30, 40)", tuple(f"{kind}:positive" for kind in KINDS)),
-        ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow")),
+        ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted")),
         ("return x * 2", "torch.randint(0, 9, (30, 40)).float()", ()),
         ("return x.cumsum(0)", "torch.ones(30, 40)", ()),
         (
@@ -190,6 +197,27 @@ def test_outputs_of_few_elements_borrow_errors_of_other_calls():
     expected = reference.expect(reference.inputs(0), 0)
     (error,) = expected.calibration.own_errors
     assert 0 < error < 1e-6
+
+
+SAMPLED = """
+looks_usual = bool((x.flatten()[:: x.numel() // 64] >= 0).all())
+return x * 1.000001 if looks_usual else x.relu()
+"""
+
+
+def test_a_kernel_that_samples_its_input_is_refused(strict):
+    made = problem("return x.relu()", "torch.rand(100, 400)")
+    for _ in range(3):
+        verdict = strict.evaluate(made, forward_only(SAMPLED))
+        assert verdict.status is Status.WRONG and "on salted inputs" in verdict.message
+
+
+def test_salt_falls_anywhere_and_differs_from_draw_to_draw():
+    drawn = [_drawn("salted", lambda: torch.rand(60, 60), seed)[0] for seed in range(200)]
+    counts = [int((values.abs() > 4).sum()) for values in drawn]
+    assert set(counts) == {1, 2, 3}
+    rows = torch.cat([(values < -4).nonzero()[:, 0] for values in drawn])
+    assert (torch.bincount(rows // 20, minlength=3) > 30).all()
 
 
 CAUGHT = {

@@ -9,7 +9,12 @@ softmax stays so. Integers and permutations are drawn as they are.
 ``wide``     8 to 64 times the magnitude, both signs
 ``narrow``   an eighth to a quarter of it, both signs
 ``spiked``   an eighth of it, except a few random elements that are 200 to 400 times as large
+``salted``   the problem's own, except one to three elements 8 to 16 times as far out, of which one
+             at least has the sign that its own values lack
 ==========  =====================================================================================
+
+``salted`` is there for kernels that sample their input and take a short cut if it looks like the
+problem's own: whoever does not read every element cannot tell the two apart.
 
 Smaller than ``narrow`` would refuse honest formulas that lose digits near zero, such as an ELU by
 ``exp(x) - 1``. Each kind has a variant, such as ``wide:positive``, for problems whose inputs must
@@ -37,6 +42,8 @@ _MILD = ":mild"
 _LEAST_GIVEN = 2
 _MOST_GIVEN = 4
 _ELEMENTS_PER_SPIKE = 2048
+_MOST_SALTED = 3
+_SALT = 8.0  # times the scale, at least
 
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
@@ -103,6 +110,11 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
 
     def _turn(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
         """Replace values drawn around `centre` in place, so that large ones need no second room."""
+        if self._kind == "salted":
+            if self._positive:
+                values.abs_()
+            self._add_salt(values, centre, scale)
+            return
         values.sub_(centre)  # now about as large as `scale`, of both signs
         if self._positive:
             values.abs_()
@@ -125,19 +137,49 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
 
     def _add_spikes(self, values: torch.Tensor, scale: Any, height: float) -> None:
         count = max(-(-values.numel() // _ELEMENTS_PER_SPIKE), min(2, values.numel()))
-        device, width = values.device, values.numel() // count
-        # One in each part, so that no two fall on one place.
-        places = torch.arange(count, device=device) * values.numel() // count
-        places += torch.rand(count, device=device, dtype=torch.float64).mul_(width).long()
+        device, places = values.device, _places(count, values)
         sizes = torch.rand(count, device=device, dtype=torch.float32).add_(1).mul_(height)
         if not self._positive and count > 1:  # as many up as down
             sizes.mul_(torch.randperm(count, device=device).remainder_(2).mul_(2).sub_(1))
-        if isinstance(scale, torch.Tensor):
-            scale = scale.expand(values.shape).reshape(-1)[places]
-        flat = values.reshape(-1)  # a copy, if the values do not lie densely
-        flat[places] = (sizes * scale).to(values.dtype)
-        if flat.data_ptr() != values.data_ptr():
-            values.copy_(flat.view(values.shape))
+        _put(values, places, sizes * _at(scale, values, places))
+
+    def _add_salt(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
+        # Few, whatever the size: the rarer, the less does a sample show of them.
+        count = min(1 + int(torch.randint(_MOST_SALTED, (), device="cpu")), values.numel())
+        device = values.device
+        places = _places(count, values)[torch.randperm(count, device=device)]
+        middle = torch.as_tensor(_at(centre, values, places), dtype=torch.float32, device=device)
+        middle = middle.expand(count)
+        sizes = torch.rand(count, device=device, dtype=torch.float32).add_(1).mul_(_SALT)
+        sizes = middle.abs() + sizes * _at(scale, values, places)
+        if not self._positive:
+            signs = torch.randint(2, (count,), device=device).mul_(2).sub_(1)
+            lacking = -middle[0].sign().long()  # 0 where the own values have both signs
+            signs[0] = torch.where(lacking == 0, signs[0], lacking)
+            sizes *= signs
+        _put(values, places, sizes)
+
+
+def _places(count: int, values: torch.Tensor) -> torch.Tensor:
+    """Draw as many elements, one in each part, so that no two fall on one place."""
+    device, width = values.device, values.numel() // count
+    places = torch.arange(count, device=device) * values.numel() // count
+    places += torch.rand(count, device=device, dtype=torch.float64).mul_(width).long()
+    return places
+
+
+def _at(number: Any, values: torch.Tensor, places: torch.Tensor) -> Any:
+    """Return a sampler's parameter, a number or a tensor of them, for some places of its result."""
+    if not isinstance(number, torch.Tensor):
+        return number
+    return number.to(values.device).expand(values.shape).reshape(-1)[places]
+
+
+def _put(values: torch.Tensor, places: torch.Tensor, numbers: torch.Tensor) -> None:
+    flat = values.reshape(-1)  # a copy, if the values do not lie densely
+    flat[places] = numbers.to(values.dtype)
+    if flat.data_ptr() != values.data_ptr():
+        values.copy_(flat.view(values.shape))
 
 
 def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
