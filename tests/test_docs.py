@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kernelgym
-from kernelgym.cli import check, demo, lint, ls, play, redteam, show
+from kernelgym.cli import baseline, check, demo, lint, ls, play, redteam, show
 from kernelgym.envs import KernelEnv
 from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
@@ -100,7 +100,8 @@ def test_the_environment_page_gives_the_weights_of_every_preset():
 def test_commands_and_options_exist_as_they_are_written():
     commands = {
         "ls": ls.Ls, "show": show.Show, "check": check.Check, "play": play.Play, "demo": demo.Demo,
-        "lint": lint.Lint, "redteam": redteam.Redteam,
+        "lint": lint.Lint, "baseline": baseline.PrepareBaselines,
+        "redteam": redteam.Redteam,
     }  # fmt: skip
     text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "cli.md").read_text()
     written = re.findall(r"\bkernelgym (\w+)((?: [^\n`#|]*)?)", text)

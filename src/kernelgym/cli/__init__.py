@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
+from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
 from kernelgym.cli.demo import Demo
 from kernelgym.cli.lint import Lint
@@ -41,6 +42,7 @@ through or an honest kernel was refused), 2 usage error,
 130 interrupted. `-v` shows the traceback of a failure."""
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_Command = Ls | Show | Check | Play | Demo | Lint | PrepareBaselines | Redteam
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
     "show": Show,
@@ -48,6 +50,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "play": Play,
     "demo": Demo,
     "lint": Lint,
+    "baseline": PrepareBaselines,
     "redteam": Redteam,
 }
 
@@ -81,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo | Lint | Redteam:
+def _command(arguments: list[str]) -> _Command:
     """Return the command that the arguments ask for.
 
     Raises:
@@ -98,12 +101,13 @@ def _command(arguments: list[str]) -> Ls | Show | Check | Play | Demo | Lint | R
         | Annotated[Play, subcommand("play")]
         | Annotated[Demo, subcommand("demo")]
         | Annotated[Lint, subcommand("lint")]
+        | Annotated[PrepareBaselines, subcommand("baseline")]
         | Annotated[Redteam, subcommand("redteam")]
     )
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            command: Ls | Show | Check | Play | Demo | Lint | Redteam = tyro.cli(
+            command: _Command = tyro.cli(
                 commands,
                 prog="kernelgym",
                 description=_DESCRIPTION,

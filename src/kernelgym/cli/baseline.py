@@ -1,0 +1,96 @@
+"""``kernelgym baseline``: compile references ahead, so that kernels can be timed against them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kernelgym.baseline import Baseline
+from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.lint import chosen_problems, precise_rules
+from kernelgym.cli.options import Options
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UsageError
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Problem
+
+__all__ = ["PrepareBaselines"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareBaselines(Options):
+    """Compile problems' references with torch.compile, and say how fast they are.
+
+    Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. Exit
+    code 0 if every problem has its baseline, else 1.
+    """
+
+    targets: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM|SUITE")
+    ]
+    """Problems or suites: Synthetic/L1/2, Synthetic/L1, KernelBench/L2/1-20,33, a problem file or
+    a folder of them."""
+    device: str = "cpu"
+    """Device that references are compiled for."""
+    ruleset: str = "strict"
+    """Ruleset whose precision and use of TF32 apply: strict or kernelbench."""
+    precision: str = ""
+    """fp32, fp16 or bf16, in place of the ruleset's."""
+    json: str = ""
+    """Write everything to this file, too."""
+    refresh: bool = False
+    """Compile anew what was prepared before."""
+
+    def run(self) -> int:
+        """Prepare the baselines; returns the exit code."""
+        rules = precise_rules(self.ruleset, self.precision)
+        if self.json and not Path(self.json).resolve().parent.is_dir():
+            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        problems = chosen_problems(self.targets)
+        results = _prepare(problems, rules, self.device, self.refresh)
+        if self.json:
+            text = json.dumps({"results": [result.to_dict() for result in results]}, indent=2)
+            Path(self.json).write_text(text + "\n", "utf-8")
+        _print(results, rules, self.device)
+        return 0 if all(result.prepared for result in results) else 1
+
+
+def _prepare(
+    problems: Sequence[Problem], rules: Ruleset, device: str, refresh: bool
+) -> list[Baseline]:
+    """Prepare one after another: compilers use all cores, and timing wants them to itself."""
+    from kernelgym.judge import LocalEvaluator
+
+    results = []
+    with (
+        LocalEvaluator(device, rules) as evaluator,
+        progress_bar("compiling", len(problems)) as advance,
+    ):
+        for problem in problems:
+            try:
+                results.append(evaluator.prepare_baseline(problem, refresh=refresh))
+            except UsageError as error:
+                if len(problems) == 1:
+                    raise
+                results.append(Baseline(problem.id, device, message=str(error)))
+            advance()
+    return results
+
+
+def _print(results: Sequence[Baseline], rules: Ruleset, device: str) -> None:
+    rows = []
+    for result in results:
+        times = [result.eager_ms, result.compile_ms] if result.prepared else []
+        cells = [f"{ms:.4g}" for ms in times] or ["-", "-"]
+        state = "prepared" if result.prepared else "not prepared"
+        rows.append((result.problem_id, *cells, state, result.message))
+    title = f"{rules.label}, {rules.precision}, on {device}"
+    print_table(("problem", "eager ms", "compile ms", "baseline", "because"), rows, title)
+    done = [result for result in results if result.prepared]
+    faster = sum(result.compile_ms < result.eager_ms for result in done)
+    print_text(f"{len(done)} of {len(results)} prepared, {faster} faster compiled")
