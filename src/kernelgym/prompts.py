@@ -78,6 +78,7 @@ _REFUSED = {
     "no_custom_kernel": "an answer without a kernel of its own",
     "forbidden_import": "importing what reaches outside the computation (ctypes, subprocess, "
     "socket, gc and the like)",
+    "frame_access": "looking into the frames of other Python functions",
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge import device_memory
+from kernelgym.judge import device_memory, device_outputs
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
 
 CPU = torch.device("cpu")
@@ -74,7 +74,23 @@ def _tensor(dtype="float32", shape=(2, 3), **changes):
 
 
 def _read(description, arena=NO_MEMORY):
-    return DeviceOutputs(CPU).copy(description, arena)
+    return DeviceOutputs(CPU).copy(description, _expected(description), arena)
+
+
+def _expected(description):
+    """Tensors of the types and shapes that a description claims, as far as it can be read."""
+    found = []
+    try:
+        claims = device_outputs._tensors(description)
+    except RecursionError:
+        return []
+    for said in claims:
+        try:
+            place = device_outputs._place(said)
+        except Unreadable:
+            return []
+        found.append(torch.empty(place.shape, dtype=place.dtype, device="meta"))
+    return found
 
 
 @settings(max_examples=300)
@@ -211,11 +227,29 @@ def test_a_handle_of_no_memory_is_refused(handle, shared):
 def test_an_allocation_is_opened_once_and_closed(shared):
     outputs = DeviceOutputs(CPU)
     for _ in range(3):
-        outputs.copy({"mapping": [["a", _tensor()], ["b", _tensor(offset=8)]]}, NO_MEMORY)
+        said = {"mapping": [["a", _tensor()], ["b", _tensor(offset=8)]]}
+        outputs.copy(said, _expected(said), NO_MEMORY)
     assert shared == []
     outputs.forget()
     outputs.forget()
     assert shared == [ADDRESS]
+
+
+@pytest.mark.parametrize(
+    "other", [torch.empty(2, 4), torch.empty(3, 2), torch.empty(2, 3, dtype=torch.float64)]
+)
+def test_an_output_of_another_type_or_shape_is_refused_before_memory_is_opened(other, closed):
+    with pytest.raises(Unreadable, match="all at once"):
+        DeviceOutputs(CPU).copy(_tensor(), [other], NO_MEMORY)
+    with pytest.raises(Unreadable, match="1 tensors instead of 2"):
+        DeviceOutputs(CPU).copy(_tensor(), [other, other], NO_MEMORY)
+
+
+def test_memory_of_another_process_is_refused(closed):
+    outputs = DeviceOutputs(CPU)
+    outputs.refused = {HANDLE: (0, 1)}
+    with pytest.raises(Unreadable, match="another process"):
+        outputs.copy(_tensor(), _expected(_tensor()), NO_MEMORY)
 
 
 def test_an_output_that_does_not_fit_is_the_kernels_fault(shared, monkeypatch):

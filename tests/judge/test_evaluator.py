@@ -177,8 +177,10 @@ def test_the_caller_imports_no_torch():
 
 
 def test_arguments_are_checked():
-    with pytest.raises(UsageError, match="cuda:0"):
-        LocalEvaluator(device="cuda:0")
+    with pytest.raises(UsageError, match=r"cuda:99.*does not exist|no CUDA device can be used"):
+        LocalEvaluator(device="cuda:99")
+    with pytest.raises(UsageError, match="'abacus' cannot be judged on"):
+        LocalEvaluator(device="abacus")
     with pytest.raises(UnknownName, match="strikt"):
         LocalEvaluator(ruleset="strikt")
     with pytest.raises(UsageError, match="workers"):

@@ -40,6 +40,7 @@ from kernelgym.judge.extension_request import (
     read_request,
 )
 from kernelgym.judge.library_cache import CACHE_BYTES, Built, LibraryCache
+from kernelgym.judge.library_symbols import RULES, library_work, needed_symbols
 from kernelgym.judge.sandbox import Plan
 from kernelgym.judge.toolchain import Toolchain, compiler_folders, find_compiler
 from kernelgym.judge.toolchain import toolchain as find_toolchain
@@ -107,7 +108,7 @@ class Builder:
         if toolkit is not None and toolkit.root not in self._readable:
             self._readable = (*self._readable, toolkit.root)
         tools = _Tools(find_toolchain(find_compiler()), toolkit)
-        key = _key(dataclasses.astuple(tools), dataclasses.astuple(request))
+        key = _key(RULES, dataclasses.astuple(tools), dataclasses.astuple(request))
         if (finished := self._cache.find(key)) is not None:
             return dataclasses.replace(finished, wall_s=time.monotonic() - started)
         if key in self._failures:
@@ -214,7 +215,11 @@ class Builder:
         link_log = self._start(command, scratch).finish(deadline)
         if has_failed(link_log):
             return _failed(link_log)
-        return Built(str(library), module, bounded(log + link_log), False, 0.0)
+        try:
+            work = library_work(needed_symbols(library))
+        except ValueError as error:  # linker flags of its own made something else of it
+            return _failed(f"error: {error}")
+        return Built(str(library), module, bounded(log + link_log), False, 0.0, work=work)
 
     def _binding(self, tools: _Tools) -> _Binding:
         """Begin to compile the binding unit, unless it is there already."""

@@ -7,7 +7,7 @@ says is checked against what the driver says of that allocation before a byte is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -39,24 +39,35 @@ class DeviceOutputs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._opened: dict[str, tuple[int, int]] = {}  # handle -> (address here, bytes)
+        self.opened: dict[str, tuple[int, int]] = {}
+        """By handle: address here, and bytes."""
+        self.refused: Mapping[str, Any] = {}
+        """Handles that are not this candidate's to name."""
         self._flushing = torch.empty(0, device=device)
 
-    def copy(self, description: Any, arena: tuple[int, int]) -> list[torch.Tensor]:
+    def copy(
+        self, description: Any, expected: Sequence[torch.Tensor], arena: tuple[int, int]
+    ) -> list[torch.Tensor]:
         """Return copies of an output's tensors, in order.
 
         Args:
             description: What the candidate says of the output.
+            expected: Tensors of the types and shapes that it must have.
             arena: Address here and bytes of the memory it shares with us, for outputs that lie
                 there because a kernel returned an input of its own.
 
         Raises:
-            Unreadable: If a tensor is not where it says.
+            Unreadable: If a tensor is not where it says, or not of that type and shape.
         """
         try:
             places = [_place(said) for said in _tensors(description)]
         except RecursionError:
             raise Unreadable("an output has no readable place") from None
+        if len(places) != len(expected):
+            raise Unreadable(f"the output has {len(places)} tensors instead of {len(expected)}")
+        for place, tensor in zip(places, expected, strict=True):
+            if (place.dtype, place.shape) != (tensor.dtype, list(tensor.shape)):
+                raise Unreadable(f"an output is a {place.dtype} {place.shape!s:.80} all at once")
         try:
             return [self._copy_one(place, arena) for place in places]
         except torch.OutOfMemoryError as error:
@@ -79,14 +90,16 @@ class DeviceOutputs:
         return view.clone()
 
     def _open(self, handle: str) -> tuple[int, int]:
-        if handle not in self._opened:
+        if handle in self.refused:
+            raise Unreadable("an output lies in another process's memory")
+        if handle not in self.opened:
             try:
                 address = device_memory.open_shared(handle)
                 start, size = device_memory.extent(address)
-            except (device_memory.DriverError, ValueError) as error:
+            except (device_memory.DriverError, ValueError, TypeError) as error:
                 raise Unreadable(f"an output's memory cannot be opened: {error}") from None
-            self._opened[handle] = (address, size - (address - start))
-        return self._opened[handle]
+            self.opened[handle] = (address, size - (address - start))
+        return self.opened[handle]
 
     def flush_cache(self) -> None:
         """Overwrite more memory than the device's cache holds."""
@@ -97,7 +110,7 @@ class DeviceOutputs:
 
     def forget(self) -> None:
         """Close what was opened."""
-        opened, self._opened = self._opened, {}
+        opened, self.opened = self.opened, {}
         for address, _ in opened.values():
             device_memory.close_shared(address)
 

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.judge.library_symbols import NOTHING_LEFT, LibraryWork
+
 __all__ = ["CACHE_BYTES", "Built", "LibraryCache"]
 
 CACHE_BYTES = 4 << 30
@@ -44,6 +46,8 @@ class Built:
     wall_s: float
     may_pass_later: bool = False
     """True for a failure for want of time or memory, which says little about the source."""
+    work: LibraryWork = NOTHING_LEFT
+    """What the library has done elsewhere."""
 
 
 class LibraryCache:
@@ -65,7 +69,14 @@ class LibraryCache:
             with self._locked(fcntl.LOCK_SH):
                 record = json.loads((folder / "built.json").read_text())
                 os.utime(folder)
-            return Built(str(folder / "extension.so"), record["module"], record["log"], True, 0.0)
+            return Built(
+                str(folder / "extension.so"),
+                record["module"],
+                record["log"],
+                True,
+                0.0,
+                work=LibraryWork(tuple(record["hidden"]), tuple(record["beside"])),
+            )
         except (OSError, ValueError, KeyError):
             return None
 
@@ -74,7 +85,8 @@ class LibraryCache:
         folder = self.folder / key
         staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.folder))
         shutil.move(built.path, staging / "extension.so")
-        (staging / "built.json").write_text(json.dumps({"module": built.module, "log": built.log}))
+        record = {"module": built.module, "log": built.log, **dataclasses.asdict(built.work)}
+        (staging / "built.json").write_text(json.dumps(record))
         try:
             with self._locked(fcntl.LOCK_SH):
                 try:

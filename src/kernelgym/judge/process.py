@@ -31,6 +31,8 @@ _KEPT_OUTPUT_BYTES = 16_384
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
 _MAX_BUILDS = 16
+_STOP_S = 5.0
+_ASLEEP_NS = 200_000
 
 
 class CandidateEnded(Exception):
@@ -70,6 +72,7 @@ class Candidate:
         self._nonce = ""
         self._pidfd = -1
         self._killed = False
+        self._ran_ns: int | None = None
         self._builds = 0
         self.building_s = 0.0
         # A candidate that never reads must not hold us up when its channel is full.
@@ -102,15 +105,42 @@ class Candidate:
         return self._keeper.exit_code(self._id) is not None
 
     def stop(self) -> None:
-        """Halt all of its threads; returns when they stand still."""
+        """Halt all of its threads; returns when they stand still.
+
+        Raises:
+            CandidateEnded: If they do not: a system call that has begun is finished first, and one
+                that writes for seconds was made to.
+        """
         self._signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 1.0
-        while self._state() not in "TtZX" and time.monotonic() < deadline:
+        deadline = time.monotonic() + _STOP_S
+        while self._state() not in "TtZX":
+            if time.monotonic() > deadline:
+                raise CandidateEnded("it did not stand still when it was halted")
             time.sleep(0)
+        self._ran_ns = self._run_ns()
 
     def resume(self) -> None:
-        """Let a halted candidate go on."""
+        """Let a halted candidate go on.
+
+        Raises:
+            CandidateEnded: If it has run since it was halted.
+        """
+        if self._ran_ns is not None and self._run_ns() > self._ran_ns + _ASLEEP_NS:
+            raise CandidateEnded("it ran while it was halted")
+        self._ran_ns = None
         self._signal(signal.SIGCONT)
+
+    def _run_ns(self) -> int:
+        """Return for how long its threads have run so far; 0 where the kernel does not say."""
+        folder, total = f"/proc/{self._keeper.pid(self._id)}/task", 0
+        with contextlib.suppress(OSError):
+            for task in os.listdir(folder):
+                with (
+                    contextlib.suppress(OSError, ValueError, IndexError),
+                    open(f"{folder}/{task}/schedstat") as file,
+                ):
+                    total += int(file.read().split()[0])
+        return total
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

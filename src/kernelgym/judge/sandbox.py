@@ -265,14 +265,18 @@ mount_setattr 442 442; setns 308 268; unshare 272 97; kexec_load 246 104; init_m
 finit_module 313 273; reboot 169 142; swapon 167 224; open_by_handle_at 304 265; shmget 29 194;
 msgget 68 186; semget 64 190; mq_open 240 180
 """)
-# Those of the second group could pin, slow or cap processes of the same user outside, the
-# reference among them; memory in memory files is not bounded by the address-space limit.
-_NO_EXEC = _table("""
-execve 59 221; execveat 322 281; fork 57 -; vfork 58 -; memfd_create 319 279;
-memfd_secret 447 447;
+# These could pin or slow processes of the same user outside, the reference among them.
+_NEVER |= _table("""
 sched_setaffinity 203 122; sched_setparam 142 118; sched_setscheduler 144 119;
 sched_setattr 314 274; setpriority 141 140; ioprio_set 251 30
 """)
+# Memory in memory files is not bounded by the address-space limit; a timer may send the signal
+# that lets a halted process go on.
+_NO_EXEC = _table("""
+execve 59 221; execveat 322 281; fork 57 -; vfork 58 -; memfd_create 319 279;
+memfd_secret 447 447; timer_create 222 107
+""")
+_FCNTL, _F_SETSIG = (72, 25), 10
 _CONNECT = _table("connect 42 203")
 _AF_UNIX, _SOCK_SEQPACKET = 1, 5
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
@@ -314,6 +318,20 @@ def _filter_syscalls(exec_allowed: bool, gpu: bool) -> None:
         number = numbers[column]
         if number is not None:
             program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY | errno.EPERM)]
+    program += [
+        # Limits of its own (pid 0) only.
+        (_JUMP_EQUAL, 0, 4, _PRLIMIT[column]),
+        (_LOAD, 0, 0, 16),
+        (_JUMP_EQUAL, 1, 0, 0),
+        (_RETURN, 0, 0, _DENY | errno.EPERM),
+        (_LOAD, 0, 0, 0),
+        # No other signal than the usual one for a descriptor that becomes ready.
+        (_JUMP_EQUAL, 0, 4, _FCNTL[column]),
+        (_LOAD, 0, 0, 24),
+        (_JUMP_EQUAL, 0, 1, _F_SETSIG),
+        (_RETURN, 0, 0, _DENY | errno.EPERM),
+        (_LOAD, 0, 0, 0),
+    ]
     if not exec_allowed:
         program += [
             # clone3's flags lie in memory a filter cannot read; libc falls back to clone.
@@ -324,11 +342,6 @@ def _filter_syscalls(exec_allowed: bool, gpu: bool) -> None:
             (_JUMP_SET, 1, 0, _CLONE_THREAD),
             (_RETURN, 0, 0, _DENY | errno.EPERM),
             (_LOAD, 0, 0, 0),
-            # Limits of its own (pid 0) only.
-            (_JUMP_EQUAL, 0, 3, _PRLIMIT[column]),
-            (_LOAD, 0, 0, 16),
-            (_JUMP_EQUAL, 1, 0, 0),
-            (_RETURN, 0, 0, _DENY | errno.EPERM),
         ]
     program.append((_RETURN, 0, 0, _ALLOW))
     code = b"".join(struct.pack("HBBI", *step) for step in program)

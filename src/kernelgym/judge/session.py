@@ -25,6 +25,7 @@ from kernelgym.judge.compiled import as_file, relocate
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.idleness import Tally
+from kernelgym.judge.library_symbols import NOTHING_LEFT
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
 from kernelgym.judge.runner import bytes_of
@@ -100,6 +101,8 @@ class Session:
         self._slots: list[Slot] = []
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
+        self.library_work = NOTHING_LEFT
+        """What its extensions have done elsewhere; read from their files, not from its process."""
         self._entry = ""
         self._launched: Any = 0
         self.tally = Tally()
@@ -502,6 +505,7 @@ class Session:
             return {"failed": "no extension may be built here"}, ()
         built: Built = self._build(arguments)
         if built.path:
+            self.library_work |= built.work
             return {"module": built.module}, (sealed_copy(built.path),)
         self._failed_build = built
         return {"failed": built.log}, ()

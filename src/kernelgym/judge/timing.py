@@ -25,17 +25,20 @@ __all__ = [
     "Pair",
     "disbelief",
     "enough",
+    "is_occupied",
     "median_interval",
     "outside_bounds",
     "slow_down",
     "summarise",
     "suspicion",
     "widened",
+    "window_costs",
 ]
 
 
 _FLOOR_SLACK = 0.9
 _STANDARD_ERRORS = 4.0
+_OCCUPIED_FACTOR, _OCCUPIED_MS = 1.5, 0.5
 _NORMAL_95 = 1.96  # a normal variable lies within so many standard deviations 95 % of the time
 
 
@@ -48,6 +51,9 @@ class Pair:
     reference_window_ms: float
     """The whole window by the trusted side's clock."""
     kernel_window_ms: float
+    reference_layout_ms: float = 0.0
+    """What laying out values for the window took, on a device; 0.0 elsewhere."""
+    kernel_layout_ms: float = 0.0
 
     @property
     def shorter_ms(self) -> float:
@@ -154,7 +160,17 @@ def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
     return ""
 
 
-def outside_bounds(pairs: Sequence[Pair], calls: int) -> list[float]:
+def window_costs(pairs: Sequence[Pair], calls: int) -> list[float]:
+    """Return what the reference's windows took beside their calls, in milliseconds.
+
+    Args:
+        pairs: Windows of `calls` calls each.
+        calls: Number of calls in every window.
+    """
+    return [p.reference_window_ms - calls * p.reference_ms for p in pairs]
+
+
+def outside_bounds(pairs: Sequence[Pair], costs: Sequence[float], calls: int) -> list[float]:
     """Return the kernel's time per call by the trusted side's clock, in milliseconds.
 
     A window takes more than its calls do: what it took for the reference, whose process tells the
@@ -162,28 +178,52 @@ def outside_bounds(pairs: Sequence[Pair], calls: int) -> list[float]:
 
     Args:
         pairs: Windows of `calls` calls each.
+        costs: `window_costs` of windows of the same kind.
         calls: Number of calls in every window.
     """
-    cost_ms = statistics.median(p.reference_window_ms - calls * p.reference_ms for p in pairs)
+    cost_ms = statistics.median(costs)
     return [max(p.kernel_window_ms - cost_ms, p.kernel_window_ms * 0.1) / calls for p in pairs]
 
 
-def disbelief(pairs: Sequence[Pair], bounds: Sequence[float], slack_ms: float) -> str:
+def disbelief(
+    pairs: Sequence[Pair],
+    bounds: Sequence[float],
+    costs: Sequence[float],
+    slack_ms: float,
+    calls: int,
+) -> str:
     """Say how the kernel's own clock and the trusted side's disagree; empty if they do not.
+
+    What windows cost beside their calls varies; how much is taken from the reference's windows,
+    since a kernel could make its own vary as much as it likes.
 
     Args:
         pairs: As measured.
         bounds: `outside_bounds` of them.
-        slack_ms: How much smaller, per call, the kernel's own times may be beyond four standard
-            errors of the bounds' median.
+        costs: What they were made with.
+        slack_ms: How much shorter, in a whole window, the kernel's own times may be beyond four
+            standard errors of the bounds' median.
+        calls: Number of calls in every window.
     """
     claimed, bound = statistics.median(p.kernel_ms for p in pairs), statistics.median(bounds)
-    spread = statistics.median(abs(value - bound) for value in bounds)
+    middle = statistics.median(costs)
+    spread = statistics.median(abs(cost - middle) for cost in costs)
     # Of a normal distribution: 1.4826 times the median absolute deviation is its standard
     # deviation, and the median of n has a standard error of 1.2533 of that over the root of n.
-    error = 1.4826 * 1.2533 * spread / math.sqrt(len(bounds))
-    if claimed >= bound - slack_ms - _STANDARD_ERRORS * error:
+    error_ms = 1.4826 * 1.2533 * spread / math.sqrt(len(bounds))
+    if claimed >= bound - (slack_ms + _STANDARD_ERRORS * error_ms) / calls:
         return ""
     return (
         f"its process reported {claimed:.4g} ms a call where at least {bound:.4g} ms passed outside"
     )
+
+
+def is_occupied(pairs: Sequence[Pair]) -> bool:
+    """Say whether a device was busy while values were laid out for a kernel that stood still.
+
+    Laying them out takes as long for the kernel's side as for the reference's, unless work that
+    the kernel has left on the device is in the way.
+    """
+    theirs = statistics.median(p.kernel_layout_ms for p in pairs)
+    ours = statistics.median(p.reference_layout_ms for p in pairs)
+    return theirs > _OCCUPIED_FACTOR * ours + _OCCUPIED_MS

@@ -31,6 +31,7 @@ from kernelgym.judge.build import Builder
 from kernelgym.judge.compiled import CompiledAhead
 from kernelgym.judge.evidence import gather, with_evidence
 from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
+from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.local import unavailable
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
@@ -167,7 +168,9 @@ class Worker:
             message = f"all {calls} calls agree with the reference"
             judged = dataclasses.replace(judged, status=Status.CORRECT, message=message)
             if self._ruleset.require_custom_kernel:
-                judged = self._with_evidence(judged, session, reference, seeds, problem, kernel)
+                judged = with_library_work(judged, session.library_work)
+                if judged.correct:
+                    judged = self._with_evidence(judged, session, reference, seeds, problem, kernel)
                 if not judged.correct:
                     return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
