@@ -16,6 +16,7 @@ from kernelgym.judge.extension_source import BINDING_UNIT, CUDA_UNIT, UNIT, comp
 from kernelgym.judge.fork_server import readable_paths
 from kernelgym.rulesets import Limits
 
+EMPTY_LIBRARY = b"\x7fELF\x02\x01".ljust(64, b"\0")
 DECLARATION = "torch::Tensor f(torch::Tensor x);"
 KERNEL = """
 __global__ void relu(const float* x, float* y, int n) {
@@ -168,7 +169,7 @@ def staged(home, tmp_path, monkeypatch):
         made.commands.append(command)
         said = made.logs.get(command[-3], [])
         log = said.pop(0) if said else ""
-        (folder / command[-1]).write_bytes(b"")
+        (folder / command[-1]).write_bytes(EMPTY_LIBRARY)
         return SimpleNamespace(finish=lambda deadline: log, end=lambda: None, scratch=folder)
 
     monkeypatch.setattr(made, "_start", start)

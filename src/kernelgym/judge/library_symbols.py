@@ -1,0 +1,230 @@
+"""What a built extension leaves to other libraries, read from the symbols that it needs.
+
+Evidence watches torch's dispatcher. Work that an extension has done past it (torch's own CPU
+functions called directly, a BLAS that lies in torch's library, operators in a thread of its own)
+is seen by no mode, and the extension's function passes for a custom kernel. Its library has to
+name what it calls, so this reads the names: of every undefined symbol that a relocation refers to,
+whatever became of the tables that linkers and strip may leave out.
+
+Does not run or load the library, and does not see what is linked into it or called by address.
+Policy for models that take the easy way: whoever writes a loader of their own gets past it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.types import Finding, Severity, Status, Verdict
+
+__all__ = [
+    "NOTHING_LEFT",
+    "RULES",
+    "LibraryWork",
+    "library_work",
+    "needed_symbols",
+    "with_library_work",
+]
+
+RULES = 1
+"""Number of these rules: part of a library's key, so that none is served with older findings."""
+_MOST_NAMED = 4
+
+_NAMED = re.compile(r"_ZNK?(?=\d)")
+_BLAS = re.compile(
+    r"cblas_|LAPACKE_|openblas_|dnnl_|xnn_|fftwf?_|mkl_|Dfti[A-Z]|v[sd][A-Z][a-z]"
+    r"|i?[sdcz][a-z0-9]{2,8}_$|[sdcz](gemm|gemv|symm|symv|syrk|trsm|trmm|dot|axpy|ger|scal)$"
+)
+_MKL = re.compile(r"MKL_|[SDCZ](GEMM|GEMV|SYMM|SYRK|TRSM|TRMM|DOT|AXPY)$")
+_DEVICE_LIBRARY = re.compile(
+    r"(cublas(Lt|Xt)?|cudnn|cufft(Xt)?|cusolver(Dn|Sp|Rf)?|cusparse|cutensor)(?=[A-Z])"
+    r"(?!(Create|Destroy|Get|Set|Init)[A-Z_]?)"
+)
+_LAUNCH = re.compile(r"(__)?cu(da)?Launch(Cooperative)?Kernel")
+_LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym"))
+_THREAD = frozenset(("pthread_create", "thrd_create"))
+# Where tensors come from, what they look like and how they are copied: not what is computed.
+_PLAIN = re.compile(
+    r"(empty|zeros?|ones?|full|new|view|reshape|expand|_?to|_to_copy|copy|clone|contiguous|permute"
+    r"|transpose|t|slice|select|narrow|squeeze|unsqueeze|flatten|unflatten|detach|alias|as_strided"
+    r"|fill|item|_local_scalar_dense|chunk|split|unbind|resize|set|size|stride|numel|is|arange)"
+    r"(_.*)?$|can_?[uU]se_?32.*|result_type.*|to[A-Z].*"
+)
+_COMPUTES = ("at::native::", "at::cuda::blas::", "at::cuda::solver::", "at::cuda::sparse::")
+_STATIC = ("at::cpu::", "at::cuda::", "at::compositeexplicitautograd::", "at::mkldnn::")
+_OTHER_CODE = ("dnnl::", "ideep::", "fbgemm::", "oneapi::mkl::")
+_OTHER_THREADS = ("std::thread::_M_start_thread", "at::launch", "at::intraop_launch")
+# Not ExcludeDispatchKeyGuard: torch's headers have it inline in `torch::empty` and the like.
+_UNWATCHED = ("c10::impl::tls_set_dispatch_key_", "c10::impl::TorchDispatchModeTLS::")
+_DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryWork:
+    """Names of work that is done elsewhere, as far as a library's symbols show it."""
+
+    hidden: tuple[str, ...] = ()
+    """Work that evidence cannot see."""
+    beside: tuple[str, ...] = ()
+    """NVIDIA's libraries, called by an extension that has kernels of its own as well."""
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what a verdict should say of it: a hard finding first, if there is one."""
+        found = []
+        if self.hidden:
+            message = (
+                f"the extension leaves work to code that is not its own ({_listed(self.hidden)}), "
+                "out of sight of the judge: write that computation in the extension, or call "
+                "torch's operators through at:: in the calling thread, where they are counted"
+            )
+            found.append(Finding("hidden_library_work", message, Severity.HARD))
+        if self.beside:
+            message = f"the extension calls NVIDIA's libraries ({_listed(self.beside)})"
+            found.append(Finding("library_work", message, Severity.SOFT))
+        return tuple(found)
+
+    def __or__(self, other: LibraryWork) -> LibraryWork:
+        """Return what two libraries show together."""
+        hidden = dict.fromkeys((*self.hidden, *other.hidden))
+        return LibraryWork(tuple(hidden), tuple(dict.fromkeys((*self.beside, *other.beside))))
+
+
+NOTHING_LEFT = LibraryWork()
+
+
+def library_work(symbols: frozenset[str]) -> LibraryWork:
+    """Say which of the symbols that a library needs stand for work done elsewhere.
+
+    Args:
+        symbols: From `needed_symbols`.
+    """
+    names = {symbol: _readable(symbol) for symbol in sorted(symbols)}
+    hidden = [name for symbol, name in names.items() if _is_hidden(symbol, name)]
+    operators = [n for n in names.values() if _is_operator(n) or n.startswith(_DISPATCHER)]
+    if operators:
+        ways = [name for s, name in names.items() if s in _THREAD or _leads_away(name)]
+        if ways:
+            hidden += [*ways, *operators]
+    device = [name for name in names.values() if _DEVICE_LIBRARY.match(name)]
+    if device and not any(_LAUNCH.match(name) for name in names.values()):
+        return LibraryWork(tuple(hidden + device))
+    return LibraryWork(tuple(hidden), tuple(device))
+
+
+def with_library_work(verdict: Verdict, work: LibraryWork) -> Verdict:
+    """Return a correct kernel's verdict as it is once its extensions' symbols are known."""
+    findings = (*work.findings(), *verdict.findings)
+    if not work.hidden:
+        return dataclasses.replace(verdict, findings=findings)
+    return dataclasses.replace(
+        verdict, status=Status.REJECTED, message=findings[0].message, findings=findings
+    )
+
+
+def _is_hidden(symbol: str, name: str) -> bool:
+    if symbol in _LOADER or _BLAS.match(symbol) or _MKL.match(symbol):
+        return True
+    last = name.rpartition("::")[2]
+    if name.startswith(_OTHER_CODE):
+        return True
+    if name.startswith("at::_ops::"):
+        return last.startswith("redispatch") and _is_operator(name)
+    if name.startswith(_COMPUTES):
+        return not _PLAIN.match(last)
+    # Helpers lie in these namespaces too; what computes is given a tensor.
+    return name.startswith(_STATIC) and "6Tensor" in symbol and not _PLAIN.match(last)
+
+
+def _is_operator(name: str) -> bool:
+    parts = name.split("::")
+    return parts[:2] == ["at", "_ops"] and len(parts) > 2 and not _PLAIN.match(parts[2])
+
+
+def _leads_away(name: str) -> bool:
+    return name in _OTHER_THREADS or name.startswith(_UNWATCHED)
+
+
+def _readable(symbol: str) -> str:
+    """Return a mangled name's plain part, such as ``at::cpu::_softmax``; others as they are."""
+    match = _NAMED.match(symbol)
+    if match is None:
+        if symbol.startswith("_ZNSt"):
+            return "std::" + _readable("_ZN" + symbol[5:]) if symbol[5:6].isdigit() else symbol
+        return symbol
+    parts, at = [], match.end()
+    while length := re.compile(r"\d+").match(symbol, at):
+        at = length.end() + int(length[0])
+        parts.append(symbol[length.end() : at])
+    return "::".join(parts)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(name.removesuffix("::call")[:80] for name in names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+_DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_STRSZ = 5, 6, 7, 8, 10
+_DT_PLTRELSZ, _DT_JMPREL = 2, 23
+
+
+def needed_symbols(library: Path) -> frozenset[str]:
+    """Return the names that a shared library wants of others.
+
+    Args:
+        library: A 64-bit little-endian ELF file.
+
+    Raises:
+        ValueError: If it is not one, or its tables lie outside of it.
+    """
+    data = library.read_bytes()
+    try:
+        return _needed(data)
+    except (struct.error, KeyError) as error:
+        raise ValueError(f"{library.name} is no readable shared library: {error}") from None
+
+
+def _needed(data: bytes) -> frozenset[str]:
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("no 64-bit little-endian ELF file")
+    (start,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    # Per segment: type, place in the file, address, size in the file.
+    segments: list[tuple[int, int, int, int]] = []
+    for at in range(start, start + count * size, size or 1):
+        kind, _, place, address, _, length = struct.unpack_from("<IIQQQQ", data, at)
+        segments.append((kind, place, address, length))
+    dynamic = next(((p, n) for kind, p, _, n in segments if kind == 2), None)
+    if dynamic is None:
+        return frozenset()
+    table = _part(data, *dynamic)
+    entries = dict(struct.iter_unpack("<qQ", table[: len(table) // 16 * 16]))
+
+    def place_of(address: int) -> int:
+        for kind, place, first, length in segments:
+            if kind == 1 and first <= address < first + length:
+                return place + address - first
+        raise ValueError("a table's address lies in no segment")
+
+    names = _part(data, place_of(entries[_DT_STRTAB]), entries[_DT_STRSZ])
+    symbols = place_of(entries[_DT_SYMTAB])
+    wanted: set[int] = set()
+    for start, length in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
+        if entries.get(length):
+            relocations = _part(data, place_of(entries[start]), entries[length])
+            wanted.update(info >> 32 for _, info, _ in struct.iter_unpack("<QQq", relocations))
+    found = set()
+    for index in wanted - {0}:
+        name, _, _, section = struct.unpack_from("<IBBH", data, symbols + 24 * index)
+        if not section:
+            found.add(names[name : names.index(b"\0", name)].decode("utf-8", "replace"))
+    return frozenset(found)
+
+
+def _part(data: bytes, start: int, length: int) -> bytes:
+    if start + length > len(data):
+        raise ValueError("a table reaches past the end of the file")
+    return data[start : start + length]
