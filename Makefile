@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict devices errors rulesets languages parsing screening prompts feedback observer conformance \
-	rewards stopping episode scoring testing hygiene gate choice redteam redteam_files suites suites.base \
+	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
 	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector
 
 .PHONY: help setup demo test test-all lint bench docs clean
