@@ -8,7 +8,7 @@ DOCUMENTED := types verdict devices errors rulesets languages parsing screening 
 	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
 	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector
 
-.PHONY: help setup demo test test-all lint bench docs clean
+.PHONY: help setup demo test test-all redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -29,6 +29,9 @@ test: setup  ## Run the tests that need no GPU and no patience
 
 test-all: setup  ## Run every test that needs no GPU
 	$(BIN)/pytest -m "not gpu"
+
+redteam: setup  ## Judge known exploits and honest look-alikes: none may pass, none be refused
+	$(BIN)/kernelgym redteam --workers 2
 
 lint: setup  ## Check style and types
 	$(BIN)/ruff check .
