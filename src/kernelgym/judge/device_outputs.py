@@ -110,8 +110,9 @@ class DeviceOutputs:
 
     def forget(self) -> None:
         """Close what was opened."""
-        opened, self.opened = self.opened, {}
-        for address, _ in opened.values():
+        opened = list(self.opened.values())
+        self.opened.clear()
+        for address, _ in opened:
             device_memory.close_shared(address)
 
 

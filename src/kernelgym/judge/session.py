@@ -110,7 +110,7 @@ class Session:
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.loaded = False
         self.example: tuple[list[Any], Any] = ([], ())
-        """Inputs and reference output of the last judged call, for their shapes."""
+        """Inputs and reference output of the last judged call: their shapes, without values."""
 
     @property
     def protocol(self) -> TimingProtocol:
@@ -219,6 +219,7 @@ class Session:
 
         Timed calls on a device need no room for outputs: those are read where they are.
         """
+        self.example = (_outline(inputs), _outline(output))
         outputs = [] if timed and self._located is not None else tensors_of(output)
         tensors = tensors_of(inputs)
         size = sum(t.untyped_storage().nbytes() for t in tensors)
@@ -405,7 +406,7 @@ class Session:
         expected = reference.expect(inputs, forward_seed, kind)
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
-        self.example = (inputs, expected.output)
+        self.example = (_outline(inputs), _outline(expected.output))
         self._make_room(inputs)
         results = self.run([inputs], [forward_seed])
         if kind == GIVEN:  # on others, a kernel may see that there is nothing to do
@@ -548,6 +549,17 @@ _DOING = {
     "trace": "being set up to be watched",
     "compilation": "handing out what was compiled",
 }
+
+
+def _outline(value: Any) -> Any:
+    """Return a nested value with tensors that have no memory in place of its own."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    if isinstance(value, dict):
+        return {key: _outline(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_outline, value))
+    return list(map(_outline, value)) if isinstance(value, list) else value
 
 
 def _printable(text: Any) -> str:

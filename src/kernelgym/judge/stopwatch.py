@@ -257,24 +257,22 @@ class _Windows:
         """Lay out a side's slots; very large ones only while the other side has none."""
         inputs, output = self._sides[1].example
         if self._alternating:
-            other = self._sides[1 - which]
-            other.resume()
-            self._guarded(1 - which, other.vacate)
-            other.pause()
+            self._awake(1 - which, self._sides[1 - which].vacate)
+        self._awake(which, self._sides[which].reserve, inputs, output, self.calls, True)
+
+    def _awake(self, which: int, ask: Any, *arguments: Any) -> Any:
+        """Ask a side for something that it does outside of windows."""
         side = self._sides[which]
-        side.resume()
-        self._guarded(which, side.reserve, inputs, output, self.calls, True)
-        side.pause()
+        self._guarded(which, side.resume)
+        answer = self._guarded(which, ask, *arguments)
+        self._guarded(which, side.pause)
+        return answer
 
     def capture(self) -> tuple[bool, bool]:
         """Have both sides capture their calls; says which of them (reference, kernel) could."""
         if self._reference.draws:
             return False, False  # random numbers are seeded from the host, call by call
-        could = []
-        for which, side in enumerate(self._sides):
-            side.resume()
-            could.append(bool(self._guarded(which, side.capture)))
-            side.pause()
+        could = [bool(self._awake(which, side.capture)) for which, side in enumerate(self._sides)]
         return could[0], could[1]
 
     def pair(self) -> Pair:
@@ -318,7 +316,7 @@ class _Windows:
             self._move_in(which)
         side = self._sides[which]
         keep = [self._secret.randrange(self.calls)]
-        if which and self._reference.stateful:
+        if self._reference.stateful:
             keep = list(range(self.calls))
         if not which and not self._on_device:
             keep = []

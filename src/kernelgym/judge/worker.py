@@ -35,6 +35,7 @@ from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.local import unavailable
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.scratch import claim, sweep
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
@@ -201,7 +202,12 @@ class Worker:
         """
         session.end()
         torch.cuda.empty_cache()
-        reference.expect(reference.inputs(0), 0)
+        inputs = reference.inputs(0)
+        expected = reference.expect(inputs, 0)
+        # What its slots, its output and our copy of that would take beside these.
+        needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
+        if torch.cuda.mem_get_info(self._accelerator.device)[0] < needed:
+            raise full
         message = f"its process took so much device memory that the reference had none left: {full}"
         return Rejected(Status.RUNTIME_ERROR, message)
 
