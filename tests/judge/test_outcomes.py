@@ -90,9 +90,7 @@ def test_a_verdict_says_how_it_came_about(strict):
     assert verdict.device == "cpu"
     assert verdict.isolation
     assert verdict.wall_s > 0
-    on_own_inputs = verdict.trials - len(
-        strict.ruleset.distributions
-    )  # one call on each other kind
+    on_own_inputs = verdict.trials - len(strict.ruleset.distributions)  # one each
     assert 2 <= on_own_inputs <= 4
     assert not verdict.timed and "not timed" in verdict.message
     assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
