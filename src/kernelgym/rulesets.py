@@ -58,7 +58,7 @@ class TimingProtocol:
     """Standard deviation, relative, of the speedup between verdicts of one kernel, as far as pairs
     inside one verdict cannot show it (memory's layout, the machine's neighbours). The reported
     interval is widened by it, in quadrature; when to stop is decided without it."""
-    device_between_process: float = 0.001
+    device_between_process: float = 0.004
     """As `between_process`, on CUDA devices."""
     window_ms: float = 2.0
     """A window holds as many calls (each on inputs of its own) as take about this long."""

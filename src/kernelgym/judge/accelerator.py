@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from kernelgym.types import Problem
 
 __all__ = ["Accelerator", "DeviceLost"]
 
-_COPIES = 5
+_COPIES = 8
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30
 _SPARE_BYTES = 1 << 30
@@ -108,22 +109,28 @@ class Accelerator:
         return moved_bytes / self._bandwidth * 1e3
 
     def _measure_bandwidth(self) -> float:
-        on_cpu = self.device.type == "cpu"
-        size = _CACHED_BYTES
-        if not on_cpu:
-            free, _ = torch.cuda.mem_get_info(self.device)
-            size = min(_DEVICE_COPY_BYTES, free // 8)
+        """Bytes that a copy reads and writes in a second, at best."""
+        if self.device.type == "cpu":
+            source = torch.zeros(_CACHED_BYTES, dtype=torch.uint8)
+            target = torch.empty_like(source)
+            shortest_s = float("inf")
+            for _ in range(_COPIES):
+                started = time.perf_counter()
+                target.copy_(source)
+                shortest_s = min(shortest_s, time.perf_counter() - started)
+            return 2 * _CACHED_BYTES * torch.get_num_threads() / shortest_s
+        free, _ = torch.cuda.mem_get_info(self.device)
+        size = min(_DEVICE_COPY_BYTES, free // 8)
         source = torch.zeros(size, dtype=torch.uint8, device=self.device)
         target = torch.empty_like(source)
-        shortest = float("inf")
-        for _ in range(_COPIES):
-            self.finish()
-            started = time.perf_counter()
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(_COPIES + 1)]
+        marks[0].record()
+        for mark in marks[1:]:
             target.copy_(source)
-            self.finish()
-            shortest = min(shortest, time.perf_counter() - started)
-        threads = torch.get_num_threads() if on_cpu else 1
-        return 2 * size * threads / shortest
+            mark.record()
+        self.finish()
+        shortest_ms = min(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
+        return 2 * size / (float(shortest_ms) / 1e3)
 
     def tidy(self) -> None:
         """Give back memory that torch keeps for later, if it is much: others may want it."""

@@ -146,6 +146,7 @@ class _State:
         self._kept: list[Any] = []  # outputs of a timed window, until the next
         self._previous: Any = None
         self._untimed_calls = 0
+        self._freed = 0
         self._reuses_output = False
         self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
         if device.type == "cuda":
@@ -275,6 +276,8 @@ class _State:
                         self._notice_reuse(output)
         self._ended.record()
         _synchronize(self._device)
+        if timed and not replayed:
+            self._forget_freed_blocks()
         self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
             return self._graph_results
@@ -298,6 +301,12 @@ class _State:
         if self._untimed_calls >= _REUSE_CALLS:
             self._previous = None
 
+    def _forget_freed_blocks(self) -> None:
+        """Share allocations anew if any was given back: another may lie at its address now."""
+        freed = torch.cuda.memory_stats(self._device).get("num_device_free", -1)
+        if freed != self._freed:
+            self._freed, self._blocks = freed, []
+
     def device_ms(self) -> float:
         """Return what the device took for the last calls, by its own clock."""
         return float(self._began.elapsed_time(self._ended))
@@ -319,6 +328,7 @@ class _State:
     def capture(self) -> None:
         """Capture all prepared calls, in order, in one CUDA graph."""
         graph = torch.cuda.CUDAGraph()
+        self._blocks = []  # torch gives memory back before it captures
         before = self._launches.count
         with _no_grad(), torch.cuda.graph(graph):
             outputs = (self._model(*arguments) for arguments, _ in self._calls)
