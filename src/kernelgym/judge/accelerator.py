@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from kernelgym.judge.lease import Lease
 from kernelgym.judge.reference import input_bytes
 from kernelgym.types import Problem
 
-__all__ = ["Accelerator", "DeviceLost"]
+__all__ = ["Accelerator", "DeviceLost", "bound_own_memory"]
 
 _COPIES = 8
 _CACHED_BYTES = 256 << 10
@@ -41,6 +42,7 @@ class Accelerator:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.device = torch.device(name)
+        self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
         """Compute capability; None on the CPU."""
         self._bandwidth = 0.0
@@ -118,7 +120,7 @@ class Accelerator:
                 started = time.perf_counter()
                 target.copy_(source)
                 shortest_s = min(shortest_s, time.perf_counter() - started)
-            return 2 * _CACHED_BYTES * torch.get_num_threads() / shortest_s
+            return float(2 * _CACHED_BYTES * torch.get_num_threads() / shortest_s)
         free, _ = torch.cuda.mem_get_info(self.device)
         size = min(_DEVICE_COPY_BYTES, free // 8)
         source = torch.zeros(size, dtype=torch.uint8, device=self.device)
@@ -130,7 +132,7 @@ class Accelerator:
             mark.record()
         self.finish()
         shortest_ms = min(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
-        return 2 * size / (float(shortest_ms) / 1e3)
+        return float(2 * size / (shortest_ms / 1e3))
 
     def tidy(self) -> None:
         """Give back memory that torch keeps for later, if it is much: others may want it."""
@@ -141,3 +143,13 @@ class Accelerator:
         """Wait until the device has nothing to do for this process."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def bound_own_memory() -> None:
+    """Let a problem too large for this machine raise, instead of inviting the OOM killer."""
+    with open("/proc/meminfo") as file:
+        available_kib = next(int(line.split()[1]) for line in file if "MemAvailable" in line)
+    with open("/proc/self/statm") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(available_kib * 1024 * 0.9), hard))

@@ -1,0 +1,382 @@
+"""What becomes of one kernel: run, compared, watched, timed. The trusted worker's heart.
+
+Candidates run in processes of their own; everything here is done by trusted code, from the bytes
+they leave and by this side's clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from kernelgym.baseline import Baseline
+from kernelgym.errors import DeviceFull
+from kernelgym.judge import timing
+from kernelgym.judge.accelerator import Accelerator, bound_own_memory
+from kernelgym.judge.baselines import Baselines, Kept, device_name
+from kernelgym.judge.compiled import CompiledAhead
+from kernelgym.judge.evidence import gather, with_evidence
+from kernelgym.judge.library_symbols import with_library_work
+from kernelgym.judge.processes import Processes
+from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.runner import bytes_of
+from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
+from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Judges kernels one at a time on one device.
+
+    Args:
+        ruleset: The rules.
+        timing: Whether correct kernels are timed where the language can be.
+        folder: Cache folder, shared with other workers.
+        scratch: Folder of its own for temporary files.
+        tier: Sandbox tier, or ``auto``.
+        device: ``cpu`` or such as ``cuda:0``.
+
+    Raises:
+        JudgeError: If the device cannot be used.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        timing: bool,
+        folder: Path,
+        scratch: Path,
+        tier: str = "auto",
+        device: str = "cpu",
+    ) -> None:
+        self._ruleset, self._timing, self._name = ruleset, timing, device
+        folder.mkdir(parents=True, exist_ok=True)
+        self._accelerator = Accelerator(device, folder)
+        self._on_cuda = self._accelerator.on_cuda
+        self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
+        self._ahead = CompiledAhead(folder / "triton")
+        self._baselines = Baselines(
+            Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
+            ruleset,
+            device,
+            self._accelerator.lease,
+            functools.partial(self._processes.open, REFERENCE_LANGUAGE),
+        )
+
+    def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
+        """Judge one kernel.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            seed: Hexadecimal secret of an earlier verdict, to repeat it; empty for a new one.
+
+        Raises:
+            JudgeError: If the judge fails.
+            ProblemError: If the device has too little memory for the problem.
+        """
+        started = time.monotonic()
+        seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
+        zygote = self._processes.zygote(kernel.language)
+        self._accelerator.check_room(problem)
+        if not self._on_cuda:
+            bound_own_memory()
+        with self._processes.open(kernel.language) as session:
+            log = ""
+            try:
+                compiled = self._compile_ahead(problem, kernel)
+                session.load(kernel.source, "ModelNew", compiled)
+                reference = Reference(problem, self._ruleset, seeds, self._name)
+                reference.prepare()
+                verdict = self._run(session, reference, seeds, problem, kernel)
+            except Rejected as end:
+                verdict = Verdict(
+                    end.status,
+                    compiled=end.compiled,
+                    message=str(end),
+                    log=end.log,
+                    findings=end.findings,
+                )
+            log = verdict.log or session.log()
+        if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
+            self._accelerator.canary()
+        self._accelerator.tidy()
+        return dataclasses.replace(
+            verdict,
+            device=self._name,
+            isolation=zygote.tier,
+            ruleset=self._ruleset.label,
+            seed=seeds.secret,
+            log=log,
+            wall_s=round(time.monotonic() - started, 6),
+        )
+
+    def _run(
+        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem, kernel: Kernel
+    ) -> Verdict:
+        calls = len(reference.plan)
+        passed, errors, complaint = 0, (0.0, 0.0), ""
+        try:
+            session.await_load()
+            with self._accelerator.lease.shared():
+                session.construct(reference, seeds)
+                for index in range(calls):
+                    outcome = session.call(reference, seeds, index)
+                    passed += outcome.passed
+                    errors = (
+                        max(errors[0], outcome.max_abs_error),
+                        max(errors[1], outcome.max_rel_error),
+                    )
+                    if not outcome.passed:
+                        complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
+                        if self._ruleset.stop_at_first_failure:
+                            break
+            judged = Verdict(
+                Status.WRONG,
+                compiled=True,
+                trials_passed=passed,
+                trials=calls,
+                max_abs_error=errors[0],
+                max_rel_error=errors[1],
+                message=f"{calls - passed} of {calls} calls failed; {complaint}",
+                findings=(*session.findings(kernel), *reference.findings()),
+            )
+            if complaint:
+                return judged
+            message = f"all {calls} calls agree with the reference"
+            judged = dataclasses.replace(judged, status=Status.CORRECT, message=message)
+            if self._ruleset.require_custom_kernel:
+                judged = with_library_work(judged, session.library_work)
+                if judged.correct:
+                    judged = self._with_evidence(judged, session, reference, seeds, problem, kernel)
+                if not judged.correct:
+                    return judged
+            if not self._timing or not _is_timed(kernel.language, self._name):
+                return dataclasses.replace(judged, message=f"{message}; not timed")
+            timed = self._timed(judged, session, reference, seeds, problem, kernel)
+            return self._unless_idle(timed, session, kernel)
+        except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
+            end = (
+                reason if isinstance(reason, Rejected) else self._blame(reason, session, reference)
+            )
+            return Verdict(
+                end.status,
+                compiled=session.loaded,
+                trials_passed=passed,
+                trials=calls if session.loaded else 0,
+                max_abs_error=errors[0],
+                max_rel_error=errors[1],
+                message=str(end),
+                log=end.log,
+                findings=end.findings,
+            )
+
+    def _blame(self, full: Exception, session: Session, reference: Reference) -> Rejected:
+        """Blame the kernel for a full device, if the reference has room enough without it.
+
+        Raises:
+            DeviceFull: If it has not.
+        """
+        session.end()
+        torch.cuda.empty_cache()
+        inputs = reference.inputs(0)
+        expected = reference.expect(inputs, 0)
+        # What its slots, its output and our copy of that would take beside these.
+        needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
+        if torch.cuda.mem_get_info(self._accelerator.device)[0] < needed:
+            raise full
+        message = f"its process took so much device memory that the reference had none left: {full}"
+        return Rejected(Status.RUNTIME_ERROR, message)
+
+    def _with_evidence(
+        self,
+        judged: Verdict,
+        session: Session,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Verdict:
+        """Have a second process show that a custom kernel did the work."""
+        session.vacate()  # one process at a time holds inputs and outputs
+        compiled = self._compile_ahead(problem, kernel)
+
+        def unused() -> Reference:
+            if not reference.stateful:
+                return reference
+            # Its state changes from call to call, and timing goes on with this one.
+            fresh = Reference(problem, self._ruleset, seeds, self._name)
+            fresh.prepare()
+            return fresh
+
+        with self._accelerator.lease.shared():
+            evidence = gather(
+                lambda: self._processes.open(kernel.language),
+                lambda session: session.load(kernel.source, "ModelNew", compiled),
+                unused,
+                seeds,
+                kernel,
+            )
+        if evidence.crashed:
+            self._accelerator.canary()
+        return with_evidence(judged, evidence, session.tally, kernel)
+
+    def _unless_idle(self, timed: Verdict, session: Session, kernel: Kernel) -> Verdict:
+        """Refuse a kernel that launched in every judged call, but not in every timed one."""
+        idle = session.tally.finding(kernel, Severity.HARD, watched=1)
+        if idle is None or not self._ruleset.require_custom_kernel:
+            return timed
+        return dataclasses.replace(
+            timed,
+            status=Status.REJECTED,
+            message=f"once it was timed, {idle.message}",
+            timing=None,
+            findings=(idle, *timed.findings),
+        )
+
+    def _timed(
+        self,
+        judged: Verdict,
+        session: Session,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Verdict:
+        """Time a correct kernel; a second process must confirm what is hard to believe."""
+        protocol = self._ruleset.timing
+        try:
+            measured = self._measure(session, reference, seeds, problem)
+            doubt = timing.suspicion(measured.timing, self._floor_ms(session), protocol)
+            if doubt:
+                measured = self._confirm(measured, doubt, reference, seeds, problem, kernel)
+        except Untimed as reason:
+            findings = (*judged.findings, *reason.findings)
+            message = f"{judged.message}; not timed: {reason}"
+            return dataclasses.replace(judged, findings=findings, message=message)
+        findings = (*judged.findings, *measured.findings)
+        return dataclasses.replace(judged, timing=measured.timing, findings=findings)
+
+    def _measure(
+        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
+    ) -> Measurement:
+        if self._ruleset.timing.baseline != "eager":
+            session.vacate()  # it takes no part while a reference is compiled and chosen
+            session.pause()
+        with ExitStack() as stack:
+            baseline, kind = self._baselines.start(stack, problem, reference, seeds)
+            stack.enter_context(self._accelerator.lease.exclusive())
+            session.grant(self._ruleset.limits.run_s)
+            stopwatch = Stopwatch(session, baseline, reference, seeds)
+            measured = stopwatch.measure()
+            session.end()
+            measured = stopwatch.clean(measured)
+        timed = dataclasses.replace(measured.timing, baseline=kind)
+        return dataclasses.replace(measured, timing=timed)
+
+    def _confirm(
+        self,
+        first: Measurement,
+        doubt: str,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Measurement:
+        with self._processes.open(kernel.language) as session:
+            session.load(kernel.source, "ModelNew", self._compile_ahead(problem, kernel))
+            session.await_load()
+            with self._accelerator.lease.shared():
+                session.construct(reference, seeds)
+                outcome = session.call(reference, seeds, 0)
+            if not outcome.passed:
+                message = f"in a second process that was to confirm its time: {outcome.message}"
+                raise Rejected(Status.WRONG, message)
+            second = self._measure(session, reference, seeds, problem)
+        found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
+        ratio = second.timing.speedup / first.timing.speedup
+        if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
+            raise Untimed(
+                "two processes disagree on a speedup that is hard to believe",
+                (Finding("speedup_not_confirmed", found, Severity.SOFT),),
+            )
+        slower = min(first, second, key=lambda measured: measured.timing.speedup_low)
+        finding = Finding("speedup_confirmed", found, Severity.INFO)
+        return dataclasses.replace(slower, findings=(*slower.findings, finding))
+
+    def _floor_ms(self, session: Session) -> float:
+        inputs, output = session.example
+        moved = tensors_of([inputs, output]) if self._on_cuda else tensors_of(output)
+        return self._accelerator.floor_ms(sum(t.numel() * t.element_size() for t in moved))
+
+    def _compile_ahead(self, problem: Problem, kernel: Kernel) -> bytes:
+        """Have Triton compile everything in a process that no verdict rests on.
+
+        Raises:
+            Rejected: If the kernel fails there.
+        """
+        if not self._on_cuda or kernel.language != "triton":
+            return b""
+        kept = self._ahead.find(problem, kernel, self._ruleset.precision)
+        if kept is not None:
+            return kept
+        seeds = Seeds(secrets.token_hex(16))  # of its own: it learns nothing of the judged values
+        with self._processes.open(kernel.language, exec_allowed=True) as session:
+            try:
+                session.load(kernel.source, "ModelNew")
+                session.await_load()
+                reference = Reference(problem, self._ruleset, seeds, self._name)
+                session.construct(reference, seeds)
+                session.call(reference, seeds, 0)
+            except Rejected as end:
+                log = end.log or session.log()
+                raise Rejected(
+                    end.status, str(end), log, compiled=session.loaded, findings=end.findings
+                ) from None
+            session.end()
+            try:
+                return self._ahead.keep(problem, kernel, self._ruleset.precision, session.scratch)
+            except ValueError as error:
+                message = f"its compiled kernels take {error}"
+                raise Rejected(Status.RUNTIME_ERROR, message, compiled=True) from None
+
+    def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
+        """Prepare and time a problem's compiled baseline.
+
+        Args:
+            problem: The problem.
+            refresh: Compile even if one is kept.
+
+        Raises:
+            JudgeError: If the judge or the problem's own code fails.
+            UsageError: If the device has too little memory for the problem.
+        """
+        self._processes.zygote(REFERENCE_LANGUAGE)
+        self._accelerator.check_room(problem)
+        if not self._on_cuda:
+            bound_own_memory()
+        prepared = self._baselines.prepare(problem, refresh)
+        self._accelerator.tidy()
+        return prepared
+
+    def reset(self) -> None:
+        """Start clean at the next job, after a failure of ours."""
+        self._processes.reset()
+
+    def close(self) -> None:
+        """End all processes."""
+        self._processes.close()
+
+
+def _is_timed(language: str, device: str) -> bool:
+    return language != REFERENCE_LANGUAGE and LANGUAGES[language].is_timed(device)

@@ -1,0 +1,137 @@
+"""The processes that run other people's code for the worker: opened, built for, ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge import tiers
+from kernelgym.judge.accelerator import Accelerator
+from kernelgym.judge.build import Builder
+from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
+from kernelgym.judge.process import Candidate
+from kernelgym.judge.session import Session
+from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["Process", "Processes"]
+
+
+class Processes:
+    """Opens sandboxed processes on one device.
+
+    Args:
+        ruleset: The rules.
+        accelerator: The device.
+        folder: Cache folder, shared with other workers.
+        scratch: Folder for temporary files.
+        tier: Sandbox tier, ``auto`` or ``require:TIER``.
+        name: The device's name.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        accelerator: Accelerator,
+        folder: Path,
+        scratch: Path,
+        tier: str,
+        name: str,
+    ) -> None:
+        self._ruleset, self._accelerator = ruleset, accelerator
+        self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
+        self._zygotes: dict[bool, Zygote] = {}
+        self._builder: Builder | None = None
+
+    def open(self, language: str, exec_allowed: bool = False) -> Process:
+        """Return a fresh process for a language, to be used in a ``with`` block.
+
+        Raises:
+            JudgeError: If it cannot be started.
+            UsageError: If the sandbox that is required is not to be had.
+        """
+        zygote = self.zygote(language)
+        candidate = zygote.take(exec_allowed)
+        build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
+        session = Session(candidate, self._ruleset, build, self._accelerator.device)
+        return Process(self, candidate, session)
+
+    def discard(self, candidate: Candidate) -> None:
+        """End a candidate; a process that will not go costs its zygote, not the verdict."""
+        try:
+            candidate.discard()
+        except JudgeError:
+            self.reset()
+
+    def zygote(self, language: str) -> Zygote:
+        """Return what forks the processes for a language; started when first asked for."""
+        interpreted = language == "triton" and not self._accelerator.on_cuda
+        if interpreted not in self._zygotes:
+            known = tiers.recall(self._folder, self._name, self._tier)
+            zygote = Zygote(
+                interpreted,
+                self._ruleset.limits,
+                readable_paths(*(driver_paths() if self._accelerator.on_cuda else ())),
+                self._scratch,
+                known or self._tier,
+                self._name,
+                self._accelerator.trial_memory(),
+                self._accelerator.capability,
+                tier_is_known=bool(known),
+            )
+            try:
+                zygote.wait_ready()
+            except JudgeError as error:
+                zygote.close()
+                if self._tier != "auto" and "no sandbox tier" in str(error):
+                    raise UsageError(
+                        f"isolation {self._tier!r} is not to be had: {error}"
+                    ) from None
+                raise
+            if not known and self._tier == "auto":
+                tiers.remember(self._folder, self._name, zygote.tier)
+            self._zygotes[interpreted] = zygote
+        return self._zygotes[interpreted]
+
+    def _build(self, zygote: Zygote) -> Any:
+        if self._builder is None:
+            libraries = self._folder / "builds"
+            libraries.mkdir(parents=True, exist_ok=True)
+            self._builder = Builder(
+                libraries,
+                self._scratch,
+                zygote.tier,
+                self._ruleset.limits,
+                readable_paths(),
+                *((self._accelerator.capability,) if self._accelerator.on_cuda else ()),
+            )
+        return self._builder.build
+
+    def reset(self) -> None:
+        """Drop the zygotes after a failure of ours; the next job starts clean."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
+        tiers.forget(self._folder, self._name)  # a tier that no longer works may be what failed
+
+    def close(self) -> None:
+        """End the zygotes."""
+        for zygote in self._zygotes.values():
+            zygote.close()
+        self._zygotes.clear()
+
+
+class Process:
+    """A candidate process for the length of a ``with`` block, and the session that drives it."""
+
+    def __init__(self, owner: Processes, candidate: Candidate, session: Session) -> None:
+        self._owner, self._candidate, self._session = owner, candidate, session
+
+    def __enter__(self) -> Session:
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        self._session.log()  # kept for whoever asks later
+        self._owner.discard(self._candidate)
+        self._session.close()
