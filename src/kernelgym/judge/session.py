@@ -9,57 +9,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kernelgym.conformance import CONSTRUCTOR_FINDING
-from kernelgym.errors import JudgeError
-from kernelgym.judge.arena import Arena, Region, encode, new_arena
-from kernelgym.judge.build import Built, sealed_copy
+from kernelgym.judge.arena import Arena, Region, new_arena
 from kernelgym.judge.compare import Comparison, byte_copy, compare, describe_shape_of
 from kernelgym.judge.compiled import as_file, relocate
+from kernelgym.judge.conversation import Conversation, Rejected
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.idleness import Tally
-from kernelgym.judge.library_symbols import NOTHING_LEFT
-from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
+from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
 from kernelgym.judge.runner import bytes_of
+from kernelgym.judge.slots import Slot, alike, encode_all, fill, outline
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
 __all__ = ["Rejected", "Session", "Slot", "Window"]
 
 _CPU = torch.device("cpu")
-
-
-class Rejected(Exception):
-    """The kernel's run is over; says with which status."""
-
-    def __init__(
-        self,
-        status: Status,
-        message: str,
-        log: str = "",
-        compiled: bool = False,
-        findings: tuple[Finding, ...] = (),
-    ) -> None:
-        super().__init__(message)
-        self.status, self.log, self.compiled, self.findings = status, log, compiled, findings
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Room for one call: where its inputs and outputs lie."""
-
-    inputs: tuple[torch.Tensor, ...]
-    outputs: tuple[torch.Tensor, ...]
-    regions: tuple[Region, ...]
-    """Of the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +50,7 @@ class Window:
     """Copies of the outputs of the calls that were asked for."""
 
 
-class Session:
+class Session(Conversation):
     """Drives one candidate.
 
     Args:
@@ -95,20 +67,15 @@ class Session:
         build: Any,
         device: torch.device = _CPU,
     ) -> None:
-        self._candidate, self._ruleset, self._build = candidate, ruleset, build
+        super().__init__(candidate, ruleset, build)
         self.device = device
         self._arena: Arena | None = None
         self._slots: list[Slot] = []
-        self._left_s = ruleset.limits.run_s
-        self._failed_build: Built | None = None
-        self.library_work = NOTHING_LEFT
-        """What its extensions have done elsewhere; read from their files, not from its process."""
         self._entry = ""
         self._launched: Any = 0
         self.tally = Tally()
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
-        self.loaded = False
         self.example: tuple[list[Any], Any] = ([], ())
         """Inputs and reference output of the last judged call: their shapes, without values."""
 
@@ -116,10 +83,6 @@ class Session:
     def protocol(self) -> TimingProtocol:
         """How its ruleset times kernels."""
         return self._ruleset.timing
-
-    def log(self) -> str:
-        """What the kernel printed, bounded."""
-        return self._candidate.output()
 
     @property
     def scratch(self) -> Path:
@@ -130,10 +93,6 @@ class Session:
         """Kill the candidate's process, and give its buffers back."""
         self._candidate.kill()
         self.close()
-
-    def grant(self, seconds: float) -> None:
-        """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
-        self._left_s = seconds
 
     def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
         """Send the source; the answer is awaited by `construct`, so that both sides work.
@@ -178,7 +137,7 @@ class Session:
         arena = new_arena(len(tensors), size, _CPU)  # models are built there, and then moved
         with _closing(arena):
             self._share(arena)
-            arguments = _encode_all(reference.init_args, lambda t: _fill(arena, t))
+            arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
             self._post(
                 {
                     "op": "construct",
@@ -198,7 +157,7 @@ class Session:
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
         with _closing(arena):
             self._share(arena)
-            regions = [[name, _fill(arena, v).to_json()] for name, v in values.items()]
+            regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
             self._post({"op": "state", "values": regions})
             answer = self._answer("construct").get("missing")
         claimed = answer if isinstance(answer, list) else list(values)
@@ -219,7 +178,7 @@ class Session:
 
         Timed calls on a device need no room for outputs: those are read where they are.
         """
-        self.example = (_outline(inputs), _outline(output))
+        self.example = (outline(inputs), outline(output))
         outputs = [] if timed and self._located is not None else tensors_of(output)
         tensors = tensors_of(inputs)
         size = sum(t.untyped_storage().nbytes() for t in tensors)
@@ -235,7 +194,7 @@ class Session:
                 regions.append(arena.place(tensor))
                 return regions[-1]
 
-            arguments = _encode_all(inputs, place)
+            arguments = encode_all(inputs, place)
             places = [arena.place(t, contiguous=True) for t in outputs]
             calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
             self._slots.append(
@@ -328,10 +287,6 @@ class Session:
         if self._located is not None and other._located is not None:
             self._located.refused = other._located.opened
 
-    def threads(self) -> int:
-        """Threads and child processes that the candidate has, counted from outside."""
-        return self._candidate.threads()
-
     def _read(self, description: Any) -> list[torch.Tensor]:
         assert self._located is not None and self._arena is not None
         try:
@@ -358,20 +313,6 @@ class Session:
         self._post({"op": "trace", "mode": mode})
         seen = self._answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
-
-    def pause(self) -> None:
-        """Halt the candidate, until its next timed window or `resume`."""
-        self._guarded(self._candidate.stop)
-
-    def resume(self) -> None:
-        """Let it go on."""
-        self._guarded(self._candidate.resume)
-
-    def _guarded(self, signal_it: Callable[[], None]) -> None:
-        try:
-            signal_it()
-        except CandidateEnded as end:
-            raise Rejected(Status.RUNTIME_ERROR, f"the kernel's process: {end}") from None
 
     def _fill(self, batches: list[list[Any]], poison: bool) -> None:
         for slot, inputs in zip(self._slots, batches, strict=False):
@@ -406,7 +347,7 @@ class Session:
         expected = reference.expect(inputs, forward_seed, kind)
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
-        self.example = (_outline(inputs), _outline(expected.output))
+        self.example = (outline(inputs), outline(expected.output))
         self._make_room(inputs)
         results = self.run([inputs], [forward_seed])
         if kind == GIVEN:  # on others, a kernel may see that there is nothing to do
@@ -460,10 +401,10 @@ class Session:
 
     def alike(self, inputs: list[Any]) -> bool:
         """Say whether such inputs have the types, shapes and strides of the last judged call's."""
-        return _alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
+        return alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
 
     def _holds(self, inputs: list[Any]) -> bool:
-        return bool(self._slots) and _alike(tensors_of(inputs), self._slots[0].inputs)
+        return bool(self._slots) and alike(tensors_of(inputs), self._slots[0].inputs)
 
     def _fits(self, inputs: list[Any], output: Any) -> bool:
         # A number may change from call to call, so it is encoded anew.
@@ -471,64 +412,13 @@ class Session:
         return (
             only_tensors
             and self._holds(inputs)
-            and _alike(tensors_of(output), self._slots[0].outputs)
+            and alike(tensors_of(output), self._slots[0].outputs)
         )
 
     def _share(self, arena: Arena) -> None:
         fields, fds = arena.handle()
         self._post({"op": "slots", **fields}, fds)
         self._answer("slots")
-
-    def _post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        self._candidate.post(message, fds)
-        self._posted = time.monotonic()
-
-    def _answer(self, stage: str) -> dict[str, Any]:
-        built_before = self._candidate.building_s
-        try:
-            answer = self._candidate.answer(self._posted + self._left_s, self._serve_build)
-        except CandidateTimedOut:
-            raise Rejected(
-                Status.TIMEOUT,
-                f"no answer within {self._ruleset.limits.run_s:g} s (while {_DOING[stage]})",
-            ) from None
-        except CandidateEnded as end:
-            message = f"the kernel's process failed while {_DOING[stage]}: {end}"
-            raise Rejected(Status.RUNTIME_ERROR, message) from None
-        spent = time.monotonic() - self._posted - (self._candidate.building_s - built_before)
-        self._left_s -= max(0.0, spent)
-        if "error" in answer:
-            raise self._blame(answer["error"], stage)
-        return answer
-
-    def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
-        if self._build is None:
-            return {"failed": "no extension may be built here"}, ()
-        built: Built = self._build(arguments)
-        if built.path:
-            self.library_work |= built.work
-            return {"module": built.module}, (sealed_copy(built.path),)
-        self._failed_build = built
-        return {"failed": built.log}, ()
-
-    def _blame(self, error: Any, stage: str) -> Rejected:
-        fields = error if isinstance(error, dict) else {}
-        kind, text, where = (_printable(fields.get(key, "")) for key in ("type", "text", "where"))
-        place = f" ({where})" if where else ""
-        if self._failed_build is not None and kind == "BuildFailed":
-            log = self._failed_build.log
-            first = next((line for line in log.splitlines() if "error" in line), log[:300])
-            self.loaded = False
-            message = f"the extension did not compile: {first[:300]}"
-            return Rejected(Status.COMPILE_ERROR, message, log)
-        message = f"{kind}: {text}{place}"
-        if stage == "load":
-            return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
-        findings: tuple[Finding, ...] = ()
-        if stage == "construct":
-            # KernelBench judges what a constructor raises in a way of its own.
-            findings = (Finding(CONSTRUCTOR_FINDING, f"{kind}: {text}"[:300], Severity.INFO),)
-        return Rejected(Status.RUNTIME_ERROR, message, findings=findings)
 
     def close(self) -> None:
         """Give the buffers back; on a device only once the candidate is gone or has let go."""
@@ -540,33 +430,6 @@ class Session:
             self._arena = None
 
 
-_DOING = {
-    "slots": "being set up",
-    "load": "loading the module",
-    "construct": "constructing ModelNew",
-    "prepare": "being set up",
-    "go": "running forward",
-    "trace": "being set up to be watched",
-    "compilation": "handing out what was compiled",
-}
-
-
-def _outline(value: Any) -> Any:
-    """Return a nested value with tensors that have no memory in place of its own."""
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    if isinstance(value, dict):
-        return {key: _outline(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(_outline, value))
-    return list(map(_outline, value)) if isinstance(value, list) else value
-
-
-def _printable(text: Any) -> str:
-    """Return text that any terminal and any JSON reader can take."""
-    return str(text)[:8000].encode("utf-8", "replace").decode("utf-8")
-
-
 class _closing:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -576,23 +439,3 @@ class _closing:
 
     def __exit__(self, *_: object) -> None:
         self._arena.close()
-
-
-def _alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:
-    return len(tensors) == len(views) and all(
-        a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
-        for a, b in zip(tensors, views, strict=True)
-    )
-
-
-def _encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> list[Any]:
-    try:
-        return [encode(value, place) for value in values]
-    except TypeError as error:
-        raise JudgeError(f"this problem cannot be judged: {error}") from None
-
-
-def _fill(arena: Arena, tensor: torch.Tensor) -> Region:
-    region = arena.place(tensor)
-    arena.view(region).copy_(tensor)
-    return region
