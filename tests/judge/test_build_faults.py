@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -75,8 +76,8 @@ def test_what_is_missing_is_found_among_other_lines(lines):
 class _FakeCompilers:
     """Stands in for `Builder._start`; compilers take what time and say what the test wants."""
 
-    def __init__(self, clock):
-        self.clock, self.commands = clock, []
+    def __init__(self, clock, library):
+        self.clock, self.commands, self.library = clock, [], library
         self.takes_s = {}
         self.log = ""
 
@@ -87,7 +88,7 @@ class _FakeCompilers:
             self.clock[0] += self.takes_s.get(command[-3], 0.0)
             if self.clock[0] > deadline:
                 raise AssertionError(f"{command} is over its deadline")
-            (scratch / command[-1]).write_bytes(b"")
+            (scratch / command[-1]).write_bytes(self.library)
             return self.log
 
         return SimpleNamespace(finish=finish, end=lambda: None, scratch=scratch)
@@ -101,8 +102,11 @@ def staged(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
+    library = tmp_path / "empty.so"  # whose symbols can be read
+    command = [find_compiler(), "-shared", "-x", "c++", os.devnull, "-o", library]
+    subprocess.run(command, check=True)
     made = Builder(tmp_path / "cache", scratch, "limits", Limits(build_s=10.0), ())
-    made.fake = _FakeCompilers(clock)
+    made.fake = _FakeCompilers(clock, library.read_bytes())
     monkeypatch.setattr(made, "_start", made.fake)
     return made
 

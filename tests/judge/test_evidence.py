@@ -324,13 +324,16 @@ def test_launching_only_while_watched_is_refused(judge):
     assert refused(verdict, "no_kernel_launch") and "only while" in verdict.message
 
 
-def test_a_call_without_a_launch_is_refused(judge):
+def test_a_call_without_a_launch_is_refused(cache_dir):
     kernel = replaced(
         doing("self.calls += 1\nif self.calls == 3:\n    return " + TORCH),
         "super().__init__()",
         "super().__init__()\n        self.calls = 0",
     )
-    verdict = judge.evaluate(AFFINE, kernel)
+    # Calls on other kinds of inputs do not count, and which of the calls those are is secret.
+    rules = dataclasses.replace(STRICT, distributions=())
+    with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
+        verdict = evaluator.evaluate(AFFINE, kernel)
     assert refused(verdict, "no_kernel_launch") and "in 1 of " in verdict.message
 
 
