@@ -120,3 +120,10 @@ def test_a_closed_evaluator_blames_nobody(monkeypatch, tmp_path):
     workers.judge = judge_and_close
     verdict = evaluator.evaluate(AFFINE, TRITON)
     assert verdict.status is Status.UNAVAILABLE and workers.languages == ["triton"]
+
+
+@pytest.mark.parametrize("script", [[OUR_BUG, EOFError("killed")], [EOFError("killed"), OUR_BUG]])
+def test_one_worker_lost_and_one_bug_of_ours_blame_nobody(judged, script):
+    verdict, workers = judged(script)
+    assert verdict.status is Status.UNAVAILABLE
+    assert workers.languages == ["triton", "triton"]

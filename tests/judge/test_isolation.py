@@ -111,6 +111,16 @@ def test_a_tier_is_remembered_for_its_kind_of_device_and_forgotten(tmp_path):
     assert tiers.recall(tmp_path, "cpu", "auto") == ""
 
 
+def test_a_weaker_tier_is_tried_to_be_bettered_after_a_while(tmp_path):
+    for tier in TIERS:
+        tiers.remember(tmp_path, "cpu", tier)
+        (kept,) = (tmp_path / "tiers").iterdir()
+        long_ago = kept.stat().st_mtime - 2 * tiers._TRIED_AGAIN_S
+        assert tiers.recall(tmp_path, "cpu", "auto") == tier
+        os.utime(kept, (long_ago, long_ago))
+        assert tiers.recall(tmp_path, "cpu", "auto") == (tier if tier == TIERS[0] else "")
+
+
 def test_nonsense_in_the_cache_is_not_believed(tmp_path):
     tiers.remember(tmp_path, "cpu", "a very strong one")
     assert tiers.recall(tmp_path, "cpu", "auto") == ""

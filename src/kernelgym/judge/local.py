@@ -35,6 +35,7 @@ __all__ = ["LocalEvaluator", "cache_folder", "unavailable"]
 
 _ATTEMPTS = 2
 _LOST = "worker_lost"
+_TAKEN_DOWN = (_LOST, "device_lost")
 _WORKER_FAILS = (OSError, EOFError, wire.WireError, ValueError, KeyError)
 _Answer = TypeVar("_Answer")
 
@@ -129,12 +130,14 @@ class LocalEvaluator:
 
             find_nvcc()
         started = time.monotonic()
-        verdict = unavailable("no attempt was made")
+        verdict, lost = unavailable("no attempt was made"), 0
         for _ in range(_ATTEMPTS):
             verdict = self._attempt(problem, kernel, seed)
             if verdict.valid:
                 break
-        if not verdict.valid and self._blames(verdict, problem, kernel):
+            # An exception in our own code is nobody's doing but ours.
+            lost += any(finding.code in _TAKEN_DOWN for finding in verdict.findings)
+        if not verdict.valid and lost == _ATTEMPTS and self._blames(problem, kernel):
             verdict = dataclasses.replace(
                 verdict,
                 status=Status.RUNTIME_ERROR,
@@ -149,15 +152,13 @@ class LocalEvaluator:
             )
         return verdict
 
-    def _blames(self, verdict: Verdict, problem: Problem, kernel: Kernel) -> bool:
+    def _blames(self, problem: Problem, kernel: Kernel) -> bool:
         """Say whether a kernel is what takes the judge down: the reference passes in its place.
 
         Otherwise taking the judge down would be free for a kernel that is about to lose.
         """
         if kernel.language == REFERENCE_LANGUAGE or self._closed:
             return False
-        if not any(finding.code in (_LOST, "device_lost") for finding in verdict.findings):
-            return False  # an exception in our own code is nobody's doing but ours
         source = f"{problem.source}\n\nModelNew = Model\n"
         return self._attempt(problem, Kernel(source, REFERENCE_LANGUAGE), "").correct
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 from kernelgym.judge.sandbox import TIERS
 
 __all__ = ["forget", "recall", "remember", "suffices"]
+
+_TRIED_AGAIN_S = 3600.0
 
 
 def suffices(tier: str, wanted: str) -> bool:
@@ -26,10 +29,13 @@ def suffices(tier: str, wanted: str) -> bool:
 
 def recall(folder: Path, device: str, wanted: str) -> str:
     """Return the strongest tier found here before if it suffices; else an empty string."""
+    path = _file(folder, device)
     try:
-        tier = _file(folder, device).read_text()
+        tier, age_s = path.read_text(), time.time() - path.stat().st_mtime
     except OSError:
         return ""
+    if tier != TIERS[0] and age_s > _TRIED_AGAIN_S:
+        return ""  # what stood in the way of a stronger one may be gone
     return tier if tier in TIERS and suffices(tier, wanted) else ""
 
 
