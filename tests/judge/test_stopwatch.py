@@ -1,0 +1,243 @@
+"""How windows become a timing, with processes that are made up: no GPU, no clock, no noise."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.compare import Comparison
+from kernelgym.judge.conversation import Rejected
+from kernelgym.judge.seeds import Seeds
+from kernelgym.judge.session import Window
+from kernelgym.judge.stopwatch import Stopwatch
+from kernelgym.rulesets import TimingProtocol
+from kernelgym.types import Status
+
+CUDA = torch.device("cuda", 0)
+SHAPE = (256, 256)
+OVERHEAD_MS, LAYOUT_MS = 2.0, 4.0
+
+
+class Side:
+    """A session whose windows take what they are told to, and that writes down what it is asked."""
+
+    def __init__(self, call_ms, claims=None, captures=True, device=CUDA, layout_ms=LAYOUT_MS):
+        self.device, self.protocol = device, TimingProtocol()
+        self.call_ms, self.claims = call_ms, claims or (lambda ms: ms)
+        self.captures, self.layout_ms = captures, layout_ms
+        self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
+        self.asked, self.kept, self.slots, self.running = [], [], 0, True
+        self.outcome = Comparison(True)
+        self.refuses = None
+        self.jitter = iter(())
+
+    def distrust(self, other):
+        self.asked.append(("distrust", other))
+
+    def reserve(self, inputs, output, count, timed=False):
+        assert self.running and timed
+        self.slots = count
+        self.asked.append(("reserve", count))
+
+    def vacate(self):
+        assert self.running
+        self.slots = 0
+        self.asked.append(("vacate",))
+
+    def pause(self):
+        self.running = False
+
+    def resume(self):
+        self.running = True
+
+    def threads(self):
+        return 1
+
+    def alike(self, inputs):
+        return True
+
+    def capture(self):
+        assert self.running
+        self.asked.append(("capture", self.captures))
+        return self.captures
+
+    def timed_run(self, batches, forward_seeds, keep):
+        assert not self.running and self.slots >= len(batches)
+        if self.refuses:
+            raise self.refuses
+        calls = len(batches)
+        window_ms = OVERHEAD_MS + calls * self.call_ms + next(self.jitter, 0.0)
+        on_device = self.device.type == "cuda"
+        claimed_ms = self.claims(calls * self.call_ms) if on_device else 0.0
+        self.kept.append(list(keep))
+        results = [{"tensor": ["float32", list(SHAPE)]}] * calls
+        layout_ms = self.layout_ms if on_device else 0.0
+        return Window(window_ms, claimed_ms, layout_ms, results, {index: [] for index in keep})
+
+    def compare(self, index, inputs, outputs, result, expected):
+        return self.outcome
+
+
+class Reference:
+    """Draws nothing and expects anything."""
+
+    def __init__(self, stateful=False, draws=False):
+        self.stateful, self.draws = stateful, draws
+        self.seeds = []
+
+    def inputs_for_timing(self, seed):
+        self.seeds.append(seed)
+        return [torch.empty(SHAPE, device="meta")]
+
+    def expect(self, inputs, seed):
+        return None
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch):
+    properties = SimpleNamespace(total_memory=1 << 37, L2_cache_size=60 << 20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    return properties
+
+
+def timed(kernel, baseline, reference=None, seeds="5ec2e7"):
+    watch = Stopwatch(kernel, baseline, reference or Reference(), Seeds(seeds))
+    return watch.measure(), watch
+
+
+def test_a_speedup_is_the_ratio_of_the_devices_times():
+    measured, _ = timed(Side(0.05), Side(0.1))
+    assert measured.timing.speedup == pytest.approx(2.0)
+    assert measured.timing.kernel_ms == pytest.approx(0.05)
+    assert measured.findings == ()
+
+
+def test_a_window_holds_enough_calls_and_more_than_the_cache():
+    kernel, baseline = Side(0.05), Side(0.1)
+    timed(kernel, baseline)
+    counts = [what[1] for what in kernel.asked if what[0] == "reserve"]
+    call_bytes = 2 * 4 * SHAPE[0] * SHAPE[1]
+    assert counts[0] == 1
+    assert counts[-1] * 0.05 >= TimingProtocol().device_window_ms
+    assert counts[-1] == 256 or counts[-1] * call_bytes > 4 * (60 << 20)
+    assert [what[1] for what in baseline.asked if what[0] == "reserve"] == counts
+
+
+def test_short_calls_are_captured_and_long_ones_are_not():
+    short, long = Side(0.05), Side(3.0)
+    timed(short, Side(0.1))
+    timed(long, Side(3.0))
+    assert ("capture", True) in short.asked
+    assert not any(what[0] == "capture" for what in long.asked)
+
+
+def test_calls_of_a_reference_that_draws_are_never_captured():
+    kernel = Side(0.05)
+    timed(kernel, Side(0.1), Reference(draws=True))
+    assert not any(what[0] == "capture" for what in kernel.asked)
+
+
+def test_a_kernel_that_cannot_be_captured_says_so_and_is_still_bounded():
+    measured, _ = timed(Side(0.05, captures=False), Side(0.1))
+    assert [finding.code for finding in measured.findings] == ["host_bound"]
+    liar = Side(0.05, captures=False, claims=lambda ms: ms / 5)
+    measured, _ = timed(liar, Side(0.1))
+    assert [finding.code for finding in measured.findings] == ["clock_mismatch", "host_bound"]
+    assert measured.timing.speedup == pytest.approx(2.0, rel=0.05)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9])
+def test_a_process_that_reports_too_little_is_not_believed(part):
+    measured, _ = timed(Side(0.1, claims=lambda ms: part * ms), Side(0.1))
+    assert [finding.code for finding in measured.findings] == ["clock_mismatch"]
+    assert measured.timing.speedup == pytest.approx(1.0, rel=0.05)
+
+
+def test_noise_of_a_kernels_own_making_does_not_widen_what_it_may_claim():
+    liar = Side(0.1, claims=lambda ms: 0.1 * ms)
+    liar.jitter = iter([0.0, 30.0] * 500)
+    measured, _ = timed(liar, Side(0.1))
+    assert [finding.code for finding in measured.findings] == ["clock_mismatch"]
+    assert measured.timing.speedup < 1.1
+
+
+def test_one_hiccup_of_the_machine_is_forgiven():
+    kernel = Side(0.1)
+    kernel.jitter = iter([0.0] * 12 + [5.0] * 12)
+    measured, _ = timed(kernel, Side(0.1))
+    assert measured.findings == () and measured.timing.speedup == pytest.approx(1.0)
+
+
+def test_work_left_on_the_device_between_windows_is_found():
+    with pytest.raises(Rejected, match="busy with its work") as end:
+        timed(Side(0.1, layout_ms=2 * LAYOUT_MS), Side(0.1))
+    assert end.value.status is Status.RUNTIME_ERROR
+
+
+def test_a_wrong_output_of_a_timed_call_ends_it():
+    kernel = Side(0.1)
+    kernel.outcome = Comparison(False, message="values differ")
+    with pytest.raises(Rejected, match="while it was timed: values differ") as end:
+        timed(kernel, Side(0.1))
+    assert end.value.status is Status.WRONG
+
+
+def test_one_call_of_a_window_is_verified_and_every_one_of_a_model_with_state():
+    kernel = Side(3.0)
+    timed(kernel, Side(3.0))
+    assert {len(kept) for kept in kernel.kept} == {1}
+    kernel, baseline = Side(0.05), Side(0.05)
+    timed(kernel, baseline, Reference(stateful=True))
+    assert kernel.kept[-1] == list(range(len(kernel.kept[-1]))) and len(kernel.kept[-1]) > 100
+    # As many are read on the other side: reading is part of a window.
+    assert len(baseline.kept[-1]) == len(kernel.kept[-1])
+
+
+def test_failures_are_blamed_on_the_side_that_failed():
+    kernel, baseline = Side(0.1), Side(0.1)
+    kernel.refuses = Rejected(Status.TIMEOUT, "no answer")
+    with pytest.raises(Rejected, match="while it was timed: no answer"):
+        timed(kernel, baseline)
+    kernel, baseline = Side(0.1), Side(0.1)
+    baseline.refuses = Rejected(Status.TIMEOUT, "no answer")
+    with pytest.raises(JudgeError, match="the reference cannot be timed: no answer"):
+        timed(kernel, baseline)
+
+
+def test_very_large_problems_take_turns_on_the_device(gpu):
+    gpu.total_memory = 3 << 20  # a call takes half a megabyte
+    kernel, baseline = Side(3.0), Side(3.0)
+    measured, watch = timed(kernel, baseline)
+    assert measured.timing.speedup == pytest.approx(1.0)
+    assert ("vacate",) in kernel.asked and ("vacate",) in baseline.asked
+    assert (kernel.slots == 0) != (baseline.slots == 0)
+    asked = len(kernel.asked)
+    watch.clean(measured)
+    assert len(kernel.asked) == asked  # its process is gone by then
+
+
+def test_the_faster_of_the_references_times_counts():
+    kernel, baseline = Side(0.1), Side(0.2)
+    measured, watch = timed(kernel, baseline)
+    baseline.call_ms = 0.1
+    cleaned = watch.clean(measured)
+    assert cleaned.timing.speedup == pytest.approx(1.0, rel=0.01)
+    assert [finding.code for finding in cleaned.findings] == ["reference_slowed"]
+    baseline.call_ms = 0.3
+    assert watch.clean(measured) == measured
+
+
+def test_values_of_timed_calls_are_secret_where_judged_ones_are_not():
+    first, second = Reference(), Reference()
+    timed(Side(3.0), Side(3.0), first, seeds="")
+    timed(Side(3.0), Side(3.0), second, seeds="")
+    assert first.seeds and not set(first.seeds) & set(second.seeds)
+    assert len(set(first.seeds)) == len(first.seeds)
+
+
+def test_on_the_cpu_the_clock_outside_is_the_only_one():
+    cpu = torch.device("cpu")
+    kernel = Side(1.0, device=cpu, claims=lambda ms: 1e-9)
+    measured, _ = timed(kernel, Side(2.0, device=cpu))
+    assert measured.timing.speedup == pytest.approx(2.0)
