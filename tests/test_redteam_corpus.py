@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
@@ -120,6 +120,7 @@ def test_any_text_is_refused_by_a_usage_error_or_read(text):
     st.sampled_from(CLASSES),
     st.floats(0, 99).map(lambda x: round(x, 3)),
 )
+@example("0\u2028", "A1", 0.0)  # a line separator to Python, not to TOML
 def test_what_is_written_is_read(what, exploit_class, factor):
     quoted = what.replace("\\", "\\\\").replace('"', '\\"')
     source = exploit(

@@ -124,7 +124,8 @@ def load_entries(folder: Path, problems: Collection[str]) -> tuple[Entry, ...]:
 
 
 def _header(source: str) -> dict[str, Any]:
-    lines = source.removeprefix("\ufeff").splitlines()
+    # Not `splitlines`: Unicode has line separators that TOML takes for ordinary characters.
+    lines = source.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if not lines or lines[0].rstrip() != _OPENING:
         raise UsageError(f"its first line must be {_OPENING!r}")
     body = []
