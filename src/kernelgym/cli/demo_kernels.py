@@ -87,6 +87,7 @@ from torch.utils.cpp_extension import load_inline
 
 source = r"""
 #include <torch/extension.h>
+#include <algorithm>
 #include <cmath>
 
 torch::Tensor gated_norm(torch::Tensor x, torch::Tensor gate, torch::Tensor weight) {
@@ -107,7 +108,7 @@ torch::Tensor gated_norm(torch::Tensor x, torch::Tensor gate, torch::Tensor weig
     const float scale = 1.0f / std::sqrt(squares / width + 1e-6f);
     #pragma omp simd
     for (int64_t i = 0; i < width; ++i)
-      out[i] = in[i] * scale * w[i] / (1.0f + std::exp(-g[i]));
+      out[i] = in[i] * scale * w[i] / (1.0f + std::exp(std::min(-g[i], 80.0f)));
   }
   return y;
 }
