@@ -1,4 +1,4 @@
-"""One candidate process seen from the trusted side: load it, construct it, call it, compare.
+"""One candidate process seen from the trusted side: make its model, call it, compare.
 
 Whatever goes wrong on the candidate's side is raised as `Rejected` with the status it earns.
 Inputs are drawn into private tensors, copied to the candidate's slot just before the call, and
@@ -7,25 +7,22 @@ compared with the slot afterwards; the reference never reads a slot.
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kernelgym.judge.arena import Arena, Region, new_arena
 from kernelgym.judge.compare import Comparison, byte_copy, compare, describe_shape_of
-from kernelgym.judge.compiled import as_file, relocate
-from kernelgym.judge.conversation import Conversation, Rejected
+from kernelgym.judge.construction import Construction
+from kernelgym.judge.conversation import Rejected
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.idleness import Tally
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
-from kernelgym.judge.runner import bytes_of
-from kernelgym.judge.slots import Slot, alike, encode_all, fill, outline
+from kernelgym.judge.slots import Slot, Window, alike, encode_all, outline
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
@@ -34,23 +31,7 @@ __all__ = ["Rejected", "Session", "Slot", "Window"]
 _CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What one timed window gave."""
-
-    window_ms: float
-    """By this side's clock, from the request to its end."""
-    claimed_ms: float
-    """What the candidate's process says the device took for the calls; 0.0 if it says nothing."""
-    layout_ms: float
-    """What laying out the values took before, on a device; 0.0 elsewhere."""
-    results: list[Any]
-    """The candidate's descriptions of its outputs."""
-    kept: dict[int, list[torch.Tensor]]
-    """Copies of the outputs of the calls that were asked for."""
-
-
-class Session(Conversation):
+class Session(Construction):
     """Drives one candidate.
 
     Args:
@@ -71,7 +52,6 @@ class Session(Conversation):
         self.device = device
         self._arena: Arena | None = None
         self._slots: list[Slot] = []
-        self._entry = ""
         self._launched: Any = 0
         self.tally = Tally()
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
@@ -84,94 +64,10 @@ class Session(Conversation):
         """How its ruleset times kernels."""
         return self._ruleset.timing
 
-    @property
-    def scratch(self) -> Path:
-        """The candidate's folder, which only one that may start programs shares with us."""
-        return Path(self._candidate.scratch)
-
     def end(self) -> None:
         """Kill the candidate's process, and give its buffers back."""
         self._candidate.kill()
         self.close()
-
-    def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
-        """Send the source; the answer is awaited by `construct`, so that both sides work.
-
-        Args:
-            source: The module's text.
-            entry: Name of its class.
-            compiled: What `kernelgym.judge.compiled.pack` made of this source's first run.
-            compiles: Whether its model is compiled by torch: the reference only, in a process that
-                may start programs.
-        """
-        self._entry = entry
-        fds: tuple[int, ...] = ()
-        if compiled:
-            fds = (as_file(relocate(compiled, self._candidate.scratch)),)
-        try:
-            tf32 = self._ruleset.tf32 == "torch"
-            request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
-            self._post({**request, "compile": compiles}, fds)
-        finally:
-            for fd in fds:
-                os.close(fd)
-
-    def await_load(self) -> None:
-        """Wait until the module has been imported, and whatever it builds is built."""
-        self._answer("load")
-        self.loaded = True
-
-    def compilation(self, save: bool = False) -> int:
-        """Return how many graphs of a compiled reference had to be compiled in its process.
-
-        Args:
-            save: Whether to leave what was compiled in its scratch folder.
-        """
-        self._post({"op": "compilation", "save": save})
-        return int(self._answer("compilation")["misses"])
-
-    def construct(self, reference: Reference, seeds: Seeds) -> None:
-        """Build the kernel's model as the reference's was built."""
-        tensors = tensors_of(reference.init_args)
-        size = sum(t.numel() * t.element_size() for t in tensors)
-        arena = new_arena(len(tensors), size, _CPU)  # models are built there, and then moved
-        with _closing(arena):
-            self._share(arena)
-            arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
-            self._post(
-                {
-                    "op": "construct",
-                    "args": arguments,
-                    "seed": seeds.init(),
-                    "entry": self._entry,
-                    "dtype": str(reference.dtype).removeprefix("torch."),
-                }
-            )
-            self._answer("construct")
-        if reference.state:
-            self._replace_state(reference, seeds)
-
-    def _replace_state(self, reference: Reference, seeds: Seeds) -> None:
-        """Put what the reference has in place of its constant state into the kernel's model."""
-        values = reference.state
-        arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
-        with _closing(arena):
-            self._share(arena)
-            regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
-            self._post({"op": "state", "values": regions})
-            answer = self._answer("construct").get("missing")
-        claimed = answer if isinstance(answer, list) else list(values)
-        missing = [name for name in values if name in claimed]
-        seed = seeds.derive("influence")
-        if missing and reference.needs(missing, seed):
-            name = next((each for each in missing if reference.needs([each], seed)), missing[0])
-            shape = list(values[name].shape)
-            raise Rejected(
-                Status.RUNTIME_ERROR,
-                f"{self._ruleset.name} replaces constant parameters after construction, and "
-                f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
-                "names",
-            )
 
     def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
         """Lay out `count` slots for calls with such inputs and outputs, in one new arena.
@@ -415,11 +311,6 @@ class Session(Conversation):
             and alike(tensors_of(output), self._slots[0].outputs)
         )
 
-    def _share(self, arena: Arena) -> None:
-        fields, fds = arena.handle()
-        self._post({"op": "slots", **fields}, fds)
-        self._answer("slots")
-
     def close(self) -> None:
         """Give the buffers back; on a device only once the candidate is gone or has let go."""
         self._slots = []
@@ -428,14 +319,3 @@ class Session(Conversation):
         if self._arena is not None:
             self._arena.close()
             self._arena = None
-
-
-class _closing:
-    def __init__(self, arena: Arena) -> None:
-        self._arena = arena
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self._arena.close()

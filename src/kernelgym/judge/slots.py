@@ -1,4 +1,7 @@
-"""Slots: where one call's inputs and outputs lie in the memory that both sides map."""
+"""Slots, where one call's inputs and outputs lie in the memory that both sides map, and windows.
+
+A window is a run of calls, each on a slot of its own, that the trusted side's clock goes round.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.arena import Arena, Region, encode
 
-__all__ = ["Slot", "alike", "encode_all", "fill", "outline"]
+__all__ = ["Slot", "Window", "alike", "encode_all", "fill", "outline"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,22 @@ class Slot:
     outputs: tuple[torch.Tensor, ...]
     regions: tuple[Region, ...]
     """Of the outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one timed window gave."""
+
+    window_ms: float
+    """By this side's clock, from the request to its end."""
+    claimed_ms: float
+    """What the candidate's process says the device took for the calls; 0.0 if it says nothing."""
+    layout_ms: float
+    """What laying out the values took before, on a device; 0.0 elsewhere."""
+    results: list[Any]
+    """The candidate's descriptions of its outputs."""
+    kept: dict[int, list[torch.Tensor]]
+    """Copies of the outputs of the calls that were asked for."""
 
 
 def outline(value: Any) -> Any:
