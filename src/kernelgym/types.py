@@ -11,11 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
+from kernelgym.returns import (
+    GAMMA,
+    RETURN_VARIANTS,
+    ReturnVariant,
+    discounted_returns,
+    return_variant,
+)
 from kernelgym.rulesets import Ruleset
 from kernelgym.verdict import Finding, Severity, Status, Timing, Verdict
 
 __all__ = [
     "GAMMA",
+    "RETURN_VARIANTS",
     "Ended",
     "Evaluator",
     "Feedback",
@@ -25,6 +33,7 @@ __all__ = [
     "Message",
     "Problem",
     "Reply",
+    "ReturnVariant",
     "Score",
     "Severity",
     "Status",
@@ -33,6 +42,7 @@ __all__ = [
     "Turn",
     "Verdict",
     "discounted_returns",
+    "return_variant",
 ]
 
 
@@ -124,6 +134,8 @@ class Score:
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
     """Weighted parts by name. They add up to `total` unless a floor or a cap applied."""
+    valid: bool = True
+    """False if something of ours kept the turn from being scored, so that `total` means little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,36 +150,6 @@ class Turn:
     verdict: Verdict
     feedback: Feedback
     score: Score
-
-
-GAMMA = 0.4
-"""Default discount factor over the turns of an episode (Kevin-32B, arXiv 2507.11948)."""
-
-
-def discounted_returns(
-    scores: Sequence[float], gamma: float, *, horizon: int | None = None
-) -> tuple[float, ...]:
-    """Return ``R_t = s_t + gamma * s_{t+1} + gamma^2 * s_{t+2} + ...`` for every turn t.
-
-    Args:
-        scores: One score per turn played.
-        gamma: Discount factor in [0, 1].
-        horizon: If given, the last score is taken to repeat until that many turns are played.
-
-    Raises:
-        ValueError: If `gamma` lies outside [0, 1].
-    """
-    if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"gamma must lie in [0, 1], got {gamma}")
-    tail = 0.0
-    if horizon is not None and scores:
-        for _ in range(horizon - len(scores)):
-            tail = scores[-1] + gamma * tail
-    returns: list[float] = []
-    for score in reversed(scores):
-        tail = score + gamma * tail
-        returns.append(tail)
-    return tuple(reversed(returns))
 
 
 Ended = Literal["", "solved", "budget", "no_improvement", "cut"]
@@ -191,32 +173,32 @@ class Trajectory:
 
     @property
     def valid(self) -> bool:
-        """False if any turn's verdict is `unavailable`; trainers drop the whole trajectory."""
-        return all(turn.verdict.valid for turn in self.turns)
+        """False if any turn was not judged or not scored by our fault; trainers drop it all."""
+        return all(turn.verdict.valid and turn.score.valid for turn in self.turns)
 
     @property
     def best(self) -> Turn | None:
         """The turn with the highest score, the earliest on a tie; None before the first turn."""
         return max(self.turns, key=lambda turn: turn.score.total, default=None)
 
-    def returns(self, gamma: float) -> tuple[float, ...]:
+    def returns(self, gamma: float = GAMMA, variant: ReturnVariant = "sum") -> tuple[float, ...]:
         """Return the discounted return from each turn played on.
 
-        ``R_t = s_t + gamma * s_{t+1} + ...`` (Kevin-32B, arXiv 2507.11948). An episode that ended
-        solved is absorbing: its last score repeats up to the horizon, so that solving earlier
-        never pays less than solving later.
+        An episode that ended solved is absorbing: its last score repeats up to the horizon, so
+        that solving earlier never pays less than solving later.
 
         Args:
             gamma: Discount factor in [0, 1].
+            variant: ``sum`` or ``max``; see `kernelgym.returns`.
 
         Returns:
             One float per turn played.
 
         Raises:
-            ValueError: If `gamma` lies outside [0, 1].
+            ValueError: If `gamma` lies outside [0, 1], or there is no such variant.
         """
         horizon = self.horizon if self.ended == "solved" else None
-        return discounted_returns(self.scores, gamma, horizon=horizon)
+        return discounted_returns(self.scores, gamma, horizon=horizon, variant=variant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import kernelgym
 ROOT = Path(kernelgym.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 
-NOUNS = {"types", "verdict", "devices", "errors", "rulesets", "languages"}
+NOUNS = {"types", "verdict", "returns", "devices", "errors", "rulesets", "languages"}
 FACE = {"spaces", "envs", "vector", "wrappers", "choice", "gate"}
 TOPS = {"cli", "adapters"}
 UNTRUSTED = {
