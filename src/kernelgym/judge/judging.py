@@ -10,27 +10,26 @@ import dataclasses
 import functools
 import secrets
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
 from kernelgym.baseline import Baseline
 from kernelgym.errors import DeviceFull
-from kernelgym.judge import timing
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.baselines import Baselines, Kept, device_name
 from kernelgym.judge.compiled import CompiledAhead
 from kernelgym.judge.evidence import gather, with_evidence
 from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.processes import Processes
-from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.rehearsal import Rehearsal
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session
-from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
+from kernelgym.judge.timekeeper import Timekeeper
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
 
 __all__ = ["Worker"]
 
@@ -64,13 +63,17 @@ class Worker:
         self._accelerator = Accelerator(device, folder)
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
-        self._ahead = CompiledAhead(folder / "triton")
+        ahead = CompiledAhead(folder / "triton")
+        self._rehearsal = Rehearsal(ruleset, device, self._processes, ahead)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
             ruleset,
             device,
             self._accelerator.lease,
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
+        )
+        self._timekeeper = Timekeeper(
+            ruleset, self._accelerator, self._processes, self._baselines, self._rehearsal
         )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
@@ -94,7 +97,7 @@ class Worker:
         with self._processes.open(kernel.language) as session:
             log = ""
             try:
-                compiled = self._compile_ahead(problem, kernel)
+                compiled = self._rehearsal.compile_ahead(problem, kernel)
                 session.load(kernel.source, "ModelNew", compiled)
                 reference = Reference(problem, self._ruleset, seeds, self._name)
                 reference.prepare()
@@ -163,7 +166,7 @@ class Worker:
                     return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
                 return dataclasses.replace(judged, message=f"{message}; not timed")
-            timed = self._timed(judged, session, reference, seeds, problem, kernel)
+            timed = self._timekeeper.timed(judged, session, reference, seeds, problem, kernel)
             return self._unless_idle(timed, session, kernel)
         except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
             end = (
@@ -209,7 +212,7 @@ class Worker:
     ) -> Verdict:
         """Have a second process show that a custom kernel did the work."""
         session.vacate()  # one process at a time holds inputs and outputs
-        compiled = self._compile_ahead(problem, kernel)
+        compiled = self._rehearsal.compile_ahead(problem, kernel)
 
         def unused() -> Reference:
             if not reference.stateful:
@@ -243,112 +246,6 @@ class Worker:
             timing=None,
             findings=(idle, *timed.findings),
         )
-
-    def _timed(
-        self,
-        judged: Verdict,
-        session: Session,
-        reference: Reference,
-        seeds: Seeds,
-        problem: Problem,
-        kernel: Kernel,
-    ) -> Verdict:
-        """Time a correct kernel; a second process must confirm what is hard to believe."""
-        protocol = self._ruleset.timing
-        try:
-            measured = self._measure(session, reference, seeds, problem)
-            doubt = timing.suspicion(measured.timing, self._floor_ms(session), protocol)
-            if doubt:
-                measured = self._confirm(measured, doubt, reference, seeds, problem, kernel)
-        except Untimed as reason:
-            findings = (*judged.findings, *reason.findings)
-            message = f"{judged.message}; not timed: {reason}"
-            return dataclasses.replace(judged, findings=findings, message=message)
-        findings = (*judged.findings, *measured.findings)
-        return dataclasses.replace(judged, timing=measured.timing, findings=findings)
-
-    def _measure(
-        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
-    ) -> Measurement:
-        if self._ruleset.timing.baseline != "eager":
-            session.vacate()  # it takes no part while a reference is compiled and chosen
-            session.pause()
-        with ExitStack() as stack:
-            baseline, kind = self._baselines.start(stack, problem, reference, seeds)
-            stack.enter_context(self._accelerator.lease.exclusive())
-            session.grant(self._ruleset.limits.run_s)
-            stopwatch = Stopwatch(session, baseline, reference, seeds)
-            measured = stopwatch.measure()
-            session.end()
-            measured = stopwatch.clean(measured)
-        timed = dataclasses.replace(measured.timing, baseline=kind)
-        return dataclasses.replace(measured, timing=timed)
-
-    def _confirm(
-        self,
-        first: Measurement,
-        doubt: str,
-        reference: Reference,
-        seeds: Seeds,
-        problem: Problem,
-        kernel: Kernel,
-    ) -> Measurement:
-        with self._processes.open(kernel.language) as session:
-            session.load(kernel.source, "ModelNew", self._compile_ahead(problem, kernel))
-            session.await_load()
-            with self._accelerator.lease.shared():
-                session.construct(reference, seeds)
-                outcome = session.call(reference, seeds, 0)
-            if not outcome.passed:
-                message = f"in a second process that was to confirm its time: {outcome.message}"
-                raise Rejected(Status.WRONG, message)
-            second = self._measure(session, reference, seeds, problem)
-        found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
-        ratio = second.timing.speedup / first.timing.speedup
-        if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
-            raise Untimed(
-                "two processes disagree on a speedup that is hard to believe",
-                (Finding("speedup_not_confirmed", found, Severity.SOFT),),
-            )
-        slower = min(first, second, key=lambda measured: measured.timing.speedup_low)
-        finding = Finding("speedup_confirmed", found, Severity.INFO)
-        return dataclasses.replace(slower, findings=(*slower.findings, finding))
-
-    def _floor_ms(self, session: Session) -> float:
-        inputs, output = session.example
-        moved = tensors_of([inputs, output]) if self._on_cuda else tensors_of(output)
-        return self._accelerator.floor_ms(sum(t.numel() * t.element_size() for t in moved))
-
-    def _compile_ahead(self, problem: Problem, kernel: Kernel) -> bytes:
-        """Have Triton compile everything in a process that no verdict rests on.
-
-        Raises:
-            Rejected: If the kernel fails there.
-        """
-        if not self._on_cuda or kernel.language != "triton":
-            return b""
-        kept = self._ahead.find(problem, kernel, self._ruleset.precision)
-        if kept is not None:
-            return kept
-        seeds = Seeds(secrets.token_hex(16))  # of its own: it learns nothing of the judged values
-        with self._processes.open(kernel.language, exec_allowed=True) as session:
-            try:
-                session.load(kernel.source, "ModelNew")
-                session.await_load()
-                reference = Reference(problem, self._ruleset, seeds, self._name)
-                session.construct(reference, seeds)
-                session.call(reference, seeds, 0)
-            except Rejected as end:
-                log = end.log or session.log()
-                raise Rejected(
-                    end.status, str(end), log, compiled=session.loaded, findings=end.findings
-                ) from None
-            session.end()
-            try:
-                return self._ahead.keep(problem, kernel, self._ruleset.precision, session.scratch)
-            except ValueError as error:
-                message = f"its compiled kernels take {error}"
-                raise Rejected(Status.RUNTIME_ERROR, message, compiled=True) from None
 
     def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
         """Prepare and time a problem's compiled baseline.

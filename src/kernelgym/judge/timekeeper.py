@@ -1,0 +1,121 @@
+"""Timing a correct kernel: against which baseline, and whether the result can be believed.
+
+`kernelgym.judge.stopwatch` measures; here is decided what is measured, when nothing else of ours
+runs on the device, and what a second process has to confirm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+
+from kernelgym.judge import timing
+from kernelgym.judge.accelerator import Accelerator
+from kernelgym.judge.baselines import Baselines
+from kernelgym.judge.processes import Processes
+from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.rehearsal import Rehearsal
+from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+
+__all__ = ["Timekeeper"]
+
+
+class Timekeeper:
+    """Times correct kernels on one device.
+
+    Args:
+        ruleset: The rules.
+        accelerator: The device.
+        processes: Opens processes on it.
+        baselines: What kernels are timed against.
+        rehearsal: Compiles ahead what a second process needs.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        accelerator: Accelerator,
+        processes: Processes,
+        baselines: Baselines,
+        rehearsal: Rehearsal,
+    ) -> None:
+        self._ruleset, self._accelerator, self._processes = ruleset, accelerator, processes
+        self._baselines, self._rehearsal = baselines, rehearsal
+
+    def timed(
+        self,
+        judged: Verdict,
+        session: Session,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Verdict:
+        """Time a correct kernel; a second process must confirm what is hard to believe."""
+        protocol = self._ruleset.timing
+        try:
+            measured = self._measure(session, reference, seeds, problem)
+            doubt = timing.suspicion(measured.timing, self._floor_ms(session), protocol)
+            if doubt:
+                measured = self._confirm(measured, doubt, reference, seeds, problem, kernel)
+        except Untimed as reason:
+            findings = (*judged.findings, *reason.findings)
+            message = f"{judged.message}; not timed: {reason}"
+            return dataclasses.replace(judged, findings=findings, message=message)
+        findings = (*judged.findings, *measured.findings)
+        return dataclasses.replace(judged, timing=measured.timing, findings=findings)
+
+    def _measure(
+        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
+    ) -> Measurement:
+        if self._ruleset.timing.baseline != "eager":
+            session.vacate()  # it takes no part while a reference is compiled and chosen
+            session.pause()
+        with ExitStack() as stack:
+            baseline, kind = self._baselines.start(stack, problem, reference, seeds)
+            stack.enter_context(self._accelerator.lease.exclusive())
+            session.grant(self._ruleset.limits.run_s)
+            stopwatch = Stopwatch(session, baseline, reference, seeds)
+            measured = stopwatch.measure()
+            session.end()
+            measured = stopwatch.clean(measured)
+        timed = dataclasses.replace(measured.timing, baseline=kind)
+        return dataclasses.replace(measured, timing=timed)
+
+    def _confirm(
+        self,
+        first: Measurement,
+        doubt: str,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
+    ) -> Measurement:
+        with self._processes.open(kernel.language) as session:
+            session.load(kernel.source, "ModelNew", self._rehearsal.compile_ahead(problem, kernel))
+            session.await_load()
+            with self._accelerator.lease.shared():
+                session.construct(reference, seeds)
+                outcome = session.call(reference, seeds, 0)
+            if not outcome.passed:
+                message = f"in a second process that was to confirm its time: {outcome.message}"
+                raise Rejected(Status.WRONG, message)
+            second = self._measure(session, reference, seeds, problem)
+        found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
+        ratio = second.timing.speedup / first.timing.speedup
+        if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
+            raise Untimed(
+                "two processes disagree on a speedup that is hard to believe",
+                (Finding("speedup_not_confirmed", found, Severity.SOFT),),
+            )
+        slower = min(first, second, key=lambda measured: measured.timing.speedup_low)
+        finding = Finding("speedup_confirmed", found, Severity.INFO)
+        return dataclasses.replace(slower, findings=(*slower.findings, finding))
+
+    def _floor_ms(self, session: Session) -> float:
+        inputs, output = session.example
+        moved = tensors_of([inputs, output]) if self._accelerator.on_cuda else tensors_of(output)
+        return self._accelerator.floor_ms(sum(t.numel() * t.element_size() for t in moved))
