@@ -11,9 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-__all__ = ["Finding", "Severity", "Status", "Timing", "Verdict"]
+__all__ = ["UNCONFIRMED_SPEED", "Finding", "Mismatch", "Severity", "Status", "Timing", "Verdict"]
+
+UNCONFIRMED_SPEED = "speedup_not_confirmed"
+"""Code of the finding on a correct verdict whose speed was too good to believe, measured again,
+and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
 
 
 class Severity(StrEnum):
@@ -79,8 +83,25 @@ class Timing:
     """Number of paired measurements."""
     baseline: str = "eager"
     """What the reference ran as: ``eager`` or ``compile``."""
+    floor_ms: float = field(default=0.0, kw_only=True)
+    """What moving `moved_bytes` takes at the device's measured bandwidth; 0.0 if unknown."""
+    moved_bytes: int = field(default=0, kw_only=True)
+    """Size of one call's inputs and outputs, which a kernel that uses them all moves at the
+    least; parameters are not counted. 0 if unknown."""
+
+    @property
+    def bandwidth_gb_s(self) -> float:
+        """`moved_bytes` over `kernel_ms`, in 10^9 bytes per second; 0.0 if unknown."""
+        return self.moved_bytes / self.kernel_ms / 1e6
+
+    @property
+    def floor_share(self) -> float:
+        """`floor_ms` over `kernel_ms`, the achieved share of the bandwidth; 0.0 if unknown."""
+        return self.floor_ms / self.kernel_ms
 
     def __post_init__(self) -> None:
+        if not 0.0 <= self.floor_ms < math.inf or self.moved_bytes < 0:
+            raise ValueError(f"floor {self.floor_ms} ms, {self.moved_bytes} bytes: not negative")
         numbers = (self.kernel_ms, self.reference_ms, self.speedup, self.speedup_low)
         if not all(math.isfinite(value) and value > 0 for value in numbers):
             raise ValueError(f"a Timing needs finite positive numbers, got {numbers}")
@@ -88,6 +109,64 @@ class Timing:
             raise ValueError(f"speedup_low {self.speedup_low} is above speedup {self.speedup}")
         if self.speedup_high and not self.speedup <= self.speedup_high < math.inf:
             raise ValueError(f"speedup_high {self.speedup_high} is below speedup {self.speedup}")
+
+
+Relation = Literal["", "nan", "zero", "constant", "scaled", "shifted"]
+"""What a wrong output looks like where it is wrong; empty if like nothing in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Where the output of one judged call differs from the reference's.
+
+    Holds places and sizes, never a value of the reference or of the inputs.
+    """
+
+    differing: int
+    """Elements that differ by more than the ruleset allows."""
+    shape: tuple[int, ...]
+    """Shape of the output."""
+    first: tuple[tuple[int, ...], ...] = ()
+    """Indices of the first few of them, in row-major order."""
+    worst_at: tuple[int, ...] | None = None
+    """Index of the largest error among them; None if unknown or not a matter of size."""
+    nonfinite: int = 0
+    """How many of them are NaN or infinite where the reference is finite."""
+    pattern: str = ""
+    """Where they lie, in words, such as ``only the last row``; empty if nothing stands out."""
+    relation: Relation = ""
+    """What the output is at the differing elements: ``nan``, ``zero``, ``constant``, or the
+    reference's value ``scaled`` or ``shifted`` by one number."""
+    ratio: float = 0.0
+    """That number where it is a factor, to two digits; 0.0 otherwise. Given only where the
+    reference's values vary, so that it betrays none of them."""
+    output: int = 0
+    """Which output, counted from 0."""
+    outputs: int = 1
+    call: int = 0
+    """Which judged call, counted from 1; 0 if it was made while the kernel was timed."""
+    calls: int = 0
+    inputs: str = "given"
+    """Which kind of inputs: ``given`` for the problem's own."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.differing <= self.elements:
+            raise ValueError(f"{self.differing} of {self.elements} elements differ")
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of the output."""
+        return math.prod(self.shape)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a mismatch from plain data."""
+        values = dict(data)
+        values["shape"] = tuple(values["shape"])
+        values["first"] = tuple(tuple(index) for index in values.get("first", ()))
+        if values.get("worst_at") is not None:
+            values["worst_at"] = tuple(values["worst_at"])
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +192,10 @@ class Verdict:
     log: str = ""
     """Compiler output, or the kernel's own stdout and stderr; bounded."""
     device: str = ""
+    custom_share: float = 0.0
+    """Share, by bytes or operations, of the reference's work that torch's operators no longer do
+    because custom kernels replaced it; 0.0 where no evidence is gathered. Measured in a process
+    that the kernel shares: good for honest kernels, forgeable by hostile ones."""
     isolation: str = ""
     """The sandbox tier it ran in, such as ``ns+landlock+seccomp``; empty if nothing was run."""
     ruleset: str = ""
@@ -120,8 +203,17 @@ class Verdict:
     seed: str = ""
     """The secret seed of this verdict, revealed afterwards so that it can be repeated."""
     wall_s: float = 0.0
+    mismatch: Mismatch | None = None
+    """Where the first wrong output differs; only a wrong kernel of the right shapes has one."""
+    custom_share: float = 0.0
+    """Share of the reference's work, in bytes moved or operations done, that is not left to
+    torch's operators but done by custom kernels; 0.0 if unknown."""
 
     def __post_init__(self) -> None:
+        if self.mismatch is not None and self.status is not Status.WRONG:
+            raise ValueError(f"only a wrong verdict can carry a mismatch, not {self.status.value}")
+        if not 0.0 <= self.custom_share <= 1.0:
+            raise ValueError(f"custom_share must lie in [0, 1], got {self.custom_share}")
         if self.timing is not None and self.status is not Status.CORRECT:
             raise ValueError(f"only a correct verdict can carry a timing, not {self.status.value}")
         if self.status is Status.CORRECT and not (
@@ -132,6 +224,8 @@ class Verdict:
             raise ValueError(f"{self.trials_passed} of {self.trials} trials passed")
         if not (math.isfinite(self.max_abs_error) and math.isfinite(self.max_rel_error)):
             raise ValueError("errors must be finite (use 0.0 and say so in the message)")
+        if not 0.0 <= self.custom_share <= 1.0:
+            raise ValueError(f"custom_share must lie in [0, 1], got {self.custom_share}")
 
     @property
     def correct(self) -> bool:
@@ -182,4 +276,6 @@ class Verdict:
         )
         if values.get("timing") is not None:
             values["timing"] = Timing(**values["timing"])
+        if values.get("mismatch") is not None:
+            values["mismatch"] = Mismatch.from_dict(values["mismatch"])
         return cls(**values)

@@ -276,7 +276,8 @@ def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Ke
     kept = tuple(f for f in verdict.findings if f.code != "no_kernel_launch")
     findings = evidence.findings + kept
     if not evidence.complaint:
-        return dataclasses.replace(verdict, findings=findings)
+        replaced = round(1.0 - min(1.0, evidence.torch_share), 6)
+        return dataclasses.replace(verdict, findings=findings, custom_share=replaced)
     return dataclasses.replace(
         verdict, status=Status.REJECTED, message=evidence.complaint, findings=findings
     )
