@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Job,
         Kernel,
         Message,
+        Mismatch,
         Problem,
         Reply,
         Score,
@@ -75,6 +76,7 @@ __all__ = [
     "Language",
     "LocalEvaluator",
     "Message",
+    "Mismatch",
     "Observer",
     "Problem",
     "ProblemError",
@@ -121,8 +123,8 @@ _NAMES_BY_MODULE = {
     "spaces": "KernelText",
     "suites": "Suite get_problem suite",
     "testing": "ScriptedEvaluator",
-    "types": "Evaluator Feedback Finding Job Kernel Message Problem Reply Score Severity Status "
-    "Timing Trajectory Turn Verdict",
+    "types": "Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score Severity "
+    "Status Timing Trajectory Turn Verdict",
     "vector": "KernelVectorEnv",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}

@@ -19,7 +19,7 @@ from kernelgym.returns import (
     return_variant,
 )
 from kernelgym.rulesets import Ruleset
-from kernelgym.verdict import Finding, Severity, Status, Timing, Verdict
+from kernelgym.verdict import Finding, Mismatch, Severity, Status, Timing, Verdict
 
 __all__ = [
     "GAMMA",
@@ -31,6 +31,7 @@ __all__ = [
     "Job",
     "Kernel",
     "Message",
+    "Mismatch",
     "Problem",
     "Reply",
     "ReturnVariant",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 
-def _digest(text: str) -> str:
+def text_digest(text: str) -> str:
     """Return 16 hex digits of SHA-256; lone surrogates (legal in model text) are kept apart."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -83,7 +84,7 @@ class Problem:
     """First 16 hex digits of the SHA-256 of `source`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", _digest(self.source))
+        object.__setattr__(self, "digest", text_digest(self.source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Kernel:
     """First 16 hex digits of the SHA-256 of language and source."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", _digest(f"{self.language}\0{self.source}"))
+        object.__setattr__(self, "digest", text_digest(f"{self.language}\0{self.source}"))
 
 
 @dataclass(frozen=True, slots=True)
