@@ -205,15 +205,10 @@ class Verdict:
     wall_s: float = 0.0
     mismatch: Mismatch | None = None
     """Where the first wrong output differs; only a wrong kernel of the right shapes has one."""
-    custom_share: float = 0.0
-    """Share of the reference's work, in bytes moved or operations done, that is not left to
-    torch's operators but done by custom kernels; 0.0 if unknown."""
 
     def __post_init__(self) -> None:
         if self.mismatch is not None and self.status is not Status.WRONG:
             raise ValueError(f"only a wrong verdict can carry a mismatch, not {self.status.value}")
-        if not 0.0 <= self.custom_share <= 1.0:
-            raise ValueError(f"custom_share must lie in [0, 1], got {self.custom_share}")
         if self.timing is not None and self.status is not Status.CORRECT:
             raise ValueError(f"only a correct verdict can carry a timing, not {self.status.value}")
         if self.status is Status.CORRECT and not (
