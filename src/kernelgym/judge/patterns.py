@@ -1,0 +1,282 @@
+"""Where wrong elements lie, in words: a pure function of how many lie where along each axis.
+
+What stands out is the smallest region of simple form that holds every one of them: a stretch of
+rows and columns, all rows but some, the same columns of every 64, or a stretch in row-major
+order, where blocks of a kernel's grid begin and end. It is named only if it is well filled, and
+if wrong elements strewn at random would hardly all have fallen into it.
+
+Knows places only: no values come in, none can come out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Counts", "Region", "Stretch", "find_region", "pattern"]
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+_FILLED = 0.25  # of a region's elements must be wrong: half are right by chance behind a relu
+_SURPRISE = 10.0  # nats: strewn at random, they would fall into the region once in e**10 times,
+# and once in as many times more as there are places where a region could begin
+_NEARLY_ALL = 0.95
+_PERIODS = (2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 512, 1024)
+_BLOCKS = tuple(2**power for power in range(16, 4, -1))
+_LISTED = 3
+_EDGE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many wrong elements lie at the positions along one axis."""
+
+    size: int
+    """Positions on the axis."""
+    step: int
+    """Positions that are counted together."""
+    counts: Numbers
+    """One per `step` positions."""
+    low: int
+    """First position with a wrong element."""
+    high: int
+    """Last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some positions along an axis: a range, everything but a range, or one in every period."""
+
+    start: int
+    stop: int
+    period: int = 0
+    """If not 0, the range is one of remainders."""
+    inverted: bool = False
+
+    def holds(self, positions: Numbers) -> NDArray[np.bool_]:
+        """Say which positions belong to it."""
+        inner = positions % self.period if self.period else positions
+        inside = (inner >= self.start) & (inner < self.stop)
+        return ~inside if self.inverted else inside
+
+    def size(self, axis_size: int) -> int:
+        """Return how many positions of an axis belong to it."""
+        span = self.stop - self.start
+        if self.period:
+            whole, rest = divmod(axis_size, self.period)
+            span = whole * span + max(0, min(rest, self.stop) - self.start)
+        return axis_size - span if self.inverted else span
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch per axis (None where all positions belong to it), or one in row-major order."""
+
+    shape: tuple[int, ...]
+    axes: tuple[Stretch | None, ...] = ()
+    flat: Stretch | None = None
+
+    @property
+    def size(self) -> int:
+        """How many elements belong to it."""
+        if self.flat is not None:
+            return self.flat.size(math.prod(self.shape))
+        sizes = (
+            size if stretch is None else stretch.size(size)
+            for size, stretch in zip(self.shape, self.axes, strict=True)
+        )
+        return math.prod(sizes)
+
+    def holds(self, indices: Numbers) -> NDArray[np.bool_]:
+        """Say which elements, given by their numbers in row-major order, belong to it."""
+        if self.flat is not None:
+            return self.flat.holds(indices)
+        inside = np.ones(indices.shape, dtype=np.bool_)
+        places = np.unravel_index(indices, self.shape)
+        for positions, stretch in zip(places, self.axes, strict=True):
+            if stretch is not None:
+                inside &= stretch.holds(positions.astype(np.int64))
+        return inside
+
+    def __str__(self) -> str:
+        total = math.prod(self.shape)
+        if self.flat is not None:
+            words = _stretch_words(self.flat, total, ("element", "elements", ""))
+            return words if len(self.shape) == 1 else f"{words} in row-major order"
+        parts = [
+            _stretch_words(stretch, size, _axis_noun(axis, len(self.shape)))
+            for axis, (size, stretch) in enumerate(zip(self.shape, self.axes, strict=True))
+            if stretch is not None
+        ]
+        return " of ".join(reversed(parts))
+
+
+def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts) -> str:
+    """Say in words where the wrong elements of an output lie.
+
+    Args:
+        shape: The output's shape.
+        wrong: How many elements are wrong.
+        axes: Counts along each axis.
+        flat: Counts in row-major order.
+
+    Returns:
+        Such as ``only the last row``; empty for an output of one element.
+    """
+    total = math.prod(shape)
+    if total <= 1 or wrong <= 0:
+        return ""
+    if wrong == total:
+        return "every element"
+    if wrong == 1:
+        return "a single element"
+    region = find_region(shape, wrong, axes, flat)
+    if region is not None:
+        words = str(region)
+        some = "" if wrong == region.size else f" ({wrong / region.size:.0%} of them)"
+        return f"{words if words.startswith('every') else f'only {words}'}{some}"
+    if wrong >= _NEARLY_ALL * total:
+        return "nearly every element"
+    return "scattered over the whole output"
+
+
+def find_region(
+    shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts
+) -> Region | None:
+    """Return the smallest region that holds every wrong element, if it stands out."""
+    shape = tuple(shape)
+    total = math.prod(shape)
+    best: Region | None = None
+    along = tuple(_smallest(counts) for counts in axes)
+    candidates = [Region(shape, along)] if any(along) else []
+    candidates += [Region(shape, (), stretch) for stretch in _candidates(flat)]
+    for region in candidates:
+        size = region.size
+        if not wrong <= size < total or wrong < _FILLED * size:
+            continue
+        if _surprise(total, size, wrong) < _SURPRISE + math.log(total):
+            continue
+        if best is None or size < best.size:
+            best = region
+    # Some elements at the edges of a block may be right by chance: then name the block.
+    spare = 0.0 if best is None else _EDGE * (best.size / wrong - 1)
+    for stretch in _blocks(flat):
+        region = Region(shape, (), stretch)
+        if best is not None and best.flat is not None and region.size <= best.size + spare:
+            return region
+    return best
+
+
+def _surprise(total: int, size: int, wrong: int) -> float:
+    """How unlikely it is that so many elements, strewn at random, all fall into a region."""
+
+    def ways(places: int) -> float:
+        return math.lgamma(places + 1) - math.lgamma(places - wrong + 1)
+
+    return ways(total) - ways(size)
+
+
+def _smallest(counts: Counts) -> Stretch | None:
+    best: Stretch | None = None
+    for stretch in _candidates(counts):
+        size = counts.size if best is None else best.size(counts.size)
+        if stretch.size(counts.size) < size:
+            best = stretch
+    return best
+
+
+def _blocks(flat: Counts) -> Iterator[Stretch]:
+    """Yield the last block, or the first, of each power of two that holds every wrong element."""
+    for block in _BLOCKS:
+        start = (flat.size - 1) // block * block
+        if 0 < start <= flat.low:
+            yield Stretch(start, flat.size)
+        if flat.high < block < flat.size:
+            yield Stretch(0, block)
+
+
+def _candidates(counts: Counts) -> Iterator[Stretch]:
+    """Yield stretches that hold every wrong element, the plainest first."""
+    yield Stretch(counts.low, counts.high + 1)
+    here = counts.counts > 0
+    if here.all():
+        return
+    yield from _gap(counts, here)
+    places = np.flatnonzero(here)
+    for period in _PERIODS:
+        if 2 * period > len(here):
+            return
+        left = np.unique(places % period)
+        run = int(left[-1]) - int(left[0]) + 1
+        if len(left) == run < period:
+            start, stop = int(left[0]) * counts.step, (int(left[-1]) + 1) * counts.step
+            yield Stretch(start, stop, period * counts.step)
+        elif len(left) == period - 1:
+            missing = int(np.setdiff1d(np.arange(period), left)[0])
+            step = counts.step
+            yield Stretch(missing * step, (missing + 1) * step, period * step, True)
+
+
+def _gap(counts: Counts, here: NDArray[np.bool_]) -> Iterator[Stretch]:
+    """Yield everything but the longest run of positions without a wrong element."""
+    edges = np.diff(np.concatenate(([0], (~here).astype(np.int8), [0])))
+    starts, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    longest = int(np.argmax(stops - starts))
+    start, stop = int(starts[longest]) * counts.step, int(stops[longest]) * counts.step
+    if start > 0 and stop < counts.size:
+        yield Stretch(start, stop, inverted=True)
+
+
+def _axis_noun(axis: int, axes: int) -> tuple[str, str, str]:
+    if axes == 1:
+        return "element", "elements", ""
+    if axes == 2:
+        return ("row", "rows", "") if axis == 0 else ("column", "columns", "")
+    return "slice", "slices", f" along axis {axis}"
+
+
+def _stretch_words(stretch: Stretch, size: int, noun: tuple[str, str, str]) -> str:
+    one, many, tail = noun
+    start, stop = stretch.start, stretch.stop
+    if stretch.period:
+        named = f"{one} {start}" if stop - start == 1 else f"{many} {start} to {stop - 1}"
+        but = "every one but " if stretch.inverted else ""
+        return f"{but}{named} of every {stretch.period} {many}{tail}"
+    if stretch.inverted:
+        if size - (stop - start) == 2 and start == 1:
+            return f"the first and the last {one}{tail}"
+        return f"every {one}{tail} but {_range_words(start, stop, size, one, many)}"
+    if start == 0 and stop == size - 1:
+        return f"every {one}{tail} but the last"
+    if start == 1 and stop == size:
+        return f"every {one}{tail} but the first"
+    if tail == "" and one == "element" and (block := _block_words(start, stop, size)):
+        return block
+    return _range_words(start, stop, size, one, many) + tail
+
+
+def _block_words(start: int, stop: int, size: int) -> str:
+    """Name a stretch of elements that is the last block or the first of a power of two."""
+    for block in _BLOCKS:
+        if stop == size and start == (size - 1) // block * block > 0:
+            return f"the last block of {block} (elements {start} to {stop - 1})"
+        if start == 0 and stop == block < size:
+            return f"the first block of {block} elements"
+    return ""
+
+
+def _range_words(start: int, stop: int, size: int, one: str, many: str) -> str:
+    length = stop - start
+    edge = "the first" if start == 0 else "the last" if stop == size else ""
+    if length == 1:
+        return f"{edge} {one}" if edge else f"{one} {start}"
+    if edge and length <= _LISTED:
+        return f"{edge} {length} {many}"
+    if stop == size:
+        return f"{many} from {start} on"
+    return f"{many} {start} to {stop - 1}"
