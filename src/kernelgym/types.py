@@ -44,6 +44,7 @@ __all__ = [
     "Verdict",
     "discounted_returns",
     "return_variant",
+    "text_digest",
 ]
 
 
