@@ -21,8 +21,8 @@ TOPS = {"cli", "adapters"}
 UNTRUSTED = {
     f"judge/{name}.py"
     for name in (
-        *("candidate", "hooks", "sandbox", "wire", "zygote", "device_memory"),
-        *("tracing", "traffic", "fingerprint"),
+        *("candidate", "hooks", "sandbox", "wire", "zygote", "device_memory", "buffers", "outputs"),
+        *("tracing", "traffic", "fingerprint", "crossings", "launching", "inductor"),
     )
 }
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")

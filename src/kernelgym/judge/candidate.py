@@ -2,7 +2,7 @@
 
 It never holds the reference model, its outputs, its source or a verdict, and no message it can
 send says "correct": the trusted side looks at the clock and at the bytes. Loaded by path after a
-fork from the zygote: standard library and torch only (plus `hooks.py` and `wire.py` beside it).
+fork from the zygote: standard library and torch only (plus the files beside it that it is given).
 
 Every request carries a nonce that its answer repeats. Requests: ``slots`` (with a descriptor of
 shared memory, or a handle of shared device memory), ``release`` (let go of it), ``load``,
@@ -16,7 +16,6 @@ On a CUDA device the answer to ``go`` is sent when the whole device has finished
 from __future__ import annotations
 
 import importlib.util
-import mmap
 import os
 import random
 import socket
@@ -35,7 +34,6 @@ _copy = torch.Tensor.copy_
 # Seeds the CPU only, and 100 times faster than torch.manual_seed, which asks every backend.
 _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
-_frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 200_000  # about 0.1 ms
@@ -50,7 +48,8 @@ def serve(
     launches: Any,
     new_tracer: Any,
     wire: ModuleType,
-    device_memory: ModuleType,
+    new_buffers: Any,
+    outputs: ModuleType,
     inductor: ModuleType,
     device: str,
     shared: str = "",
@@ -60,7 +59,7 @@ def serve(
     `shared` is device memory to open and close again first: a trial of the sandbox.
     """
     decoder = wire.Decoder()
-    state = _State(scratch, hooks, launches, new_tracer, device_memory, torch.device(device))
+    state = _State(scratch, hooks, launches, new_tracer, new_buffers, outputs, torch.device(device))
     if shared:
         state.open(shared)
         state.release()
@@ -83,7 +82,7 @@ def serve(
                     if "memory" in request:
                         state.open(request["memory"])
                     else:
-                        state.map(fds[0], request["bytes"])
+                        state.buffers.map(fds[0], request["bytes"])
                 case "release":
                     state.release()
                 case "load":
@@ -125,18 +124,19 @@ class _State:
         hooks: Any,
         launches: Any,
         new_tracer: Any,
-        device_memory: ModuleType,
+        new_buffers: Any,
+        outputs: ModuleType,
         device: torch.device,
     ) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
-        self._hooks, self._device_memory, self._device = hooks, device_memory, device
+        self._hooks, self._device = hooks, device
+        self.buffers = new_buffers(device)
+        self._export, self._copied = outputs.export, outputs.copied
         self._launches, self._new_tracer = launches, new_tracer
         self.launched = 0
         """Launches of custom kernels in the calls that were made last."""
         self._in_graph = 0
         self._tracer: Any = None
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._address = 0
         self._entry: Any = None
         self._compiles = False
         self._model: Any = None
@@ -146,9 +146,7 @@ class _State:
         self._kept: list[Any] = []  # outputs of a timed window, until the next
         self._previous: Any = None
         self._untimed_calls = 0
-        self._freed = 0
         self._reuses_output = False
-        self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
         if device.type == "cuda":
             # The context takes 0.15 s: it is made before there is a kernel to judge.
             torch.cuda.set_device(device)
@@ -156,24 +154,15 @@ class _State:
             self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             _synchronize(device)
 
-    def map(self, fd: int, size: int) -> None:
-        """Map the trusted side's buffers."""
-        self._memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        os.close(fd)
-
     def open(self, handle: str) -> None:
         """Open the trusted side's buffers on the device."""
         self.release()
-        self._address = self._device_memory.open_shared(handle)
+        self.buffers.open(handle)
 
     def release(self) -> None:
         """Let go of the buffers on the device."""
-        self._calls, self._graph, self._kept, self._blocks = [], None, [], []
-        if self._address:
-            _synchronize(self._device)
-            self._device_memory.close_shared(self._address)
-            self._address = 0
-            torch.cuda.empty_cache()
+        self._calls, self._graph, self._kept = [], None, []
+        self.buffers.release()
 
     def load(self, request: dict[str, Any], request_build: Any) -> None:
         """Import the source as a module and look its entry class up."""
@@ -195,7 +184,7 @@ class _State:
 
     def construct(self, request: dict[str, Any]) -> None:
         """Build the model under the seed the reference was built under."""
-        arguments = [self._decode(value) for value in request["args"]]
+        arguments = [self.buffers.decode(value) for value in request["args"]]
         _seed_all(request["seed"])
         random.seed(request["seed"])
         with _no_grad():
@@ -211,7 +200,7 @@ class _State:
         """Copy values into parameters, buffers or attributes; return the names not found."""
         missing = []
         for name, region in values:
-            value, target = self._view(region), self._model
+            value, target = self.buffers.view(region), self._model
             for part in name.split("."):
                 target = getattr(target, part, None)
             if isinstance(target, torch.Tensor) and target.shape == value.shape:
@@ -226,8 +215,8 @@ class _State:
         self._graph = None
         self._calls = [
             (
-                [self._decode(value) for value in call["args"]],
-                [self._view(region) for region in call["outputs"]],
+                [self.buffers.decode(value) for value in call["args"]],
+                [self.buffers.view(region) for region in call["outputs"]],
             )
             for call in calls
         ]
@@ -250,7 +239,7 @@ class _State:
         if self._device.type == "cpu":
             with _no_grad():
                 found = [
-                    _export(self._call(seed, arguments), places)
+                    self._export(self._call(seed, arguments), places)
                     for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
                 ]
             self.launched = self._launches.count - before
@@ -270,18 +259,18 @@ class _State:
                 for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
                     output = self._call(seed, arguments)
                     if timed:
-                        self._kept.append(_copied(output) if self._reuses_output else output)
+                        self._kept.append(self._copied(output) if self._reuses_output else output)
                     else:
-                        results.append(_export(output, places))
+                        results.append(self._export(output, places))
                         self._notice_reuse(output)
         self._ended.record()
         _synchronize(self._device)
         if timed and not replayed:
-            self._forget_freed_blocks()
+            self.buffers.forget_freed_blocks()
         self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
             return self._graph_results
-        return [self._locate(output) for output in self._kept] if timed else results
+        return [self.buffers.locate(output) for output in self._kept] if timed else results
 
     def _notice_reuse(self, output: Any) -> None:
         """Find out whether the kernel returns the same buffer again while it is still in use.
@@ -300,12 +289,6 @@ class _State:
         self._untimed_calls += 1
         if self._untimed_calls >= _REUSE_CALLS:
             self._previous = None
-
-    def _forget_freed_blocks(self) -> None:
-        """Share allocations anew if any was given back: another may lie at its address now."""
-        freed = torch.cuda.memory_stats(self._device).get("num_device_free", -1)
-        if freed != self._freed:
-            self._freed, self._blocks = freed, []
 
     def device_ms(self) -> float:
         """Return what the device took for the last calls, by its own clock."""
@@ -328,134 +311,10 @@ class _State:
     def capture(self) -> None:
         """Capture all prepared calls, in order, in one CUDA graph."""
         graph = torch.cuda.CUDAGraph()
-        self._blocks = []  # torch gives memory back before it captures
+        self.buffers.forget_blocks()  # torch gives memory back before it captures
         before = self._launches.count
         with _no_grad(), torch.cuda.graph(graph):
             outputs = (self._model(*arguments) for arguments, _ in self._calls)
-            self._kept = [_copied(o) if self._reuses_output else o for o in outputs]
-        self._graph_results = [self._locate(output) for output in self._kept]
+            self._kept = [self._copied(o) if self._reuses_output else o for o in outputs]
+        self._graph_results = [self.buffers.locate(output) for output in self._kept]
         self._graph, self._in_graph = graph, self._launches.count - before
-
-    def _locate(self, output: Any) -> Any:
-        """Describe an output, its tensors by where they lie on the device."""
-
-        def place_of(tensor: torch.Tensor) -> dict[str, Any] | None:
-            if tensor.layout != torch.strided or tensor.device != self._device:
-                return None
-            if tensor.numel() == 0:
-                return {"offset": 0, "strides": list(tensor.stride())}
-            address = tensor.data_ptr()
-            start, size, handle = next(
-                (block for block in self._blocks if block[0] <= address < block[0] + block[1]),
-                (0, 0, ""),
-            )
-            if not size:
-                start, size = self._device_memory.extent(address)
-                # The trusted side cannot open what it has shared itself: a kernel may return one
-                # of its inputs.
-                handle = "" if start == self._address else self._device_memory.share(start)
-                self._blocks.append((start, size, handle))
-            strides = list(tensor.stride())
-            return {"memory": handle, "offset": address - start, "strides": strides}
-
-        return _describe(output, place_of)
-
-    def _decode(self, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        ((kind, body),) = value.items()
-        match kind:
-            case "tensor":
-                return self._view(body)
-            case "list":
-                return [self._decode(item) for item in body]
-            case "tuple":
-                return tuple(self._decode(item) for item in body)
-            case "dict":
-                return {key: self._decode(item) for key, item in body}
-            case "dtype":
-                return getattr(torch, body)
-        raise ValueError(f"unknown kind of value {kind!r}")
-
-    def _view(self, region: dict[str, Any]) -> torch.Tensor:
-        dtype = getattr(torch, region["dtype"])
-        if region["count"] == 0:
-            device = self._device if self._address else "cpu"
-            return torch.empty_strided(
-                region["shape"], region["strides"], dtype=dtype, device=device
-            )
-        if self._address:
-            flat = self._device_memory.view(
-                self._address + region["offset"], region["count"] * dtype.itemsize, self._device
-            )
-            return flat.view(dtype).as_strided(region["shape"], region["strides"])
-        # A storage of exactly this tensor, so that reading past it can be noticed.
-        flat = _frombuffer(
-            self._memory, dtype=dtype, count=region["count"], offset=region["offset"]
-        )
-        return flat.as_strided(region["shape"], region["strides"])
-
-
-def _export(output: Any, places: list[torch.Tensor]) -> Any:
-    """Copy the tensors of `output` to `places` in order; return a description without values."""
-    if (  # the common case first: this runs while the clock does
-        type(output) is torch.Tensor
-        and len(places) == 1
-        and output.shape == places[0].shape
-        and output.dtype == places[0].dtype
-        and output.layout == torch.strided
-        and output.device == places[0].device
-        and output.is_contiguous()
-    ):
-        _copy(places[0], output)
-        return "fits"
-    remaining = iter(places)
-
-    def copy_out(tensor: torch.Tensor) -> dict[str, Any]:
-        place = next(remaining, None)
-        if (
-            place is not None
-            and tensor.shape == place.shape
-            and tensor.dtype == place.dtype
-            and tensor.layout == torch.strided
-            and tensor.device == place.device
-        ):
-            _copy(place, tensor)
-        return {"strides": list(tensor.stride())} if tensor.layout == torch.strided else {}
-
-    return _describe(output, copy_out)
-
-
-def _copied(output: Any) -> Any:
-    """Return an output with copies of its tensors."""
-    if isinstance(output, torch.Tensor):
-        return output.clone() if type(output) is torch.Tensor else output
-    if isinstance(output, (list, tuple)):
-        return [_copied(item) for item in output]
-    if isinstance(output, dict):
-        return {key: _copied(item) for key, item in output.items()}
-    return output
-
-
-def _describe(output: Any, visit_tensor: Any) -> Any:
-    """Describe an output: structure, types and shapes, and what `visit_tensor` says of each."""
-
-    def visit(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            kind = type(value).__name__
-            if type(value) not in (torch.Tensor, torch.nn.Parameter):
-                return {"other": f"a {kind}, which is not a plain torch.Tensor"}
-            place = visit_tensor(value)
-            if place is None:
-                return {"other": f"a tensor on {value.device} with layout {value.layout}"}
-            said = [str(value.dtype).removeprefix("torch."), list(value.shape)]
-            return {"tensor": [*said, place] if place else said}
-        if isinstance(value, (list, tuple)):
-            return {"sequence": [visit(item) for item in value]}
-        if isinstance(value, dict):
-            return {"mapping": [[str(key), visit(item)] for key, item in value.items()]}
-        if value is None or isinstance(value, (bool, int, float)):
-            return {"scalar": value}
-        return {"other": f"a {type(value).__name__}"}
-
-    return visit(output)

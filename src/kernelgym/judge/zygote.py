@@ -84,7 +84,9 @@ class _Zygote:
         self.launches = _sibling("launching").Launches()
         watching = map(_sibling, ("crossings", "traffic", "fingerprint"))
         self.new_tracer = functools.partial(_sibling("tracing").Tracer, self.launches, *watching)
-        self.device_memory, self.inductor = _sibling("device_memory"), _sibling("inductor")
+        self.inductor, self.outputs = _sibling("inductor"), _sibling("outputs")
+        memory, describe = _sibling("device_memory"), self.outputs.describe
+        self.new_buffers = functools.partial(_sibling("buffers").Buffers, memory, describe)
         self.device, self.shared = config["device"], config["shared"]
         self.compiler_paths = config["compiler_paths"]
         self.control = control
@@ -273,7 +275,8 @@ class _Zygote:
                 self.launches,
                 self.new_tracer,
                 self.wire,
-                self.device_memory,
+                self.new_buffers,
+                self.outputs,
                 self.inductor,
                 self.device,
                 self.shared,

@@ -1,0 +1,130 @@
+"""The trusted side's memory as a candidate's process sees it, and where its outputs lie beside it.
+
+It is a sealed memory file, mapped, or an allocation on the device, opened by its handle. Regions
+of it become tensors. Outputs on a device are shared the other way: by the allocation they lie in.
+Loaded by path in the untrusted process: standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["Buffers"]
+
+# Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
+_frombuffer = torch.frombuffer
+_synchronize = torch.cuda.synchronize
+
+
+class Buffers:
+    """Maps the trusted side's memory, and says where tensors lie.
+
+    Args:
+        device_memory: The module of that name.
+        describe: Describes an output.
+        device: Where the candidate runs.
+    """
+
+    def __init__(
+        self, device_memory: ModuleType, describe: Callable[..., Any], device: torch.device
+    ) -> None:
+        self._device_memory, self._describe, self._device = device_memory, describe, device
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._address = 0
+        self._freed = 0
+        self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
+
+    def map(self, fd: int, size: int) -> None:
+        """Map the trusted side's buffers."""
+        self._memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        os.close(fd)
+
+    def open(self, handle: str) -> None:
+        """Open the trusted side's buffers on the device."""
+        self._address = self._device_memory.open_shared(handle)
+
+    def release(self) -> None:
+        """Let go of the buffers on the device."""
+        self._blocks = []
+        if self._address:
+            _synchronize(self._device)
+            self._device_memory.close_shared(self._address)
+            self._address = 0
+            torch.cuda.empty_cache()
+
+    def forget_blocks(self) -> None:
+        """Share all allocations anew."""
+        self._blocks = []
+
+    def forget_freed_blocks(self) -> None:
+        """Share allocations anew if any was given back: another may lie at its address now."""
+        freed = torch.cuda.memory_stats(self._device).get("num_device_free", -1)
+        if freed != self._freed:
+            self._freed, self._blocks = freed, []
+
+    def locate(self, output: Any) -> Any:
+        """Describe an output, its tensors by where they lie on the device."""
+
+        def place_of(tensor: torch.Tensor) -> dict[str, Any] | None:
+            if tensor.layout != torch.strided or tensor.device != self._device:
+                return None
+            if tensor.numel() == 0:
+                return {"offset": 0, "strides": list(tensor.stride())}
+            address = tensor.data_ptr()
+            start, size, handle = next(
+                (block for block in self._blocks if block[0] <= address < block[0] + block[1]),
+                (0, 0, ""),
+            )
+            if not size:
+                start, size = self._device_memory.extent(address)
+                # The trusted side cannot open what it has shared itself: a kernel may return one
+                # of its inputs.
+                handle = "" if start == self._address else self._device_memory.share(start)
+                self._blocks.append((start, size, handle))
+            strides = list(tensor.stride())
+            return {"memory": handle, "offset": address - start, "strides": strides}
+
+        return self._describe(output, place_of)
+
+    def decode(self, value: Any) -> Any:
+        """Return an argument as the trusted side's `encode` was given it, tensors over buffers."""
+        if not isinstance(value, dict):
+            return value
+        ((kind, body),) = value.items()
+        match kind:
+            case "tensor":
+                return self.view(body)
+            case "list":
+                return [self.decode(item) for item in body]
+            case "tuple":
+                return tuple(self.decode(item) for item in body)
+            case "dict":
+                return {key: self.decode(item) for key, item in body}
+            case "dtype":
+                return getattr(torch, body)
+        raise ValueError(f"unknown kind of value {kind!r}")
+
+    def view(self, region: dict[str, Any]) -> torch.Tensor:
+        """Lay a tensor over a region."""
+        dtype = getattr(torch, region["dtype"])
+        if region["count"] == 0:
+            device = self._device if self._address else "cpu"
+            return torch.empty_strided(
+                region["shape"], region["strides"], dtype=dtype, device=device
+            )
+        if self._address:
+            flat = self._device_memory.view(
+                self._address + region["offset"], region["count"] * dtype.itemsize, self._device
+            )
+            return flat.view(dtype).as_strided(region["shape"], region["strides"])
+        # A storage of exactly this tensor, so that reading past it can be noticed.
+        flat = _frombuffer(
+            self._memory, dtype=dtype, count=region["count"], offset=region["offset"]
+        )
+        return flat.as_strided(region["shape"], region["strides"])
