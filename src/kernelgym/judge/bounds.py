@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from kernelgym.judge.places import Places
 from kernelgym.rulesets import Ruleset
 
 __all__ = [
@@ -65,8 +66,17 @@ class Difference:
     """Those that are not finite where the reference is."""
     worst_abs: float = 0.0
     worst_rel: float = 0.0
+    places: Places | None = None
+    """Where they lie, if that is wanted."""
 
-    def add(self, start: int, wrong: torch.Tensor, out: torch.Tensor, ref: torch.Tensor) -> None:
+    def add(
+        self,
+        start: int,
+        wrong: torch.Tensor,
+        out: torch.Tensor,
+        ref: torch.Tensor,
+        error: torch.Tensor | None = None,
+    ) -> None:
         """Count what is wrong in the chunk that begins at number `start`."""
         joined = wrong.reshape(-1, self.parts).any(1)
         found = int(joined.sum())
@@ -78,6 +88,8 @@ class Difference:
         if out.is_floating_point():
             odd = (~out.isfinite() & ref.isfinite()).reshape(-1, self.parts).any(1)
             self.strange += int(odd.sum())
+        if self.places is not None:
+            self.places.add(start // self.parts, joined, out, ref, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +178,10 @@ def outside_bound(
     truth: torch.Tensor,
     bound: Bound,
     parts: int = 1,
+    places: Places | None = None,
 ) -> Difference:
     """Find where `output` is outside the bound around `truth`."""
-    found = Difference(parts)
+    found = Difference(parts, places=places)
     step = _chunk_of(output)
     for start in range(0, output.numel(), step):
         out = output[start : start + step].double()
@@ -183,7 +196,7 @@ def outside_bound(
             close |= (out == true) | (out == ref) | (out.isnan() & ref.isnan())
             largest = float(error.nan_to_num_(0.0, 0.0, 0.0).max())
             size.nan_to_num_(0.0, 0.0, 0.0)
-            found.add(start, ~close, out, ref)
+            found.add(start, ~close, out, ref, error)
         found.worst_abs = max(found.worst_abs, largest)
         relative = float(error.div_(size.clamp_min_(max(bound.typical, TINY))).max())
         found.worst_rel = max(found.worst_rel, min(relative, sys.float_info.max))
@@ -191,18 +204,22 @@ def outside_bound(
 
 
 def outside_fixed(
-    output: torch.Tensor, reference: torch.Tensor, ruleset: Ruleset, parts: int = 1
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    ruleset: Ruleset,
+    parts: int = 1,
+    places: Places | None = None,
 ) -> Difference:
     """Find where `output` is outside the fixed tolerances."""
-    found = Difference(parts)
+    found = Difference(parts, places=places)
     atol, rtol = ruleset.tolerances
     same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
     step = _chunk_of(output)
     for start in range(0, output.numel(), step):
         out, ref = output[start : start + step], reference[start : start + step]
         close = torch.isclose(ref, out, rtol=rtol, atol=atol, equal_nan=same_nan)
-        found.add(start, ~close, out, ref)
         error = (out.double() - ref.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        found.add(start, ~close, out, ref, error)
         size = ref.double().abs_().nan_to_num_(0.0, 0.0, 0.0).clamp_min_(1e-12)
         found.worst_abs = max(found.worst_abs, float(error.max()))
         found.worst_rel = max(
@@ -211,9 +228,11 @@ def outside_fixed(
     return found
 
 
-def unequal(output: torch.Tensor, reference: torch.Tensor, parts: int = 1) -> Difference:
+def unequal(
+    output: torch.Tensor, reference: torch.Tensor, parts: int = 1, places: Places | None = None
+) -> Difference:
     """Find where integers, or bytes of truth values, differ."""
-    found = Difference(parts)
+    found = Difference(parts, places=places)
     step = _chunk_of(output)
     for start in range(0, output.numel(), step):
         out, ref = output[start : start + step], reference[start : start + step]

@@ -22,14 +22,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 from kernelgym.judge import bounds
+from kernelgym.judge.places import Places
 from kernelgym.rulesets import Ruleset
+from kernelgym.verdict import Mismatch
 
 __all__ = [
     "Calibration",
@@ -54,6 +56,8 @@ class Comparison:
     max_rel_error: float = 0.0
     message: str = ""
     """Why it failed; never a reference value."""
+    mismatch: Mismatch | None = None
+    """Where the first wrong output differs, if that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ def compare(
     precise: Any,
     ruleset: Ruleset,
     calibration: Calibration | None = None,
+    locate: bool = False,
 ) -> Comparison:
     """Judge one call.
 
@@ -113,6 +118,7 @@ def compare(
         precise: Its fp64 twin's, whole or as `RowBlocks`, or None.
         ruleset: The rules.
         calibration: What is known of the problem; None for the ruleset's own error factor.
+        locate: Whether a failure is to be explained: looks at every wrong element once more.
     """
     problem = _structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
@@ -125,15 +131,20 @@ def compare(
         earlier = [0.0] * len(expected_leaves)
     worst = Comparison(True)
     for index, (output, reference) in enumerate(zip(outputs, expected_leaves, strict=True)):
+        places = Places(tuple(reference.shape)) if locate and worst.passed else None
         found = _compare_tensor(
-            output, reference, twins[index], ruleset, known.factor, earlier[index]
+            output, reference, twins[index], ruleset, known.factor, earlier[index], places
         )
+        where = worst.mismatch
+        if found.mismatch is not None:
+            where = replace(found.mismatch, output=index, outputs=len(outputs))
         label = f"output {index}: " if len(outputs) > 1 else ""
         worst = Comparison(
             worst.passed and found.passed,
             max(worst.max_abs_error, found.max_abs_error),
             max(worst.max_rel_error, found.max_rel_error),
             worst.message or (label + found.message if found.message else ""),
+            where,
         )
     return worst
 
@@ -247,6 +258,7 @@ def _compare_tensor(
     ruleset: Ruleset,
     factor: float,
     own_error: float,
+    places: Places | None = None,
 ) -> Comparison:
     out, ref = _comparable(output), _comparable(reference)
     if torch.equal(out, ref):  # also keeps honest copies of large outputs cheap
@@ -254,15 +266,15 @@ def _compare_tensor(
     parts = 2 if reference.is_complex() else 1
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     if not ref.is_floating_point():
-        return _summary(bounds.unequal(flat_out, flat_ref, parts), output, reference)
+        return _summary(bounds.unequal(flat_out, flat_ref, parts, places), output, reference)
     bound = _bound(reference, truth, ruleset, factor, own_error)
     if bound is None:
-        found = bounds.outside_fixed(flat_out, flat_ref, ruleset, parts)
+        found = bounds.outside_fixed(flat_out, flat_ref, ruleset, parts, places)
     elif isinstance(truth, torch.Tensor):
         true = _comparable(truth).reshape(-1)
-        found = bounds.outside_bound(flat_out, flat_ref, true, bound, parts)
+        found = bounds.outside_bound(flat_out, flat_ref, true, bound, parts, places)
     else:
-        found = bounds.outside_bound(flat_out, flat_ref, flat_ref, bound, parts)
+        found = bounds.outside_bound(flat_out, flat_ref, flat_ref, bound, parts, places)
     return _summary(found, output, reference)
 
 
@@ -315,7 +327,11 @@ def _summary(found: bounds.Difference, output: torch.Tensor, reference: torch.Te
         return Comparison(True, found.worst_abs, found.worst_rel)
     place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
     message = f"values differ at {found.count} of {output.numel()} elements, first at {place}"
-    message += f"; largest absolute error {found.worst_abs:.3g}" if found.worst_abs else ""
+    # One digit: of an output that is zero, the error is the reference's value.
+    message += f"; largest absolute error about {found.worst_abs:.1g}" if found.worst_abs else ""
     if found.strange:
         message += f"; {found.strange} elements are NaN or infinite where the reference is finite"
-    return Comparison(False, found.worst_abs, found.worst_rel, message)
+    where = None
+    if found.places is not None:
+        where = found.places.mismatch(found.count, found.strange)
+    return Comparison(False, found.worst_abs, found.worst_rel, message, where)

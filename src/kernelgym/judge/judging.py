@@ -29,7 +29,7 @@ from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.timekeeper import Timekeeper
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Kernel, Mismatch, Problem, Severity, Status, Verdict
 
 __all__ = ["Worker"]
 
@@ -129,6 +129,7 @@ class Worker:
     ) -> Verdict:
         calls = len(reference.plan)
         passed, errors, complaint = 0, (0.0, 0.0), ""
+        mismatch: Mismatch | None = None
         try:
             session.await_load()
             with self._accelerator.lease.shared():
@@ -141,6 +142,7 @@ class Worker:
                         max(errors[1], outcome.max_rel_error),
                     )
                     if not outcome.passed:
+                        mismatch = mismatch or outcome.mismatch
                         complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
                         if self._ruleset.stop_at_first_failure:
                             break
@@ -155,7 +157,7 @@ class Worker:
                 findings=(*session.findings(kernel), *reference.findings()),
             )
             if complaint:
-                return judged
+                return dataclasses.replace(judged, mismatch=mismatch)
             message = f"all {calls} calls agree with the reference"
             judged = dataclasses.replace(judged, status=Status.CORRECT, message=message)
             if self._ruleset.require_custom_kernel:
