@@ -22,7 +22,7 @@ UNTRUSTED = {
     f"judge/{name}.py"
     for name in (
         *("candidate", "hooks", "sandbox", "wire", "zygote", "device_memory", "buffers", "outputs"),
-        *("tracing", "traffic", "fingerprint", "crossings", "launching", "inductor"),
+        *("tracing", "traffic", "fingerprint", "crossings", "launching", "inductor", "accesses"),
     )
 }
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")

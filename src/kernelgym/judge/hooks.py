@@ -1,11 +1,11 @@
-"""What a candidate finds changed inside its own process: extension builds and Triton's interpreter.
+"""What a candidate finds changed inside its own process: extension builds, memory, Triton's tools.
 
 - `torch.utils.cpp_extension.load_inline` and `load` hand their arguments up the channel; the
   trusted side builds them elsewhere, and the library is loaded here. Import order stays.
-- Under Triton's interpreter every load, store and atomic is checked against the storages of the
-  launch's tensors: unmasked accesses would otherwise give right answers or crash at random.
+- Memory that it is handed is filled with what is wrong in almost every output.
+- Triton knows where its tools are, and finds what was compiled ahead in its cache.
 
-Loaded by path in the untrusted process: standard library, torch, numpy and triton only. All of it
+Loaded by path in the untrusted process: standard library, torch and triton only. All of it
 can be undone by code in the same process, so it is help for honest kernels, not a boundary.
 """
 
@@ -22,7 +22,6 @@ from typing import Any
 
 __all__ = [
     "BuildFailed",
-    "check_interpreter_accesses",
     "describe_error",
     "fill_fresh_device_memory",
     "fill_fresh_memory",
@@ -197,124 +196,6 @@ def unpack_compiled(fds: list[int]) -> None:
         folder = os.environ["TRITON_CACHE_DIR"]
         with os.fdopen(fd, "rb") as file, tarfile.open(fileobj=file) as archive:
             archive.extractall(folder, filter="data")
-
-
-def check_interpreter_accesses() -> None:
-    """Range-check every memory access of interpreted kernels."""
-    import numpy as np
-    from triton.runtime import interpreter
-
-    spans = _Spans(np)
-    builder = type(interpreter.interpreter_builder)
-    executor = interpreter.GridExecutor
-    prepare, call = executor._init_args_hst, executor.__call__
-
-    def nested(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outer = spans.save()
-        try:
-            return call(self, *args, **kwargs)
-        finally:
-            spans.restore(outer)
-
-    def prepared(self: Any, args: Any, kwargs: Any) -> Any:
-        on_host = prepare(self, args, kwargs)
-        names = getattr(self, "arg_names", None) or []
-        named = [(names[i] if i < len(names) else f"#{i}", a) for i, a in enumerate(on_host[0])]
-        spans.set([*named, *on_host[1].items()])
-        return on_host
-
-    def checked(name: str, pointer: int, mask: int | None) -> None:
-        original = getattr(builder, name)
-        kind = "store" if "store" in name else "load" if "load" in name else "atomic"
-
-        def access(self: Any, *args: Any) -> Any:
-            active = None if mask is None or args[mask] is None else args[mask].data
-            spans.check(kind, args[pointer], active)
-            return original(self, *args)
-
-        setattr(builder, name, access)
-
-    executor.__call__, executor._init_args_hst = nested, prepared
-    checked("create_masked_load", 0, 1)
-    checked("create_masked_store", 0, 2)
-    checked("create_atomic_cas", 0, None)
-    checked("create_atomic_rmw", 1, 3)
-
-
-class _Spans:
-    """The address ranges a running launch may touch."""
-
-    def __init__(self, np: Any) -> None:
-        self._np = np
-        self._set: tuple[Any, Any, list[str]] = (np.zeros(0, np.uint64), np.zeros(0, np.uint64), [])
-
-    def save(self) -> tuple[Any, Any, list[str]]:
-        return self._set
-
-    def restore(self, saved: tuple[Any, Any, list[str]]) -> None:
-        self._set = saved
-
-    def set(self, arguments: list[tuple[str, Any]]) -> None:
-        found: dict[int, tuple[int, str]] = {}
-
-        def visit(name: str, value: Any) -> None:
-            if isinstance(value, tuple):
-                for item in value:
-                    visit(name, item)
-                return
-            value = getattr(value, "base", None) if hasattr(value, "block_shape") else value
-            if not hasattr(value, "data_ptr"):
-                return
-            storage = getattr(value, "base", value) if hasattr(value, "reinterpret") else value
-            storage = storage.untyped_storage()
-            start = storage.data_ptr()
-            found.setdefault(start, (start + storage.nbytes(), name))
-
-        for name, value in arguments:
-            visit(name, value)
-        starts = sorted(found)
-        as_array = self._np.array
-        self._set = (
-            as_array(starts, dtype=self._np.uint64),
-            as_array([found[s][0] for s in starts], dtype=self._np.uint64),
-            [found[s][1] for s in starts],
-        )
-
-    def check(self, kind: str, pointers: Any, mask: Any) -> None:
-        np = self._np
-        starts, ends, names = self._set
-        addresses = np.asarray(pointers.data, dtype=np.uint64).reshape(-1)
-        if mask is not None:
-            active = np.broadcast_to(np.asarray(mask, dtype=bool), pointers.data.shape)
-            addresses = addresses[active.reshape(-1)]
-        if addresses.size == 0:
-            return
-        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        if len(starts):
-            owner = np.maximum(np.searchsorted(starts, addresses, side="right"), 1) - 1
-            fine = (addresses >= starts[owner]) & (addresses + np.uint64(size) <= ends[owner])
-        else:
-            owner, fine = np.zeros(addresses.shape, int), np.zeros(addresses.shape, bool)
-        if fine.all():
-            return
-        bad = int(np.argmin(fine))
-        where = "no tensor was passed to this launch"
-        if len(starts):
-            first, base = int(addresses[bad]), int(starts[owner[bad]])
-            end, name = int(ends[owner[bad]]), names[owner[bad]]
-            past = (first - end) // size
-            where = (
-                f"the first is {past} elements past the end of {name!r}"
-                if first >= end
-                else f"the first is {(base - first) // size} elements before {name!r}"
-                if first < base
-                else f"the first straddles the end of {name!r}"
-            )
-        count = int(addresses.size - fine.sum())
-        raise IndexError(
-            f"out-of-bounds {kind}: {count} of {addresses.size} active lanes lie outside the "
-            f"launch's tensors; {where}"
-        )
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, str]:

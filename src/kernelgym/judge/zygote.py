@@ -63,7 +63,7 @@ def _import_libraries(hooks: ModuleType, arch: int) -> None:
         return
     if os.environ.get("TRITON_INTERPRET") == "1":
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
-        hooks.check_interpreter_accesses()
+        _sibling("accesses").check_interpreter_accesses()
 
         @triton.jit  # type: ignore[untyped-decorator]
         def warm_up(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -293,6 +293,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
         name: os.path.join(scratch, name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
+    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # there is no list of users to look it up in
     kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 

@@ -1,0 +1,130 @@
+"""Every memory access of an interpreted Triton kernel, checked against its launch's tensors.
+
+Triton's interpreter loads and stores wherever a kernel points: unmasked accesses would give right
+answers or crash at random. Loaded by path in the untrusted process: standard library, numpy and
+triton only. Code in the same process can undo it, so it is help for honest kernels, no boundary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["check_interpreter_accesses"]
+
+
+def check_interpreter_accesses() -> None:
+    """Range-check every memory access of interpreted kernels."""
+    import numpy as np
+    from triton.runtime import interpreter
+
+    spans = _Spans(np)
+    builder = type(interpreter.interpreter_builder)
+    executor = interpreter.GridExecutor
+    prepare, call = executor._init_args_hst, executor.__call__
+
+    def nested(self: Any, *args: Any, **kwargs: Any) -> Any:
+        outer = spans.save()
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            spans.restore(outer)
+
+    def prepared(self: Any, args: Any, kwargs: Any) -> Any:
+        on_host = prepare(self, args, kwargs)
+        names = getattr(self, "arg_names", None) or []
+        named = [(names[i] if i < len(names) else f"#{i}", a) for i, a in enumerate(on_host[0])]
+        spans.set([*named, *on_host[1].items()])
+        return on_host
+
+    def checked(name: str, pointer: int, mask: int | None) -> None:
+        original = getattr(builder, name)
+        kind = "store" if "store" in name else "load" if "load" in name else "atomic"
+
+        def access(self: Any, *args: Any) -> Any:
+            active = None if mask is None or args[mask] is None else args[mask].data
+            spans.check(kind, args[pointer], active)
+            return original(self, *args)
+
+        setattr(builder, name, access)
+
+    executor.__call__, executor._init_args_hst = nested, prepared
+    checked("create_masked_load", 0, 1)
+    checked("create_masked_store", 0, 2)
+    checked("create_atomic_cas", 0, None)
+    checked("create_atomic_rmw", 1, 3)
+
+
+class _Spans:
+    """The address ranges a running launch may touch."""
+
+    def __init__(self, np: Any) -> None:
+        self._np = np
+        self._set: tuple[Any, Any, list[str]] = (np.zeros(0, np.uint64), np.zeros(0, np.uint64), [])
+
+    def save(self) -> tuple[Any, Any, list[str]]:
+        return self._set
+
+    def restore(self, saved: tuple[Any, Any, list[str]]) -> None:
+        self._set = saved
+
+    def set(self, arguments: list[tuple[str, Any]]) -> None:
+        found: dict[int, tuple[int, str]] = {}
+
+        def visit(name: str, value: Any) -> None:
+            if isinstance(value, tuple):
+                for item in value:
+                    visit(name, item)
+                return
+            value = getattr(value, "base", None) if hasattr(value, "block_shape") else value
+            if not hasattr(value, "data_ptr"):
+                return
+            storage = getattr(value, "base", value) if hasattr(value, "reinterpret") else value
+            storage = storage.untyped_storage()
+            start = storage.data_ptr()
+            found.setdefault(start, (start + storage.nbytes(), name))
+
+        for name, value in arguments:
+            visit(name, value)
+        starts = sorted(found)
+        as_array = self._np.array
+        self._set = (
+            as_array(starts, dtype=self._np.uint64),
+            as_array([found[s][0] for s in starts], dtype=self._np.uint64),
+            [found[s][1] for s in starts],
+        )
+
+    def check(self, kind: str, pointers: Any, mask: Any) -> None:
+        np = self._np
+        starts, ends, names = self._set
+        addresses = np.asarray(pointers.data, dtype=np.uint64).reshape(-1)
+        if mask is not None:
+            active = np.broadcast_to(np.asarray(mask, dtype=bool), pointers.data.shape)
+            addresses = addresses[active.reshape(-1)]
+        if addresses.size == 0:
+            return
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        if len(starts):
+            owner = np.maximum(np.searchsorted(starts, addresses, side="right"), 1) - 1
+            fine = (addresses >= starts[owner]) & (addresses + np.uint64(size) <= ends[owner])
+        else:
+            owner, fine = np.zeros(addresses.shape, int), np.zeros(addresses.shape, bool)
+        if fine.all():
+            return
+        bad = int(np.argmin(fine))
+        where = "no tensor was passed to this launch"
+        if len(starts):
+            first, base = int(addresses[bad]), int(starts[owner[bad]])
+            end, name = int(ends[owner[bad]]), names[owner[bad]]
+            past = (first - end) // size
+            where = (
+                f"the first is {past} elements past the end of {name!r}"
+                if first >= end
+                else f"the first is {(base - first) // size} elements before {name!r}"
+                if first < base
+                else f"the first straddles the end of {name!r}"
+            )
+        count = int(addresses.size - fine.sum())
+        raise IndexError(
+            f"out-of-bounds {kind}: {count} of {addresses.size} active lanes lie outside the "
+            f"launch's tensors; {where}"
+        )
