@@ -58,13 +58,13 @@ class TimingProtocol:
     """Standard deviation, relative, of the speedup between verdicts of one kernel, as far as pairs
     inside one verdict cannot show it (memory's layout, the machine's neighbours). The reported
     interval is widened by it, in quadrature; when to stop is decided without it."""
-    device_between_process: float = 0.004
+    device_between_process: float = 0.001
     """As `between_process`, on CUDA devices."""
     window_ms: float = 2.0
     """A window holds as many calls (each on inputs of its own) as take about this long."""
     device_window_ms: float = 5.0
     """As `window_ms`, on CUDA devices."""
-    graph_below_ms: float = 0.2
+    graph_below_ms: float = 10.0
     """Calls shorter than this are replayed from a CUDA graph where they can be captured, so that
     what the host needs to launch them is not taken for the device's time."""
     budget_s: float = 3.0

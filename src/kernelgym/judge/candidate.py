@@ -36,7 +36,7 @@ _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
-_LEAD_CYCLES = 200_000  # about 0.1 ms
+_LEAD_CYCLES = 600_000  # about 0.3 ms
 _REUSE_CALLS, _REUSE_BYTES = 3, 4 << 30
 _seed_device = torch.cuda.manual_seed
 

@@ -27,7 +27,7 @@ from kernelgym.judge.compare import (
 )
 from kernelgym.judge.distributions import GIVEN, variants
 from kernelgym.judge.operators import Watching
-from kernelgym.judge.runner import Expected, Runner, bytes_of, tensors_of
+from kernelgym.judge.runner import Expected, Runner, bytes_of, same_bytes, tensors_of
 from kernelgym.judge.seeds import seed_all
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.rulesets import Ruleset
@@ -58,6 +58,9 @@ class Conditions:
     """How many own errors are allowed; None for the ruleset's base."""
     own_errors: Mapping[str, tuple[float, ...]]
     """The reference's error on each output by kind, where outputs have few elements."""
+    telling: str = GIVEN
+    """Kind of inputs on which the output is not just a copy of an input, if there is one: on
+    its own inputs, none of which is negative, a ReLU has nothing to do."""
 
     def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
         """Return what the bound takes into account for one kind of inputs."""
@@ -94,6 +97,7 @@ def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: A
     perturbs = ruleset.perturb_state and _bears_other_state(runner, inputs, own)
     if perturbs:
         own = runner.expect(inputs, _SEED)
+    telling = "" if _is_copy(own.output, inputs) else GIVEN
     del inputs
     known: dict[str, tuple[float, ...]] = {}
     usable: list[str] = []
@@ -102,12 +106,15 @@ def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: A
         known[GIVEN] = more(GIVEN, own)
         for kind in ruleset.distributions:
             for variant in variants(kind, operation):
-                found = _try(runner, draw, variant, ruleset, own, factor)
+                found, copies = _try(runner, draw, variant, ruleset, own, factor)
                 if found is not None:
                     usable.append(variant)
                     known[variant] = more(variant, found)
+                    telling = telling or ("" if copies else variant)
                     break
-    return Conditions(tuple(usable), perturbs, mutates, factor, MappingProxyType(known))
+    return Conditions(
+        tuple(usable), perturbs, mutates, factor, MappingProxyType(known), telling or GIVEN
+    )
 
 
 def bears(expected: Expected, ruleset: Ruleset) -> bool:
@@ -156,23 +163,33 @@ def _try(
     ruleset: Ruleset,
     own: Expected,
     factor: float | None,
-) -> Expected | None:
-    """Run the problem on one kind of inputs; None if it cannot bear it."""
+) -> tuple[Expected | None, bool]:
+    """Run the problem on one kind of inputs.
+
+    Returns:
+        What it gave, None if it cannot bear it; and whether that is a copy of an input.
+    """
     try:
         inputs, changed = draw(_SEED, variant)
         if not changed:
-            return None
+            return None, False
         found = runner.expect(inputs, _SEED)
         if not bears(found, ruleset) or not _is_useful(found.output, own.output):
-            return None
+            return None, False
         if not _is_steady(runner, inputs, found, ruleset, factor):
-            return None
+            return None, False
+        return found, _is_copy(found.output, inputs)
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
-        return None
     except Exception:
-        return None  # an index out of range, a check of its own: not the inputs it was made for
-    return found
+        pass  # an index out of range, a check of its own: not the inputs it was made for
+    return None, False
+
+
+def _is_copy(output: Any, inputs: list[Any]) -> bool:
+    """Say whether every output has the bytes of some input."""
+    given = tensors_of(inputs)
+    return all(any(same_bytes(out, tensor) for tensor in given) for out in tensors_of(output))
 
 
 def _is_useful(output: Any, usual: Any) -> bool:

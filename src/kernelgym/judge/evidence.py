@@ -187,7 +187,7 @@ def _third(
     session.grant(_ABLATED_S)
     crashed = evidence.crashed
     try:
-        # A call past the planned ones is on the problem's own kind of inputs.
+        # A call past the planned ones is on a kind of inputs that leaves something to do.
         contributes = not session.call(reference, seeds, len(reference.plan) + 1).passed
     except Rejected:
         contributes = crashed = True

@@ -146,8 +146,11 @@ class Reference:
         return bears(expected, self._ruleset)
 
     def kind_of(self, index: int) -> str:
-        """Return which kind of inputs a judged call is made on."""
-        return self.plan[index] if index < len(self.plan) else GIVEN
+        """Return which kind of inputs a call is made on.
+
+        Calls past the planned ones, which look for evidence, are made where there is work to do.
+        """
+        return self.plan[index] if index < len(self.plan) else self._conditions.telling
 
     def needs(self, names: list[str], seed: int) -> bool:
         """Say whether any of these entries of `state` has influence on the output.
