@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from kernelgym.feedback import feedback
+from kernelgym.rewards import REWARDS, SHAPES, RewardPreset, Weights
 from kernelgym.testing import SAMPLE_KERNELS, reply
-from kernelgym.types import Finding, Kernel, Severity, Status, Timing, Verdict
+from kernelgym.types import (
+    Finding,
+    Kernel,
+    Reply,
+    Score,
+    Severity,
+    Status,
+    Timing,
+    Turn,
+    Verdict,
+)
 
 # Any text at all, lone surrogates and control characters included.
 any_text = st.text(st.characters(), max_size=400)
@@ -97,8 +109,57 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
         findings=tuple(draw(st.lists(findings, max_size=3))),
         message=draw(any_text),
         log=draw(any_text),
+        custom_share=draw(st.floats(0, 1)),
         wall_s=draw(st.floats(0, 1e3)),
     )
 
 
 kernels = st.builds(Kernel, any_text | python_like(), st.sampled_from(sorted(SAMPLE_KERNELS)))
+
+
+def as_turn(index: int, found: Verdict, total: float = 0.0) -> Turn:
+    """Return a turn with that verdict and that score."""
+    answered = Reply(SAMPLE_KERNELS["triton"])
+    return Turn(index, "", answered, found, feedback(found, answered), Score(total))
+
+
+weights = st.floats(0, 3)
+
+
+@st.composite
+def own_presets(draw: st.DrawFn) -> RewardPreset:
+    """Any preset that can be built, not only those that ship."""
+    correct = draw(weights)
+    untidy = draw(st.floats(0, 1))
+    # What form may cost a correct answer is at most what being correct pays.
+    thinking = correct * draw(st.floats(0, 0.999))
+    most = (correct - thinking) / (1 - untidy) if untidy < 1 else 3.0
+    values = Weights(
+        format=draw(st.floats(0, min(3.0, most) * 0.999)),
+        correct=correct,
+        thinking=thinking,
+        **{name: draw(weights) for name in _FREE_WEIGHTS},
+    )
+    return RewardPreset(
+        "own",
+        values,
+        speed=draw(st.sampled_from(["optional", "required"])),
+        shape=draw(st.sampled_from(SHAPES)),
+        cap=draw(st.floats(0.5, 50)),
+        milestones=tuple(sorted(draw(st.sets(st.floats(0.1, 20), min_size=1, max_size=4)))),
+        untidy=untidy,
+        length_chars=(draw(st.integers(0, 500)), draw(st.integers(501, 9_000))),
+        thinking_chars=(draw(st.integers(0, 5)), draw(st.integers(6, 100))),
+        format_penalty=draw(st.floats(-2, 0)),
+        cheating_penalty=draw(st.floats(-2, 0)),
+    )
+
+
+_FREE_WEIGHTS = ("compile", "trials", "speed", "improvement", "custom", "length")
+presets = st.sampled_from(list(REWARDS.values())) | own_presets()
+replies = st.builds(
+    Reply,
+    st.sampled_from(sorted(SAMPLE_KERNELS)).map(SAMPLE_KERNELS.__getitem__),
+    st.text(max_size=120),
+    st.sampled_from([(), ("no_kernel_tag",)]),
+)

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pickle
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import (
@@ -21,16 +21,8 @@ from kernelgym.types import (
     Trajectory,
     Turn,
     Verdict,
-    discounted_returns,
 )
 from strategies import any_text, verdicts
-
-scores = st.lists(st.floats(-10, 10), max_size=8)
-gammas = st.floats(0, 1)
-
-
-def close(one: object, other: object) -> bool:
-    return one == pytest.approx(other, abs=1e-9)
 
 
 def turn(index: int, total: float, found: Verdict) -> Turn:
@@ -116,62 +108,6 @@ def test_statuses_and_findings_are_plain_text_in_json() -> None:
     assert data["findings"] == [{"code": "x", "message": "y", "severity": "hard", "line": 3}]
 
 
-@given(scores)
-def test_returns_with_gamma_zero_are_the_scores(values: list[float]) -> None:
-    assert discounted_returns(values, 0.0) == tuple(values)
-
-
-@given(scores)
-def test_returns_with_gamma_one_are_the_sums_of_what_is_left(values: list[float]) -> None:
-    sums = tuple(math.fsum(values[t:]) for t in range(len(values)))
-    assert close(discounted_returns(values, 1.0), sums)
-
-
-@given(scores, gammas)
-def test_returns_follow_the_recursion(values: list[float], gamma: float) -> None:
-    found = (*discounted_returns(values, gamma), 0.0)
-    for t, value in enumerate(values):
-        assert close(found[t], value + gamma * found[t + 1])
-
-
-@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), max_size=8), gammas, gammas)
-def test_returns_are_linear(pairs: list[tuple[float, float]], gamma: float, a: float) -> None:
-    one = discounted_returns([x for x, _ in pairs], gamma)
-    other = discounted_returns([y for _, y in pairs], gamma)
-    mixed = discounted_returns([a * x + y for x, y in pairs], gamma)
-    assert close(mixed, tuple(a * x + y for x, y in zip(one, other, strict=True)))
-
-
-@given(scores, gammas)
-def test_an_earlier_score_shifts_the_returns(values: list[float], gamma: float) -> None:
-    assert discounted_returns([1.0, *values], gamma)[1:] == discounted_returns(values, gamma)
-
-
-@given(scores.filter(bool), gammas, st.integers(0, 4))
-def test_an_absorbing_end_equals_playing_it_out(
-    values: list[float], gamma: float, more: int
-) -> None:
-    played_out = discounted_returns(values + [values[-1]] * more, gamma)
-    absorbed = discounted_returns(values, gamma, horizon=len(values) + more)
-    assert close(absorbed, played_out[: len(values)])
-
-
-@pytest.mark.parametrize("gamma", [-0.1, 1.1, math.nan])
-def test_gamma_out_of_range_is_refused(gamma: float) -> None:
-    with pytest.raises(ValueError, match="gamma"):
-        discounted_returns([1.0], gamma)
-    with pytest.raises(ValueError, match="gamma"):
-        Trajectory(SAMPLE_PROBLEM).returns(gamma)
-
-
-def test_only_a_solved_trajectory_is_absorbing() -> None:
-    turns = (turn(0, 0.0, verdict("wrong")), turn(1, 1.0, verdict("correct")))
-    solved = Trajectory(SAMPLE_PROBLEM, turns, "solved", horizon=4)
-    assert solved.returns(0.5) == (0.875, 1.75)
-    for other in ("budget", "no_improvement", "cut", ""):
-        assert Trajectory(SAMPLE_PROBLEM, turns, other, horizon=4).returns(0.5) == (0.5, 1.0)
-
-
 def test_the_best_turn_is_the_earliest_of_the_highest() -> None:
     totals = (0.1, 0.7, 0.7, 0.2)
     turns = tuple(turn(i, total, verdict("wrong")) for i, total in enumerate(totals))
@@ -184,6 +120,12 @@ def test_one_unavailable_verdict_makes_a_trajectory_invalid() -> None:
     turns = (turn(0, 0.0, verdict("correct")), turn(1, 0.0, verdict("unavailable")))
     assert Trajectory(SAMPLE_PROBLEM, turns[:1]).valid
     assert not Trajectory(SAMPLE_PROBLEM, turns).valid
+
+
+def test_one_turn_that_could_not_be_scored_makes_a_trajectory_invalid() -> None:
+    first = turn(0, 0.0, verdict("wrong"))
+    lost = dataclasses.replace(first, index=1, score=Score(0.3, valid=False))
+    assert not Trajectory(SAMPLE_PROBLEM, (first, lost)).valid
 
 
 def test_the_scripted_evaluator_keeps_the_protocol() -> None:

@@ -3,7 +3,8 @@
 All problems of the choice are listed. Unless its ruleset checks no problems, or degenerate ones are
 allowed, only those that nothing is known against are drawn, and one that something is known against
 is refused when it is named: by ``problem_id``, or as a single id among ``problems`` (a range or a
-level names nobody). What is known comes from `kernelgym.gate`; nothing is computed here.
+level names nobody). What is known comes from `kernelgym.gate`; nothing is computed here. Device and
+ruleset, which that depends on, are agreed on here with the evaluator.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard, cast
 
+from kernelgym.devices import find_device
 from kernelgym.errors import DegenerateProblem, UsageError
 from kernelgym.gate import known_hygiene, passing
 from kernelgym.hygiene import refuse
 from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
-from kernelgym.types import Problem
+from kernelgym.types import Evaluator, Problem
 
-__all__ = ["ProblemChoice", "choose_problems"]
+__all__ = ["ProblemChoice", "agreed_on", "choose_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +145,36 @@ def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[P
     if given is None or isinstance(given, str | int) or not given:
         return False
     return all(isinstance(item, Problem) for item in given)
+
+
+def agreed_on(
+    evaluator: Evaluator | None, device: str | None, ruleset: str | Ruleset | None
+) -> tuple[str, Ruleset]:
+    """Return the device and the ruleset that an environment plays by.
+
+    Args:
+        evaluator: The evaluator it was given, if any; its own go before.
+        device: The device that was asked for, if any.
+        ruleset: The ruleset that was asked for, if any.
+
+    Raises:
+        UsageError: If the evaluator is none, or contradicts what was asked for.
+    """
+    if evaluator is None:
+        device = find_device("cpu" if device is None else device)
+        return device, find_ruleset("strict" if ruleset is None else ruleset)
+    if not isinstance(evaluator, Evaluator):
+        raise UsageError(
+            f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "
+            "LocalEvaluator or a ScriptedEvaluator, or leave the option out"
+        )
+    if device not in (None, evaluator.device, evaluator.device.partition(":")[0]):
+        raise UsageError(
+            f"device {device!r} was asked for, but the evaluator runs on {evaluator.device!r}"
+        )
+    if ruleset is not None and find_ruleset(ruleset) != evaluator.ruleset:
+        raise UsageError(
+            f"ruleset {find_ruleset(ruleset).label!r} was asked for, but the evaluator follows "
+            f"{evaluator.ruleset.label!r}"
+        )
+    return evaluator.device, evaluator.ruleset

@@ -1,9 +1,10 @@
 """The Gymnasium environment: an episode is one problem, an action one answer, as text.
 
 The observation is the whole text a model would be sent next; the reward of a step is that turn's
-score (discounting is a training quantity, see ``info["turn_returns"]``). An episode that is
-solved, out of turns or out of improvement is `terminated`; it is `truncated` only if the judge
-failed, with reward 0.0 and ``info["valid"]`` false.
+score (discounting is a training quantity, see ``info["turn_returns"]``, or the wrapper
+`kernelgym.wrappers.DiscountedReturn`). An episode that is solved, out of turns or out of
+improvement is `terminated`; it is `truncated` only if the judge failed, and then
+``info["valid"]`` is false.
 
 The keys of `info` are listed in `kernelgym.infos`. `step` is `begin` (read the answer) and
 `finish` (record the verdict) with the evaluator between them, so that `kernelgym.vector` can
@@ -23,21 +24,28 @@ from typing import Any, Self
 import gymnasium as gym
 from gymnasium.error import InvalidAction, ResetNeeded
 
-from kernelgym.choice import choose_problems
-from kernelgym.devices import find_device
+from kernelgym.choice import agreed_on, choose_problems
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.infos import episode_frame, episode_info
 from kernelgym.languages import check_language
 from kernelgym.observer import Observer, render
 from kernelgym.prompts import Hardware
-from kernelgym.rewards import RewardPreset, check_speed
+from kernelgym.rewards import RewardPreset, check_speed, reward_preset
 from kernelgym.rulesets import Ruleset
-from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.spaces import KernelText
 from kernelgym.stopping import StopRule, check_stop_rule
 from kernelgym.suites import Ids, Suite
-from kernelgym.types import GAMMA, Evaluator, Kernel, Problem, Turn, Verdict
+from kernelgym.types import (
+    GAMMA,
+    Evaluator,
+    Kernel,
+    Message,
+    Problem,
+    Turn,
+    Verdict,
+    return_variant,
+)
 
 __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
 
@@ -72,6 +80,7 @@ class KernelEnv(gym.Env[str, str]):
             many.
         hardware: What the prompt says of the device.
         gamma: Discount factor of ``info["turn_returns"]``.
+        returns: How scores become them: ``sum`` or ``max``; see `kernelgym.returns`.
         render_mode: ``ansi`` or ``human``.
         **unknown: Refused, with the options that exist.
 
@@ -100,6 +109,7 @@ class KernelEnv(gym.Env[str, str]):
         examples: int | str = "one_shot",
         hardware: Hardware | None = None,
         gamma: float = GAMMA,
+        returns: str = "sum",
         render_mode: str | None = None,
         **unknown: object,
     ) -> None:
@@ -109,9 +119,10 @@ class KernelEnv(gym.Env[str, str]):
             raise UnknownName("render mode", render_mode, RENDER_MODES)
         if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
             raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
-        self.device, self.ruleset = _agreed(evaluator, device, ruleset)
+        self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
         self.language = check_language(language, self.device).name
         self.gamma = gamma
+        self.returns = return_variant(returns)
         self.render_mode = render_mode
         self._choice = choose_problems(
             suite,
@@ -134,17 +145,38 @@ class KernelEnv(gym.Env[str, str]):
         # Built once here so that a wrong option fails now and not at the first reset.
         trial = Episode(self.problems[0], **self._settings)
         self.max_turns = max_turns
-        check_speed(trial.reward, self.language, self.device)
+        self._evaluator = evaluator
+        self._owns_evaluator = False
+        self.reward = trial.reward
         check_stop_rule(trial.stop_when, self.language, self.device)
         self.observer = Observer(
             self.language, self.device, self.ruleset, max_turns, examples, hardware
         )
         self.observation_space = KernelText()
         self.action_space = KernelText()
-        self._evaluator = evaluator
-        self._owns_evaluator = False
         self._episode: Episode | None = None
         self._start: Kernel | None = None
+
+    @property
+    def reward(self) -> RewardPreset:
+        """How turns are scored from the next reset on; an episode keeps the preset it began with.
+
+        Set it to a preset or its name, as a curriculum does: ``env.unwrapped.reward =
+        schedule.at(step)``, with a `kernelgym.rewards.RewardSchedule`.
+
+        Raises:
+            UsageError: When it is set to what is no preset, or one that needs speed where kernels
+                are not timed.
+        """
+        found: RewardPreset = self._settings["reward"]
+        return found
+
+    @reward.setter
+    def reward(self, which: str | RewardPreset) -> None:
+        preset = reward_preset(which)
+        timing = bool(getattr(self._evaluator, "timing", True))
+        check_speed(preset, self.language, self.device, timing=timing)
+        self._settings = self._settings | {"reward": preset}
 
     @property
     def evaluator(self) -> Evaluator:
@@ -166,6 +198,17 @@ class KernelEnv(gym.Env[str, str]):
         if self._episode is None:
             raise ResetNeeded("call reset() before step(): there is no episode yet")
         return self._episode
+
+    @property
+    def start(self) -> Kernel | None:
+        """The kernel that the current episode started from, if one was given."""
+        return self._start
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the model reads next, as a conversation; the observation is the same as one text."""
+        episode = self.episode
+        return self.observer.observe(episode.problem, episode.turns, start=self._start)
 
     @property
     def problem(self) -> Problem:
@@ -295,38 +338,13 @@ class KernelEnv(gym.Env[str, str]):
         return Kernel(kernel, self.language)
 
     def _observation(self) -> str:
-        episode = self.episode
-        return render(self.observer.observe(episode.problem, episode.turns, start=self._start))
+        return render(self.messages)
 
     def _info(self, turn: Turn | None) -> dict[str, Any]:
-        return episode_info(self.episode, self.device, self.gamma, turn)
+        return episode_info(self.episode, self.device, self.gamma, turn, returns=self.returns)
 
 
 def _options() -> list[str]:
     """Return the names that `KernelEnv` takes."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [n for n, p in inspect.signature(KernelEnv).parameters.items() if p.kind in kinds]
-
-
-def _agreed(
-    evaluator: Evaluator | None, device: str | None, ruleset: str | Ruleset | None
-) -> tuple[str, Ruleset]:
-    """Return device and ruleset, and refuse options that an evaluator contradicts."""
-    if evaluator is None:
-        device = find_device("cpu" if device is None else device)
-        return device, find_ruleset("strict" if ruleset is None else ruleset)
-    if not isinstance(evaluator, Evaluator):
-        raise UsageError(
-            f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "
-            "LocalEvaluator or a ScriptedEvaluator, or leave the option out"
-        )
-    if device not in (None, evaluator.device, evaluator.device.partition(":")[0]):
-        raise UsageError(
-            f"device {device!r} was asked for, but the evaluator runs on {evaluator.device!r}"
-        )
-    if ruleset is not None and find_ruleset(ruleset) != evaluator.ruleset:
-        raise UsageError(
-            f"ruleset {find_ruleset(ruleset).label!r} was asked for, but the evaluator follows "
-            f"{evaluator.ruleset.label!r}"
-        )
-    return evaluator.device, evaluator.ruleset

@@ -21,12 +21,19 @@ from typing import Any
 
 from kernelgym.episode import Episode
 from kernelgym.rewards import PARTS
-from kernelgym.types import Turn
+from kernelgym.types import ReturnVariant, Turn
 
 __all__ = ["episode_frame", "episode_info"]
 
 
-def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None) -> dict[str, Any]:
+def episode_info(
+    episode: Episode,
+    device: str,
+    gamma: float,
+    turn: Turn | None,
+    *,
+    returns: ReturnVariant = "sum",
+) -> dict[str, Any]:
     """Return a fresh info.
 
     Args:
@@ -34,6 +41,7 @@ def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None)
         device: Device the kernels run on.
         gamma: Discount factor of ``turn_returns``.
         turn: The turn that a step just recorded; None after a reset.
+        returns: Variant of ``turn_returns``.
     """
     trajectory = episode.trajectory
     played = len(trajectory.turns)
@@ -64,7 +72,7 @@ def episode_info(episode: Episode, device: str, gamma: float, turn: Turn | None)
         "judge_s": float(verdict.wall_s) if verdict else 0.0,
         "reward_parts": {name: float(parts.get(name, 0.0)) for name in PARTS},
         "turn_scores": trajectory.scores if episode.over else (),
-        "turn_returns": trajectory.returns(gamma) if episode.over else (),
+        "turn_returns": trajectory.returns(gamma, returns) if episode.over else (),
     }
     if verdict is not None:
         info["verdict"] = verdict

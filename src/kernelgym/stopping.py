@@ -5,11 +5,16 @@ The rules, as text:
 - ``correct`` (default): at the first correct kernel;
 - ``never``: only when the budget is used up;
 - ``speedup:<x>``: at the first correct kernel whose `speedup_low` is at least x;
-- ``no_improvement:<k>``: after k turns in a row that did not raise the best score.
+- ``no_improvement:<k>``: after k turns in a row without progress: none got further than the best
+  before it (compiled, then more trials passed, then correct, then a higher `speedup_low`).
 
-Contract: `ended` looks at the turns alone, so the same turns always end the same way. ``solved``
-is absorbing for `Trajectory.returns`; that is why an episode that stops improving after it was
-right ends ``solved`` too: otherwise being right early, which ends play early, would pay less.
+Contract: `ended` looks at the turns alone, so the same turns always end the same way, and at what
+the judge said of them, never at their scores: a reward that pays gains pays less for a second gain
+that is smaller, and scoring an episode anew must not move its end. ``solved`` is absorbing for
+`Trajectory.returns`; that is why an episode that stops improving after it was right ends ``solved``
+too: otherwise being right early, which ends play early, would pay less.
+
+In Gymnasium's words ``cut`` is `truncated`, and every other end `terminated`.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import Literal
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import language as find_language
-from kernelgym.types import Ended, Turn
+from kernelgym.types import Ended, Status, Turn, Verdict
 
 __all__ = ["StopRule", "check_stop_rule", "ended", "stop_rule"]
 
@@ -94,7 +99,7 @@ def ended(rule: StopRule, turns: Sequence[Turn], max_turns: int) -> Ended:
     if not turns:
         return ""
     last = turns[-1].verdict
-    if not last.valid:
+    if not (last.valid and turns[-1].score.valid):
         return "cut"
     if rule.kind == "correct" and last.correct:
         return "solved"
@@ -106,10 +111,18 @@ def ended(rule: StopRule, turns: Sequence[Turn], max_turns: int) -> Ended:
 
 
 def _turns_without_improvement(turns: Sequence[Turn]) -> int:
-    best, since = -math.inf, 0
-    for turn in turns:
-        if turn.score.total > best:
-            best, since = turn.score.total, 0
+    best, since = _progress(turns[0].verdict), 0
+    for turn in turns[1:]:
+        if (reached := _progress(turn.verdict)) > best:
+            best, since = reached, 0
         else:
             since += 1
     return since
+
+
+def _progress(verdict: Verdict) -> tuple[bool, float, float, bool]:
+    """Return how far a kernel got, to be compared with another's."""
+    if verdict.status is Status.REJECTED:  # whatever it computed, it is not the kernel's
+        return (False, 0.0, 0.0, False)
+    passed = verdict.trials_passed / verdict.trials if verdict.trials else 0.0
+    return (verdict.correct, verdict.speedup_low, passed, verdict.compiled)

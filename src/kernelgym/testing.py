@@ -43,6 +43,7 @@ def verdict(
     speedup_low: float | None = None,
     trials_passed: int | None = None,
     trials: int = 4,
+    custom_share: float = 0.0,
     findings: tuple[Finding, ...] = (),
     message: str = "",
     log: str = "",
@@ -55,6 +56,7 @@ def verdict(
         speedup_low: Lower end of its interval; 5 % below `speedup` if not given.
         trials_passed: For ``wrong``: 0 if not given. A correct verdict passes all.
         trials: Number of trials, if it got as far as being run.
+        custom_share: Share of the reference's work that custom kernels replaced.
         findings: Findings to carry.
         message: What happened.
         log: Captured output.
@@ -74,6 +76,7 @@ def verdict(
         max_abs_error=0.5 if status is Status.WRONG else 0.0,
         max_rel_error=0.25 if status is Status.WRONG else 0.0,
         timing=timing,
+        custom_share=custom_share,
         findings=findings,
         message=message,
         log=log,

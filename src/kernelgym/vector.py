@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kernelgym.envs import RENDER_MODES, KernelEnv
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.rewards import RewardPreset
 from kernelgym.types import Evaluator, Job, Kernel, Verdict
 
 __all__ = ["KernelVectorEnv"]
@@ -77,6 +78,16 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
         self.action_space = batch_space(first.action_space, num_envs)
         self._observations = [""] * num_envs
         self._over: Flags = np.zeros(num_envs, dtype=np.bool_)
+
+    @property
+    def reward(self) -> RewardPreset:
+        """How turns are scored, in each slot from its next episode on; see `KernelEnv.reward`."""
+        return self._first.reward
+
+    @reward.setter
+    def reward(self, which: str | RewardPreset) -> None:
+        for env in self.envs:
+            env.reward = which
 
     @property
     def evaluator(self) -> Evaluator:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kernelgym import judge
 from kernelgym.envs import KernelEnv
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.rewards import PARTS, REWARDS
+from kernelgym.rewards import PARTS, REWARDS, reward_schedule
 from kernelgym.spaces import KernelText
 from kernelgym.suites import suite
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
@@ -105,10 +105,77 @@ def test_rewards_are_the_scores_of_the_preset() -> None:
     env = make(verdict("wrong", trials_passed=2), verdict("correct"), reward="stage2")
     env.reset()
     _, reward, *_, info = env.step(answer(1))
-    assert reward == pytest.approx(0.1 + 0.2 + 0.7 * REWARDS["stage2"].partial / 2)
+    assert reward == pytest.approx(0.1 + 0.2 + 0.35 * 2 / 4)
     assert info["reward_parts"]["compile"] == pytest.approx(0.2)
     _, reward, *_ = env.step(answer(2))
     assert reward == pytest.approx(1.0)
+
+
+def test_a_kernel_that_should_have_been_timed_is_no_sample() -> None:
+    env = make(verdict("correct"), reward="kevin", language="cpp")
+    env.reset()
+    _, _, terminated, truncated, info = env.step(reply(SAMPLE_KERNELS["cpp"]))
+    assert (terminated, truncated) == (False, True)
+    assert (info["valid"], info["ended"], info["status"]) == (False, "cut", "correct")
+
+
+def test_the_reward_may_be_switched_between_episodes() -> None:
+    schedule = reward_schedule({0: "stage1", 10: "sparse"})
+    env = make(verdict("compile_error"), reward=schedule.at(0))
+    env.reset()
+    env.reward = schedule.at(10)
+    _, reward, *_ = env.step(answer(1))
+    assert reward == pytest.approx(0.3), "an episode keeps the preset it began with"
+    env.reset()
+    _, reward, *_ = env.step(answer(1))
+    assert reward == 0.0
+    env.reward = "stage1"
+    assert env.reward is REWARDS["stage1"]
+
+
+def test_a_reward_that_does_not_fit_is_refused_whenever_it_is_set() -> None:
+    env = make()
+    for name in ("kevin", "drkernel", "milestones", "improvement"):
+        with pytest.raises(UsageError, match="not timed"):
+            env.reward = name
+    with pytest.raises(UnknownName):
+        env.reward = "gold"
+    assert env.reward is REWARDS["stage2"]
+    make(language="cpp").reward = "kevin"
+
+
+class Untiming(ScriptedEvaluator):
+    """An evaluator that was made not to time."""
+
+    timing = False
+
+
+def test_a_reward_that_needs_speed_is_refused_if_the_evaluator_does_not_time() -> None:
+    options = {"problems": [SAMPLE_PROBLEM], "language": "cpp", "evaluator": Untiming()}
+    with pytest.raises(UsageError, match="timing=False"):
+        KernelEnv(**options, reward="kevin")
+    KernelEnv(**options, reward="stage3")
+
+
+def test_a_siblings_reward_is_its_own() -> None:
+    env = make()
+    twin = env.sibling()
+    twin.reward = "sparse"
+    assert env.reward is REWARDS["stage2"]
+
+
+@pytest.mark.parametrize(("returns", "first"), [("sum", 0.5 + 0.25), ("max", 0.5)])
+def test_the_variant_of_the_returns_in_the_last_info(returns: str, first: float) -> None:
+    env = make(
+        verdict("wrong"), verdict("correct"),
+        reward="sparse", gamma=0.5, returns=returns, max_turns=3,
+    )  # fmt: skip
+    env.reset()
+    env.step(answer(1))
+    *_, info = env.step(answer(2))
+    assert info["turn_returns"][0] == pytest.approx(first)
+    with pytest.raises(UnknownName, match="sum"):
+        make(returns="mean")
 
 
 def test_a_timed_verdict_reaches_the_info() -> None:

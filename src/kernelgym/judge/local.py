@@ -109,6 +109,11 @@ class LocalEvaluator:
         """The rules of its verdicts."""
         return self._ruleset
 
+    @property
+    def timing(self) -> bool:
+        """Whether it times correct kernels, where their language can be."""
+        return self._timing
+
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Judge one kernel; waits for a free worker.
 

@@ -1,0 +1,108 @@
+"""What a reward preset is: the weight of each part, and how the parts are read.
+
+Building one checks that it keeps the contract of `kernelgym.rewards`; one that would pay a wrong
+answer more than a correct one, or a cheating one more than nothing, cannot be built.
+It scores nothing: `kernelgym.rewards.parts` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelgym.errors import UnknownName, UsageError
+
+__all__ = ["SHAPES", "RewardPreset", "SpeedNeed", "SpeedShape", "Weights"]
+
+SpeedNeed = Literal["none", "optional", "required"]
+"""Whether a preset looks at speed; see `RewardPreset.speed`."""
+SpeedShape = Literal["linear", "log", "clipped", "milestones"]
+SHAPES: tuple[SpeedShape, ...] = ("linear", "log", "clipped", "milestones")
+"""How a speedup becomes the speed part; see `RewardPreset.shape`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weight of each part; none is negative."""
+
+    format: float = 0.0
+    compile: float = 0.0
+    trials: float = 0.0
+    correct: float = 0.0
+    speed: float = 0.0
+    improvement: float = 0.0
+    custom: float = 0.0
+    length: float = 0.0
+    thinking: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if not (math.isfinite(value) and value >= 0.0):
+                raise UsageError(f"reward weight {name} must be finite and >= 0, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class RewardPreset:
+    """A way of scoring a turn. Building one checks that it keeps the contract."""
+
+    name: str
+    weights: Weights
+    speed: SpeedNeed = "none"
+    """``none``: it does not look at speed. ``optional``: an untimed kernel earns nothing for it.
+    ``required``: refused where kernels cannot be timed."""
+    shape: SpeedShape = "log"
+    """Of ``s = min(speedup_low, cap)``: ``linear`` is s; ``log`` is ``log(1 + s) / log(1 + cap)``;
+    ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel slower than the reference;
+    ``milestones`` is the share of `milestones` reached."""
+    cap: float = 10.0
+    """Speedups above this earn nothing more; what looks faster is more often a loophole."""
+    milestones: tuple[float, ...] = (1.0, 1.2, 1.5, 2.0, 3.0)
+    """Rising speedups, for ``shape="milestones"``; those above `cap` are never reached."""
+    untidy: float = 0.75
+    """Share of the format part for an answer whose form has defects."""
+    length_chars: tuple[int, int] = (2_000, 8_000)
+    """Length of a kernel's source up to which the length part is whole, and from which it is 0."""
+    thinking_chars: tuple[int, int] = (2_000, 8_000)
+    """The same for the thinking part; without any thinking it is 0."""
+    format_penalty: float = 0.0
+    """What an unparsable answer scores; at most 0."""
+    cheating_penalty: float = 0.0
+    """What a rejected kernel scores; at most 0."""
+
+    def __post_init__(self) -> None:
+        if self.speed not in ("none", "optional", "required"):
+            raise UnknownName("need of speed", self.speed, ("none", "optional", "required"))
+        if self.shape not in SHAPES:
+            raise UnknownName("shape of the speed part", self.shape, SHAPES)
+        for name in ("format_penalty", "cheating_penalty"):
+            if not -math.inf < getattr(self, name) <= 0.0:
+                raise UsageError(f"{name} must be finite and at most 0, got {getattr(self, name)}")
+        if not 0.0 <= self.untidy <= 1.0:
+            raise UsageError(f"untidy is a share: it must lie in [0, 1], got {self.untidy}")
+        if not 0.0 < self.cap < math.inf:
+            raise UsageError(f"cap must be finite and above 0, got {self.cap}")
+        self._check_thresholds()
+        self._check_weights()
+
+    def _check_thresholds(self) -> None:
+        rising = all(a < b for a, b in zip(self.milestones, self.milestones[1:], strict=False))
+        usable = all(0.0 < mark < math.inf for mark in self.milestones)
+        if not (self.milestones and rising and usable):
+            raise UsageError(f"milestones must be rising speedups above 0, got {self.milestones}")
+        for name in ("length_chars", "thinking_chars"):
+            whole, none = getattr(self, name)
+            if not 0 <= whole < none:
+                raise UsageError(f"{name} must be two rising lengths, got {(whole, none)}")
+
+    def _check_weights(self) -> None:
+        weights = self.weights
+        if self.speed == "none" and (weights.speed or weights.improvement):
+            raise UsageError(f"reward {self.name!r} weighs speed but declares speed='none'")
+        # All else that is paid without being right is paid in full for being right.
+        if weights.format * (1.0 - self.untidy) + weights.thinking > weights.correct:
+            raise UsageError(
+                f"reward {self.name!r} would pay a tidy wrong answer more than an untidy correct "
+                "one; raise the weight of correct, raise untidy, or lower format or thinking"
+            )
