@@ -16,13 +16,14 @@ ROOT = Path(kernelgym.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 
 NOUNS = {"types", "verdict", "returns", "devices", "errors", "rulesets", "languages"}
-FACE = {"spaces", "envs", "vector", "wrappers", "choice", "gate"}
+FACE = {"spaces", "envs", "vector", "wrappers", "choice", "gate", "recording", "asynchronous"}
 TOPS = {"cli", "adapters"}
 UNTRUSTED = {
     f"judge/{name}.py"
     for name in (
         *("candidate", "hooks", "sandbox", "wire", "zygote", "device_memory", "buffers", "outputs"),
         *("tracing", "traffic", "fingerprint", "crossings", "launching", "inductor", "accesses"),
+        "syscalls",
     )
 }
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")

@@ -79,7 +79,8 @@ def _import_libraries(hooks: ModuleType, arch: int) -> None:
 
 class _Zygote:
     def __init__(self, control: socket.socket, hooks: ModuleType, config: dict[str, Any]) -> None:
-        self.wire, self.sandbox = _sibling("wire"), _sibling("sandbox")
+        self.wire = _sibling("wire")
+        self.sandbox, self.syscalls = _sibling("sandbox"), _sibling("syscalls")
         self.hooks, self.candidate = hooks, _sibling("candidate")
         self.launches = _sibling("launching").Launches()
         watching = map(_sibling, ("crossings", "traffic", "fingerprint"))
@@ -266,7 +267,7 @@ class _Zygote:
         tempfile.tempdir = plan.scratch
         os.chdir(plan.scratch)
         self.sandbox.prefer_as_victim()
-        self.sandbox.confine(plan)
+        self.sandbox.confine(plan, self.syscalls)
         with socket.socket(fileno=3) as sock:
             self.candidate.serve(
                 sock,
@@ -293,7 +294,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
         name: os.path.join(scratch, name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
-    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # there is no list of users to look it up in
+    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # no list of users is readable there
     kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 

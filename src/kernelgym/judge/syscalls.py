@@ -1,0 +1,123 @@
+"""Which system calls a sandboxed process may make, as a program for the kernel's seccomp filter.
+
+Data only: `sandbox.py` hands it to the kernel. Loaded by path in the untrusted process, so it
+imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+
+__all__ = ["syscall_filter"]
+
+
+def _table(text: str) -> dict[str, tuple[int, int | None]]:
+    """Read rows of a name and its numbers on x86_64 and aarch64 (`-`: it does not exist)."""
+    return {
+        name: (int(first), None if second == "-" else int(second))
+        for name, first, second in (row.split() for row in text.split(";"))
+    }
+
+
+# From the kernel's system call tables.
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_NEVER = _table("""
+socket 41 198; ptrace 101 117; process_vm_readv 310 270; process_vm_writev 311 271;
+pidfd_getfd 438 438; kcmp 312 272; io_uring_setup 425 425; io_uring_enter 426 426;
+io_uring_register 427 427; bpf 321 280; perf_event_open 298 241; userfaultfd 323 282;
+add_key 248 217; request_key 249 218; keyctl 250 219; mount 165 40; umount2 166 39;
+pivot_root 155 41; chroot 161 51; open_tree 428 428; move_mount 429 429; fsopen 430 430;
+mount_setattr 442 442; setns 308 268; unshare 272 97; kexec_load 246 104; init_module 175 105;
+finit_module 313 273; reboot 169 142; swapon 167 224; open_by_handle_at 304 265; shmget 29 194;
+msgget 68 186; semget 64 190; mq_open 240 180
+""")
+# These could pin or slow processes of the same user outside, the reference among them.
+_NEVER |= _table("""
+sched_setaffinity 203 122; sched_setparam 142 118; sched_setscheduler 144 119;
+sched_setattr 314 274; setpriority 141 140; ioprio_set 251 30
+""")
+# Memory in memory files is not bounded by the address-space limit; a timer may send the signal
+# that lets a halted process go on.
+_NO_EXEC = _table("""
+execve 59 221; execveat 322 281; fork 57 -; vfork 58 -; memfd_create 319 279;
+memfd_secret 447 447; timer_create 222 107
+""")
+_FCNTL, _F_SETSIG = (72, 25), 10
+_CONNECT = _table("connect 42 203")
+_AF_UNIX, _SOCK_SEQPACKET = 1, 5
+_CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
+_PRLIMIT = (302, 261)
+_ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
+_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_AND = 0x54
+
+
+def syscall_filter(exec_allowed: bool, gpu: bool) -> list[tuple[int, int, int, int]]:
+    """Return the steps of a filter for this machine: code, two jumps, operand.
+
+    Args:
+        exec_allowed: Whether programs and processes may be started.
+        gpu: Whether the CUDA driver must be able to work.
+
+    Raises:
+        OSError: If the machine's system calls are not known here.
+    """
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"seccomp: no system call table for {machine}")
+    architecture, column = _ARCHITECTURES[machine]
+    program = [
+        (_LOAD, 0, 0, 4),
+        (_JUMP_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, 0),
+        (_JUMP_GREATER_EQUAL, 0, 1, 0x40000000),  # x32 calls alias the 64-bit ones
+        (_RETURN, 0, 0, _KILL),
+    ]
+    denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
+    if gpu:
+        # The CUDA driver listens on a socket of one kind. Without `connect` nobody can be reached.
+        denied = {**denied, **_CONNECT}
+        socket_number = denied.pop("socket")[column] or 0
+        program += [
+            (_JUMP_EQUAL, 0, 6, socket_number),
+            (_LOAD, 0, 0, 16),
+            (_JUMP_EQUAL, 0, 3, _AF_UNIX),
+            (_LOAD, 0, 0, 24),
+            (_AND, 0, 0, 0xF),  # the rest are flags
+            (_JUMP_EQUAL, 1, 0, _SOCK_SEQPACKET),
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
+            (_LOAD, 0, 0, 0),
+        ]
+    for numbers in denied.values():
+        number = numbers[column]
+        if number is not None:
+            program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY | errno.EPERM)]
+    program += [
+        # Limits of its own (pid 0) only.
+        (_JUMP_EQUAL, 0, 4, _PRLIMIT[column]),
+        (_LOAD, 0, 0, 16),
+        (_JUMP_EQUAL, 1, 0, 0),
+        (_RETURN, 0, 0, _DENY | errno.EPERM),
+        (_LOAD, 0, 0, 0),
+        # No other signal than the usual one for a descriptor that becomes ready.
+        (_JUMP_EQUAL, 0, 4, _FCNTL[column]),
+        (_LOAD, 0, 0, 24),
+        (_JUMP_EQUAL, 0, 1, _F_SETSIG),
+        (_RETURN, 0, 0, _DENY | errno.EPERM),
+        (_LOAD, 0, 0, 0),
+    ]
+    if not exec_allowed:
+        program += [
+            # clone3's flags lie in memory a filter cannot read; libc falls back to clone.
+            (_JUMP_EQUAL, 0, 1, _CLONE3[column]),
+            (_RETURN, 0, 0, _DENY | errno.ENOSYS),
+            (_JUMP_EQUAL, 0, 3, _CLONE[column]),
+            (_LOAD, 0, 0, 16),
+            (_JUMP_SET, 1, 0, _CLONE_THREAD),
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
+            (_LOAD, 0, 0, 0),
+        ]
+    program.append((_RETURN, 0, 0, _ALLOW))
+    return program
