@@ -145,6 +145,10 @@ class Episode:
         """
         return self._known.get(normal_form(kernel.source))
 
+    def remember(self, kernel: Kernel, verdict: Verdict) -> None:
+        """Keep a verdict that a driver got by itself, for `known_verdict` to return."""
+        self._known.setdefault(normal_form(kernel.source), verdict)
+
     def record(self, action: str, verdict: Verdict) -> Turn:
         """Record what became of the answer that was read last.
 
@@ -160,7 +164,7 @@ class Episode:
             raise UsageError("record() needs the action that read() was given last, once")
         reply = pending.reply
         if reply.kernel is not None and verdict.valid:
-            self._known.setdefault(normal_form(reply.kernel.source), verdict)
+            self.remember(reply.kernel, verdict)
         verdict = with_findings(verdict, pending.findings)
         turn = Turn(
             index=len(self._turns),
