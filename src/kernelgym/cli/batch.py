@@ -52,6 +52,7 @@ def run_batch(
     ruleset: str,
     workers: int = 1,
     timing: bool = True,
+    verdict_cache: str = "",
 ) -> int:
     """Judge every job that has no row yet; returns the exit code.
 
@@ -61,6 +62,7 @@ def run_batch(
     label = find_ruleset(ruleset).label
     evaluator = judging.make_evaluator(device, ruleset, workers, timing)
     try:
+        evaluator = judging.with_cache(evaluator, verdict_cache)
         jobs = read_jobs(jobs_path, language, device)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)

@@ -48,6 +48,8 @@ class Check(JudgingOptions):
     id is in it already are not judged again."""
     workers: int = 1
     """With --batch: kernels judged at the same time."""
+    verdict_cache: str = ""
+    """Folder in which verdicts are kept: what it holds already is not judged again."""
 
     def run(self) -> int:
         """Judge; returns the exit code."""
@@ -65,6 +67,7 @@ class Check(JudgingOptions):
         with_timing = not self.no_timing
         evaluator = judging.make_evaluator(self.device, self.ruleset, timing=with_timing)
         try:
+            evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem)
             text = judging.read_text(self.file, "kernel file")
@@ -117,6 +120,7 @@ class Check(JudgingOptions):
             ruleset=self.ruleset,
             workers=self.workers,
             timing=not self.no_timing,
+            verdict_cache=self.verdict_cache,
         )
 
     def _check_seed(self) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "problem_at",
     "read_text",
     "untimed_reason",
+    "with_cache",
 ]
 
 
@@ -38,6 +39,21 @@ def make_evaluator(
     from kernelgym.judge import LocalEvaluator
 
     return LocalEvaluator(device, ruleset, workers, timing)
+
+
+def with_cache(evaluator: Evaluator, folder: str) -> Evaluator:
+    """Return an evaluator that keeps this one's verdicts in a folder; itself if that is empty.
+
+    Closing it closes this one.
+
+    Raises:
+        UsageError: If nothing can be kept there.
+    """
+    if not folder:
+        return evaluator
+    from kernelgym.judge import CachedEvaluator
+
+    return CachedEvaluator(evaluator, folder, owns=True)
 
 
 def check_tools(language: str, device: str) -> None:

@@ -1,0 +1,94 @@
+"""What a verdict depends on beside the problem, the kernel and the ruleset: device and tools.
+
+Two machines with the same provenance are taken to give the same verdicts. Of a GPU its kind
+counts, not its index. Nothing here imports torch or touches a GPU: versions are read from the
+installed packages, and the driver is asked in a small process of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+import subprocess
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from kernelgym.devices import check_device, cuda_devices, find_device
+from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge.toolchain import describe_cpu, find_compiler, find_nvcc
+
+__all__ = ["provenance"]
+
+_PACKAGES = ("kernelgym", "torch", "triton", "numpy")
+_JUDGE_FILES = ("*.py", "*.h", "*.cpp")
+
+
+def provenance(device: str) -> tuple[str, ...]:
+    """Describe what judges on one device of this machine.
+
+    Args:
+        device: ``cpu`` or such as ``cuda:0``.
+
+    Returns:
+        One line per fact. Lines, not their number, may change between releases.
+
+    Raises:
+        UsageError: If there is no such device here.
+    """
+    on_cpu = check_device(device) == "cpu"
+    tools = [_tool(find_compiler)] if on_cpu else [_tool(find_compiler), _tool(find_nvcc)]
+    return (
+        f"device {_cpu() if on_cpu else _gpu(device)}",
+        f"python {platform.python_version()} {platform.machine()}",
+        *(f"{package} {_version(package)}" for package in _PACKAGES),
+        f"judge {_judge_digest()}",
+        *(f"compiler {text}" for text in tools),
+    )
+
+
+def _gpu(device: str) -> str:
+    name = find_device(device)
+    gpu = cuda_devices()[int(name.partition(":")[2])]
+    return f"{gpu.name} sm_{gpu.capability[0]}{gpu.capability[1]}"
+
+
+@functools.cache
+def _cpu() -> str:
+    with open("/proc/cpuinfo", errors="replace") as file:
+        return describe_cpu(file.read())
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+@functools.cache
+def _judge_digest() -> str:
+    """Digest of the judge's own files: a checkout changes between releases."""
+    root = Path(__file__).parent.parent
+    files = {path for pattern in _JUDGE_FILES for path in (root / "judge").rglob(pattern)}
+    files |= set(root.glob("*.py"))
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _tool(find: Callable[[], str]) -> str:
+    try:
+        path = find()
+    except UnsupportedLanguage:
+        return "none"
+    return _describe(path)
+
+
+@functools.lru_cache(maxsize=8)
+def _describe(path: str) -> str:
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return hashlib.sha256(f"{path}\0{answer.stdout}".encode()).hexdigest()[:32]
