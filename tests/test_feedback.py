@@ -5,25 +5,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
-from kernelgym.feedback import CATEGORIES, category, cut_middle, feedback
+from kernelgym.feedback import CATEGORIES, LEVELS, category, cut_middle, feedback
 from kernelgym.parsing import parse
 from kernelgym.testing import SAMPLE_KERNELS, verdict
+from kernelgym.tokens import TokenCounter, estimate_tokens
 from kernelgym.types import Finding, Reply, Severity, Verdict
 from strategies import texts, verdicts
 
 TIDY = Reply(SAMPLE_KERNELS["triton"])
 
 
-@given(verdicts(), texts, st.integers(400, 2_000))
+def words(text: str) -> int:
+    """A tokenizer that is nothing like the estimate: one token a word, and one a line."""
+    return len(text.split()) + text.count("\n")
+
+
+@given(
+    verdicts(),
+    texts,
+    st.integers(100, 500),
+    st.sampled_from(LEVELS),
+    st.sampled_from((estimate_tokens, words, len)),
+)
 def test_feedback_keeps_its_budget_and_is_deterministic(
-    found: Verdict, text: str, budget: int
+    found: Verdict, text: str, budget: int, level: str, count: TokenCounter
 ) -> None:
     reply = parse(text, "triton")
-    told = feedback(found, reply, budget_chars=budget)
-    assert len(str(told)) <= budget
-    assert told == feedback(found, reply, budget_chars=budget)
+    told = feedback(found, reply, level=level, budget=budget, count=count)
+    assert count(str(told)) <= budget
+    assert told == feedback(found, reply, level=level, budget=budget, count=count)
     assert told.category in CATEGORIES
-    assert told.headline and told.hint
+    assert told.headline and (told.hint or count is len)
 
 
 @given(st.text(max_size=500), st.integers(0, 300))
@@ -89,7 +101,7 @@ def test_a_wrong_kernel_is_told_the_size_of_its_errors() -> None:
 
 def test_message_and_log_are_told_and_the_log_gives_way() -> None:
     found = verdict("compile_error", message="error: no such name", log="L" * 10_000)
-    told = str(feedback(found, TIDY, budget_chars=600))
+    told = str(feedback(found, TIDY, budget=150))
     assert "error: no such name" in told
     assert "middle left out" in told
     assert len(told) <= 600
@@ -113,5 +125,5 @@ def test_many_findings_are_counted_not_listed() -> None:
 
 
 def test_a_budget_too_small_to_say_anything_is_refused() -> None:
-    with pytest.raises(UsageError, match="400"):
-        feedback(verdict("wrong"), TIDY, budget_chars=399)
+    with pytest.raises(UsageError, match="100"):
+        feedback(verdict("wrong"), TIDY, budget=99)

@@ -19,7 +19,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
-from kernelgym.feedback import FEEDBACK_CHARS, feedback
+from kernelgym.feedback import FEEDBACK_TOKENS, check_budget, check_level, feedback
 from kernelgym.languages import language as find_language
 from kernelgym.parsing import DEFECTS, parse
 from kernelgym.python_source import normal_form
@@ -28,6 +28,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.screening import screen
 from kernelgym.stopping import StopRule, ended, stop_rule
+from kernelgym.tokens import TokenCounter, estimate_tokens
 from kernelgym.types import (
     Ended,
     Finding,
@@ -64,7 +65,9 @@ class Episode:
         max_turns: The turn budget, at least 1.
         stop_when: When to stop before the budget is used up: ``correct``, ``never``,
             ``speedup:<x>`` or ``no_improvement:<k>``; see `kernelgym.stopping`.
-        feedback_chars: Most characters of a turn's feedback.
+        feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
+        feedback_tokens: Most tokens of a turn's feedback.
+        count: Counts tokens; four characters each if not given.
 
     Raises:
         UsageError: If an argument is unknown or out of range.
@@ -79,7 +82,9 @@ class Episode:
         reward: str | RewardPreset = "stage2",
         max_turns: int = 1,
         stop_when: str | StopRule = "correct",
-        feedback_chars: int = FEEDBACK_CHARS,
+        feedback_level: str = "standard",
+        feedback_tokens: int = FEEDBACK_TOKENS,
+        count: TokenCounter = estimate_tokens,
     ) -> None:
         if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
             raise UsageError(f"max_turns must be a whole number, at least 1, got {max_turns!r}")
@@ -89,7 +94,9 @@ class Episode:
         self.reward = reward_preset(reward)
         self.max_turns = max_turns
         self.stop_when = stop_rule(stop_when)
-        self.feedback_chars = feedback_chars
+        self.feedback_level = check_level(feedback_level)
+        self.feedback_tokens = check_budget(feedback_tokens)
+        self.count = count
         self._turns: list[Turn] = []
         self._ended: Ended = ""
         self._pending: _Read | None = None
@@ -171,7 +178,13 @@ class Episode:
             action=action,
             reply=reply,
             verdict=verdict,
-            feedback=feedback(verdict, reply, budget_chars=self.feedback_chars),
+            feedback=feedback(
+                verdict,
+                reply,
+                level=self.feedback_level,
+                budget=self.feedback_tokens,
+                count=self.count,
+            ),
             score=score(self.reward, reply, verdict, self._turns),
         )
         self._pending = None

@@ -210,7 +210,9 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
             if trace.tb_frame.f_code.co_filename == source_file:
                 places.append(f"line {trace.tb_lineno}, in {trace.tb_frame.f_code.co_name}")
             trace = trace.tb_next
-    root = chain[-1]
+    # Triton's own error holds the line that it means; what caused it does not.
+    triton = (link for link in reversed(chain) if type(link).__name__ == "CompilationError")
+    root = next(triton, chain[-1])
     if isinstance(root, SyntaxError) and root.lineno:
         places.append(f"line {root.lineno}")
     try:

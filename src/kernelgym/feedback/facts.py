@@ -1,0 +1,155 @@
+"""The facts of a verdict in sentences: where an output is wrong, how fast a kernel is.
+
+Contract: what is told of a wrong output depends on places and sizes alone, and sizes are told to
+one digit: of an output that is zero everywhere, the largest error is the reference's largest
+value. A factor is told only where the judge found that the reference varies (see `Mismatch`).
+"""
+
+from __future__ import annotations
+
+from kernelgym.types import Finding, Mismatch, Severity, Status, Timing, Verdict
+
+__all__ = ["figures", "notes", "places_told", "speed_facts", "trial_facts", "wrong_facts"]
+
+_NOTES, _NOTE_CHARS = 8, 240
+_LARGEST = "Largest error"
+_RELATIONS = {
+    "nan": "Your output is NaN at all of them.",
+    "zero": "Your output is 0 at all of them.",
+    "constant": "Your output is one and the same number at all of them.",
+    "scaled": "There your output is about {ratio:g} times the reference's.",
+    "shifted": "There your output differs from the reference's by the same amount everywhere.",
+}
+
+
+def trial_facts(verdict: Verdict) -> list[str]:
+    """Say how many judged calls passed."""
+    told = (Status.WRONG, Status.CORRECT, Status.RUNTIME_ERROR)
+    if not verdict.trials or verdict.status not in told:
+        return []
+    return [f"Trials passed: {verdict.trials_passed} of {verdict.trials}."]
+
+
+def wrong_facts(verdict: Verdict) -> list[str]:
+    """Say where and by how much an output is wrong."""
+    where = verdict.mismatch
+    if where is None:
+        if not verdict.max_abs_error:
+            return []
+        return [f"{_LARGEST}: {_sizes(verdict)}."]
+    facts = [
+        f"{_call(where)}{where.differing} of {where.elements} elements of {_output(where)} differ "
+        f"({_percent(where.differing / where.elements)})."
+    ]
+    if where.pattern:
+        facts.append(f"Where: {where.pattern}.")
+    if where.first and where.shape:
+        listed = ", ".join(str(list(index)) for index in where.first)
+        facts.append(f"The first: {listed}.")
+    if verdict.max_abs_error:
+        facts.append(f"{_LARGEST} over all calls: {_sizes(verdict)}.")
+    if where.worst_at:
+        facts.append(f"In this call it is largest at {list(where.worst_at)}.")
+    if where.nonfinite and where.relation != "nan":
+        facts.append(f"NaN or infinite where the reference is finite: {where.nonfinite} elements.")
+    if where.relation:
+        facts.append(_RELATIONS[where.relation].format(ratio=where.ratio))
+    return facts
+
+
+def places_told(verdict: Verdict) -> str:
+    """Return where an output is wrong in one short phrase, for a summary of attempts."""
+    where = verdict.mismatch
+    if where is None:
+        return ""
+    share = _percent(where.differing / where.elements)
+    return f"{share} of the elements differ" + (f", {where.pattern}" if where.pattern else "")
+
+
+def speed_facts(verdict: Verdict) -> list[str]:
+    """Say what a correct kernel takes, beside the reference and the memory's speed."""
+    timing = verdict.timing
+    facts = []
+    if timing is not None:
+        facts.append(
+            f"Kernel {timing.kernel_ms:.4g} ms, reference ({timing.baseline}) "
+            f"{timing.reference_ms:.4g} ms, {timing.samples} paired measurements."
+        )
+        if timing.floor_ms and timing.moved_bytes:
+            facts.append(_floor(timing))
+    if verdict.correct and verdict.custom_share:
+        facts.append(
+            f"Your own kernels do {_percent(verdict.custom_share)} of the reference's work; "
+            "PyTorch's operators do the rest."
+        )
+    return facts
+
+
+def figures(verdict: Verdict) -> list[str]:
+    """Return the figures that only the level ``profile`` tells."""
+    timing = verdict.timing
+    told = []
+    if timing is not None and timing.moved_bytes:
+        told.append(
+            f"Inputs and outputs of a call: {timing.moved_bytes / 1e6:.4g} MB; moved at "
+            f"{timing.bandwidth_gb_s:.4g} GB/s."
+        )
+    if timing is not None and timing.floor_ms:
+        told.append(
+            f"Fastest possible speedup by memory alone: {timing.reference_ms / timing.floor_ms:.3g}"
+            "x."
+        )
+    return told
+
+
+def notes(findings: tuple[Finding, ...], least: Severity) -> list[str]:
+    """Return findings as notes, hard ones first.
+
+    Args:
+        findings: The findings.
+        least: The least severity that is told.
+    """
+    order = (Severity.HARD, Severity.SOFT, Severity.INFO)
+    told = [found for found in findings if order.index(found.severity) <= order.index(least)]
+    told.sort(key=lambda found: found.severity is not Severity.HARD)
+    lines = []
+    for found in told[:_NOTES]:
+        place = f" (line {found.line})" if found.line else ""
+        text = found.message
+        if len(text) > _NOTE_CHARS:
+            text = text[: _NOTE_CHARS - 4] + " ..."
+        lines.append(f"Note [{found.code}]{place}: {text}")
+    if len(told) > len(lines):
+        lines.append(f"... and {len(told) - len(lines)} more notes.")
+    return lines
+
+
+def _sizes(verdict: Verdict) -> str:
+    return f"about {verdict.max_abs_error:.1g} absolute, {verdict.max_rel_error:.1g} relative"
+
+
+def _call(where: Mismatch) -> str:
+    if not where.call:
+        return "While it was timed, "
+    kind = "" if where.inputs == "given" else f" (inputs of kind {where.inputs!r})"
+    return f"In call {where.call} of {where.calls}{kind}, "
+
+
+def _output(where: Mismatch) -> str:
+    name = f"output {where.output}" if where.outputs > 1 else "the output"
+    return f"{name} (shape {list(where.shape)})" if where.shape else name
+
+
+def _floor(timing: Timing) -> str:
+    times = timing.kernel_ms / timing.floor_ms
+    share = _percent(timing.floor_share)
+    peak = timing.moved_bytes / timing.floor_ms / 1e6
+    told = f"{timing.bandwidth_gb_s:.3g} of {peak:.3g} GB/s, {share} of the device's bandwidth"
+    return (
+        f"Moving inputs and outputs once takes at least {timing.floor_ms:.3g} ms here; your kernel "
+        f"takes {times:.3g} times that ({told})."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g} %" if share < 0.995 else f"{share * 100:.0f} %"
