@@ -20,9 +20,12 @@ from programs import (
 )
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence import Work, torch_share
+from kernelgym.judge.evidence import Evidence, with_evidence
+from kernelgym.judge.idleness import Tally
 from kernelgym.judge.traffic import COPIES, JOINS, Counter
+from kernelgym.judge.work import Work, torch_share
 from kernelgym.rulesets import RULESETS
+from kernelgym.testing import SAMPLE_KERNELS, verdict
 from kernelgym.types import Kernel, Severity, Status
 
 X = torch.randn(6, 4, 32, 16)
@@ -511,3 +514,14 @@ def test_operators_of_extensions_count(judge, definition):
         source.replace("return torch.ops", f"y = {TORCH}\n        torch.ops") + "        return y\n"
     )
     assert refused(judge.evaluate(AFFINE, Kernel(unused, "cpp")), "work_not_replaced")
+
+
+@pytest.mark.parametrize(("left", "share"), [(0.0, 1.0), (0.25, 0.75), (0.999, 0.001)])
+def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, share: float) -> None:
+    kernel = SAMPLE_KERNELS["triton"]
+    found = with_evidence(
+        verdict("correct"), Evidence(1, left, contributes=True), Tally(4, 0), kernel
+    )
+    assert found.correct and found.custom_share == pytest.approx(share)
+    refused = Evidence(1, left, complaint="a decoy")
+    assert with_evidence(verdict("correct"), refused, Tally(4, 0), kernel).custom_share == 0.0
