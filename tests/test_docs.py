@@ -13,7 +13,6 @@ import pytest
 import kernelgym
 from kernelgym.cli import baseline, check, demo, lint, ls, play, redteam, show
 from kernelgym.envs import KernelEnv
-from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 
@@ -74,7 +73,8 @@ def test_the_environment_page_names_every_option_with_its_default():
     del parameters["suite"], parameters["level"]  # the id's; see docs/suites.md
     del parameters["unknown"]
     assert sorted(names_in_table(text)) == sorted(parameters)
-    for name in ("language", "reward", "stop_when", "examples", "gamma", "exclude_degenerate"):
+    shown = ("language", "reward", "stop_when", "examples", "gamma", "exclude_degenerate")
+    for name in (*shown, "returns"):
         default = str(parameters[name].default)
         assert re.search(rf"^\| `{name}` \| `?{default}`? \|", text, re.MULTILINE), name
 
@@ -84,17 +84,6 @@ def test_the_environment_page_names_every_key_of_info():
     env.reset()
     *_, info = env.step(reply(SAMPLE_KERNELS["triton"]))
     assert sorted(names_in_table(section("environment.md", "Info"))) == sorted(info)
-
-
-def test_the_environment_page_gives_the_weights_of_every_preset():
-    text = section("environment.md", "Rewards")
-    assert names_in_table(text) == list(REWARDS)
-    for name, preset in REWARDS.items():
-        row = re.search(rf"^\| `{name}` \|(.*)\|$", text, re.MULTILINE).group(1)
-        given = [float((re.search(r"[\d.]+", cell) or ["0"])[0]) for cell in row.split("|")[:4]]
-        weights = preset.weights
-        assert given == [weights.format, weights.compile, weights.correct, weights.speed], name
-        assert ("required" in row) == (preset.speed == "required")
 
 
 def test_commands_and_options_exist_as_they_are_written():

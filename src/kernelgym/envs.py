@@ -31,7 +31,7 @@ from kernelgym.infos import episode_frame, episode_info
 from kernelgym.languages import check_language
 from kernelgym.observer import Observer, render
 from kernelgym.prompts import Hardware
-from kernelgym.rewards import RewardPreset, check_speed, reward_preset
+from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
 from kernelgym.spaces import KernelText
 from kernelgym.stopping import StopRule, check_stop_rule
@@ -161,12 +161,11 @@ class KernelEnv(gym.Env[str, str]):
     def reward(self) -> RewardPreset:
         """How turns are scored from the next reset on; an episode keeps the preset it began with.
 
-        Set it to a preset or its name, as a curriculum does: ``env.unwrapped.reward =
-        schedule.at(step)``, with a `kernelgym.rewards.RewardSchedule`.
+        A curriculum sets it: ``env.unwrapped.reward = schedule.at(step)``.
 
         Raises:
-            UsageError: When it is set to what is no preset, or one that needs speed where kernels
-                are not timed.
+            UsageError: When it is set to what is no preset, or to one that needs speed where
+                kernels are not timed, or every trial where the ruleset stops at the first failure.
         """
         found: RewardPreset = self._settings["reward"]
         return found
@@ -176,6 +175,7 @@ class KernelEnv(gym.Env[str, str]):
         preset = reward_preset(which)
         timing = bool(getattr(self._evaluator, "timing", True))
         check_speed(preset, self.language, self.device, timing=timing)
+        check_trials(preset, self.ruleset)
         self._settings = self._settings | {"reward": preset}
 
     @property

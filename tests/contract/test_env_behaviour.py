@@ -18,6 +18,7 @@ from kernelgym import judge
 from kernelgym.envs import KernelEnv
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import PARTS, REWARDS, reward_schedule
+from kernelgym.rulesets import RULESETS
 from kernelgym.spaces import KernelText
 from kernelgym.suites import suite
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
@@ -155,6 +156,18 @@ def test_a_reward_that_needs_speed_is_refused_if_the_evaluator_does_not_time() -
     with pytest.raises(UsageError, match="timing=False"):
         KernelEnv(**options, reward="kevin")
     KernelEnv(**options, reward="stage3")
+
+
+def test_a_share_of_the_trials_needs_all_of_them_made() -> None:
+    hasty = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
+    for name, preset in REWARDS.items():
+        evaluator = ScriptedEvaluator(ruleset=hasty)
+        options = {"problems": [SAMPLE_PROBLEM], "language": "cpp", "evaluator": evaluator}
+        if not preset.weights.trials:
+            KernelEnv(**options, reward=name)
+            continue
+        with pytest.raises(UsageError, match="stop_at_first_failure"):
+            KernelEnv(**options, reward=name)
 
 
 def test_a_siblings_reward_is_its_own() -> None:

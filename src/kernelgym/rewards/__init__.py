@@ -34,7 +34,7 @@ from kernelgym.returns import discounted_returns
 from kernelgym.rewards.parts import PARTS, score
 from kernelgym.rewards.preset import SHAPES, RewardPreset, Weights
 from kernelgym.rewards.schedule import RewardSchedule, reward_schedule
-from kernelgym.rewards.shipped import REWARDS, check_speed, reward_preset
+from kernelgym.rewards.shipped import REWARDS, check_speed, check_trials, reward_preset
 
 __all__ = [
     "PARTS",
@@ -44,6 +44,7 @@ __all__ = [
     "RewardSchedule",
     "Weights",
     "check_speed",
+    "check_trials",
     "discounted_returns",
     "reward_preset",
     "reward_schedule",

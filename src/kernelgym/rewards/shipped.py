@@ -8,8 +8,9 @@ from types import MappingProxyType
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import language as find_language
 from kernelgym.rewards.preset import RewardPreset, Weights
+from kernelgym.rulesets import Ruleset
 
-__all__ = ["REWARDS", "check_speed", "reward_preset"]
+__all__ = ["REWARDS", "check_speed", "check_trials", "reward_preset"]
 
 REWARDS: Mapping[str, RewardPreset] = MappingProxyType(
     {
@@ -104,3 +105,18 @@ def check_speed(preset: RewardPreset, language: str, device: str, *, timing: boo
     raise UsageError(
         f"reward {preset.name!r} needs measured speed, but {why}; rewards that fit: {fitting}"
     )
+
+
+def check_trials(preset: RewardPreset, ruleset: Ruleset) -> None:
+    """Refuse a preset that pays for a share of the trials where not all of them are made.
+
+    Raises:
+        UsageError: If the ruleset stops at the first failure; names the shipped presets that fit.
+    """
+    if preset.weights.trials and ruleset.stop_at_first_failure:
+        fitting = ", ".join(name for name, other in REWARDS.items() if not other.weights.trials)
+        raise UsageError(
+            f"reward {preset.name!r} pays for the share of calls that agree, but ruleset "
+            f"{ruleset.label!r} stops at the first failure; set stop_at_first_failure=False, or "
+            f"take a reward that fits: {fitting}"
+        )
