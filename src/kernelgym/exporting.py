@@ -280,13 +280,14 @@ def _pairs(answers: Iterable[_Answer], rules: Rules) -> Iterator[tuple[_Answer, 
     texts: dict[str, _Answer] = {}
     for answer in answers:
         texts.setdefault(answer.turn.action, answer)
-    ranked = sorted(texts.values(), key=lambda answer: answer.rank, reverse=True)
+    best_first = sorted(texts.values(), key=lambda answer: answer.rank, reverse=True)
+    worst_first = sorted(texts.values(), key=lambda answer: answer.rank)
     used: set[str] = set()
     left = 1 if rules.most is None else rules.most
-    for chosen in ranked:
+    for chosen in best_first:
         if not left or chosen.turn.action in used or not _is_example(chosen, rules):
             continue
-        for rejected in reversed(ranked):
+        for rejected in worst_first:
             if rejected.turn.action not in used and chosen.beats(rejected, rules.margin):
                 used |= {chosen.turn.action, rejected.turn.action}
                 left -= 1

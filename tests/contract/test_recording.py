@@ -144,9 +144,7 @@ def test_other_environments_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["SameStep", "Disabled"])
 def test_every_slot_of_a_vector_environment_is_written(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "played.jsonl"
-    inner = gym.make_vec(
-        GYM_ID, num_envs=2, autoreset_mode=mode, **options(max_turns=2)
-    )
+    inner = gym.make_vec(GYM_ID, num_envs=2, autoreset_mode=mode, **options(max_turns=2))
     envs = RecordVectorTrajectories(inner, path)  # type: ignore[arg-type]
     observations, _ = envs.reset(seed=4)
     first = envs.step([answer("correct", 1), answer("wrong", 2)])
