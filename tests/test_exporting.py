@@ -238,7 +238,7 @@ def test_no_row_teaches_what_it_must_not(played, rules) -> None:
 def test_prompts_that_were_not_read_are_refused() -> None:
     record = episode((variant(1), right()), examples="zero_shot")
     changed = dataclasses.replace(record, observer={"examples": "one_shot"})
-    with pytest.raises(UsageError, match="before turn 1.*is not what its observer shows now"):
+    with pytest.raises(UsageError, match=r"before turn 1.*is not what its observer shows now"):
         list(sft_rows([changed]))
     assert len(list(sft_rows([changed], Rules(checked=False)))) == 1
     assert len(list(sft_rows([dataclasses.replace(changed, observations=())]))) == 1

@@ -222,8 +222,8 @@ def read_before(
         raise UsageError(
             f"what was read before turn {turn + 1} of an episode on {problem.id!r} is not what "
             "its observer shows now: it was played by another version of kernelgym, or something "
-            "was added to its prompts; give the observer it was played with, or ask for unchecked "
-            "prompts"
+            "was added to its prompts; give the observer it was played with, or do without the "
+            "check (Rules(checked=False), --unchecked)"
         )
     return messages
 

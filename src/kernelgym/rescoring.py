@@ -4,16 +4,16 @@ Contract: every turn is scored from its recorded verdict, with the turns before 
 well) as history, exactly as `kernelgym.episode.Episode` would have done; texts, verdicts and
 feedback stay as they are. Under the preset that an episode was played with it comes out as it was.
 
-What cannot be done anew is play. A stop rule decided how many turns there are, and one that looks
-at scores (``no_improvement:<k>``) might have decided otherwise under another preset. So:
+What cannot be done anew is play: a stop rule decided how many turns there are. No rule looks at
+scores, so another preset does not move an episode's end; another rule does:
 
 - without a stop rule given, the turns and why they ended stay as they were recorded;
 - with one, turns after the first at which it ends the episode are left out; where it would have
   played on beyond the recording, `Trajectory.ended` is empty: a beginning of an episode, whose
   returns count nothing after its last turn.
 
-Turns that were played on are what a model did when it had read that it might go on; an episode cut
-shorter by another rule is still one that it could have played, an unfinished one is not whole.
+The model may have read of a turn budget and of turns left that it was then not given. A preset
+that must have speeds gives a correct kernel without timing no valid score; see `Score.valid`.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def test_an_evaluator_that_contradicts_the_environment_is_refused(other, said) -
 
 def test_arguments_that_make_no_sense() -> None:
     env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
-    with pytest.raises(UsageError, match="give them to gym.make"):
+    with pytest.raises(UsageError, match=r"give them to gym\.make"):
         asyncio.run(play_episode(env, saying("none"), max_turns=3))
     with pytest.raises(UsageError, match="of kernelgym is played"):
         asyncio.run(play_episode(gym.make("CartPole-v1"), saying("none")))

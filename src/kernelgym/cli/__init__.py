@@ -24,12 +24,14 @@ from typing import Annotated
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
 from kernelgym.cli.demo import Demo
+from kernelgym.cli.export import Export, Rescore
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
 from kernelgym.cli.play import Play
 from kernelgym.cli.redteam import Redteam
 from kernelgym.cli.show import Show
+from kernelgym.cli.trajectory import ShowTrajectory
 from kernelgym.errors import UsageError
 
 __all__ = ["main"]
@@ -42,7 +44,10 @@ through or an honest kernel was refused), 2 usage error,
 130 interrupted. `-v` shows the traceback of a failure."""
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
-_Command = Ls | Show | Check | Play | Demo | Lint | PrepareBaselines | Redteam
+_Command = (
+    Ls | Show | Check | Play | Demo | Lint | PrepareBaselines | Redteam
+    | ShowTrajectory | Rescore | Export
+)  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
     "show": Show,
@@ -52,6 +57,9 @@ _COMMANDS: dict[str, type[Options]] = {
     "lint": Lint,
     "baseline": PrepareBaselines,
     "redteam": Redteam,
+    "show-trajectory": ShowTrajectory,
+    "rescore": Rescore,
+    "export": Export,
 }
 
 
@@ -103,6 +111,9 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[Lint, subcommand("lint")]
         | Annotated[PrepareBaselines, subcommand("baseline")]
         | Annotated[Redteam, subcommand("redteam")]
+        | Annotated[ShowTrajectory, subcommand("show-trajectory")]
+        | Annotated[Rescore, subcommand("rescore")]
+        | Annotated[Export, subcommand("export")]
     )
     box = io.StringIO()
     try:

@@ -1,0 +1,140 @@
+"""``kernelgym rescore`` and ``kernelgym export``: new files from a file of trajectories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from kernelgym.cli.console import print_text
+from kernelgym.cli.options import Options
+from kernelgym.cli.trajectory import note_cut, source_of
+from kernelgym.errors import UsageError
+from kernelgym.types import GAMMA
+
+__all__ = ["Export", "Rescore"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescore(Options):
+    """Score the episodes of a file by another reward preset, without judging anything again."""
+
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """A JSONL file of episodes."""
+    reward: str
+    """Reward preset to score by."""
+    out: str
+    """The file to write."""
+    stop_when: str | None = None
+    """End episodes where this stop rule would have; as recorded if not given."""
+
+    def run(self) -> int:
+        """Write it; returns the exit code."""
+        from kernelgym.rescoring import rescore
+        from kernelgym.rewards import reward_preset
+        from kernelgym.stopping import stop_rule
+        from kernelgym.trajectories import EpisodeRecord, read_records, write_records
+
+        preset = reward_preset(self.reward)
+        rule = None if self.stop_when is None else stop_rule(self.stop_when)
+        changed, before, after = 0, 0.0, 0.0
+
+        def scored() -> Iterator[EpisodeRecord]:
+            nonlocal changed, before, after
+            for record in read_records(self.file, on_cut=note_cut):
+                new = rescore(record, preset, stop_when=rule)
+                changed += new.trajectory.scores != record.trajectory.scores
+                before += sum(record.trajectory.scores)
+                after += sum(new.trajectory.scores)
+                yield new
+
+        count = write_records(_apart(self.out, self.file), scored())
+        if not count:
+            print_text(f"{self.file} holds no episode", "yellow")
+            return 0
+        print_text(
+            f"{count} episodes scored by {preset.name}, {changed} of them otherwise than before; "
+            f"mean sum of scores {before / count:.3f} before, {after / count:.3f} now"
+        )
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Options):
+    """Write rows to train on from a file of trajectories, as TRL takes them.
+
+    An unparsable or rejected answer is never an example, only ever the rejected side of a pair.
+    """
+
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """A JSONL file of episodes."""
+    format: Literal["sft", "completions", "preferences"]
+    """sft: messages; completions: prompt and completion; preferences: prompt, chosen, rejected."""
+    out: str
+    """The file to write."""
+    by: Literal["score", "return"] = "score"
+    """What an answer is worth: its score, or the discounted return from its turn on."""
+    gamma: float = GAMMA
+    """Discount factor, with --by return."""
+    least: float = -math.inf
+    """Least worth of an example."""
+    wrong: bool = False
+    """Let an honest failure be an example too, and not only correct kernels."""
+    untidy: bool = False
+    """Let an answer be an example although its form has defects."""
+    margin: float = 0.0
+    """Least difference in worth of the two sides of a pair."""
+    pairs: Literal["prompt", "problem"] = "prompt"
+    """What the two sides of a pair share: all that was read before, or only the problem."""
+    most: int | None = None
+    """Most examples per problem, or pairs per prompt (one if not given), the best first."""
+    unchecked: bool = False
+    """Take the prompts that this version makes, even where something else was read."""
+
+    def run(self) -> int:
+        """Write it; returns the exit code."""
+        from kernelgym import exporting
+        from kernelgym.jsonlines import write_lines
+        from kernelgym.trajectories import read_records
+
+        rules = exporting.Rules(
+            by=self.by,
+            gamma=self.gamma,
+            least=self.least,
+            wrong=self.wrong,
+            untidy=self.untidy,
+            margin=self.margin,
+            pairs=self.pairs,
+            most=self.most,
+            checked=not self.unchecked,
+        )
+        makers: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
+            "sft": exporting.sft_rows,
+            "completions": exporting.completion_rows,
+            "preferences": exporting.preference_rows,
+        }
+        records = (source_of(record) for record in read_records(self.file, on_cut=note_cut))
+        count = write_lines(_apart(self.out, self.file), makers[self.format](records, rules))
+        what = "pair" if self.format == "preferences" else "example"
+        print_text(f"{count} {what}{'' if count == 1 else 's'} written to {self.out}")
+        if not count and self.format == "preferences" and self.pairs == "prompt":
+            print_text("no two answers to one prompt differ enough; try --pairs problem", "yellow")
+        elif not count and not self.wrong:
+            print_text("no answer was good enough; --wrong takes honest failures too", "yellow")
+        return 0
+
+
+def _apart(out: str, file: str) -> Path:
+    """Return the path to write to.
+
+    Raises:
+        UsageError: If it is the file that is read.
+    """
+    path = Path(out)
+    if path.resolve() == Path(file).resolve():
+        raise UsageError(f"--out {out} is the file that is read; name another one")
+    return path
