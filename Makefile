@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets languages parsing screening prompts feedback observer conformance \
 	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
-	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector
+	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector wrappers \
+	asynchronous recording trajectories rescoring exporting observer_settings jsonlines
 
 .PHONY: help setup demo test test-all redteam lint bench docs clean
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import register, registry
 
 if TYPE_CHECKING:
+    from kernelgym.asynchronous import AwaitedEvaluator, play_episode, play_episodes
     from kernelgym.envs import KernelEnv
     from kernelgym.episode import Episode
     from kernelgym.errors import (
@@ -26,15 +27,29 @@ if TYPE_CHECKING:
         UsageError,
     )
     from kernelgym.hygiene import Hygiene
-    from kernelgym.judge import LocalEvaluator, shared_evaluator
+    from kernelgym.judge import CachedEvaluator, LocalEvaluator, shared_evaluator
     from kernelgym.languages import LANGUAGES, Language
     from kernelgym.observer import Observer
-    from kernelgym.rewards import REWARDS, RewardPreset, discounted_returns
+    from kernelgym.recording import RecordTrajectories, RecordVectorTrajectories
+    from kernelgym.rescoring import rescore
+    from kernelgym.rewards import (
+        REWARDS,
+        RewardPreset,
+        RewardSchedule,
+        discounted_returns,
+        reward_schedule,
+    )
     from kernelgym.rulesets import RULESETS, Ruleset, ruleset
     from kernelgym.scoring import fast_p, geometric_mean_speedup, pass_at_k
     from kernelgym.spaces import KernelText
     from kernelgym.suites import Suite, get_problem, suite
     from kernelgym.testing import ScriptedEvaluator
+    from kernelgym.trajectories import (
+        EpisodeRecord,
+        append_record,
+        read_records,
+        write_records,
+    )
     from kernelgym.types import (
         Evaluator,
         Feedback,
@@ -54,14 +69,19 @@ if TYPE_CHECKING:
         Verdict,
     )
     from kernelgym.vector import KernelVectorEnv
+    from kernelgym.wrappers import DiscountedReturn
 
 __all__ = [
     "ENV_IDS",
     "LANGUAGES",
     "REWARDS",
     "RULESETS",
+    "AwaitedEvaluator",
+    "CachedEvaluator",
     "DegenerateProblem",
+    "DiscountedReturn",
     "Episode",
+    "EpisodeRecord",
     "Evaluator",
     "Feedback",
     "Finding",
@@ -80,8 +100,11 @@ __all__ = [
     "Observer",
     "Problem",
     "ProblemError",
+    "RecordTrajectories",
+    "RecordVectorTrajectories",
     "Reply",
     "RewardPreset",
+    "RewardSchedule",
     "Ruleset",
     "Score",
     "ScriptedEvaluator",
@@ -96,36 +119,48 @@ __all__ = [
     "UsageError",
     "Verdict",
     "__version__",
+    "append_record",
     "discounted_returns",
     "fast_p",
     "geometric_mean_speedup",
     "get_problem",
     "pass_at_k",
+    "play_episode",
+    "play_episodes",
+    "read_records",
+    "rescore",
+    "reward_schedule",
     "ruleset",
     "shared_evaluator",
     "suite",
+    "write_records",
 ]
 
 __version__ = "0.1.0"
 
 _NAMES_BY_MODULE = {
+    "asynchronous": "AwaitedEvaluator play_episode play_episodes",
     "envs": "KernelEnv",
     "episode": "Episode",
     "errors": "DegenerateProblem JudgeError KernelgymError ProblemError UnknownName "
     "UnsupportedLanguage UsageError",
     "hygiene": "Hygiene",
-    "judge": "LocalEvaluator shared_evaluator",
+    "judge": "CachedEvaluator LocalEvaluator shared_evaluator",
     "languages": "LANGUAGES Language",
     "observer": "Observer",
-    "rewards": "REWARDS RewardPreset discounted_returns",
+    "recording": "RecordTrajectories RecordVectorTrajectories",
+    "rescoring": "rescore",
+    "rewards": "REWARDS RewardPreset RewardSchedule discounted_returns reward_schedule",
     "rulesets": "RULESETS Ruleset ruleset",
     "scoring": "fast_p geometric_mean_speedup pass_at_k",
     "spaces": "KernelText",
     "suites": "Suite get_problem suite",
     "testing": "ScriptedEvaluator",
+    "trajectories": "EpisodeRecord append_record read_records write_records",
     "types": "Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score Severity "
     "Status Timing Trajectory Turn Verdict",
     "vector": "KernelVectorEnv",
+    "wrappers": "DiscountedReturn",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
