@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.context import CONTEXTS
 from kernelgym.episode import Episode
 from kernelgym.errors import UsageError
 from kernelgym.observer import Observer, render
 from kernelgym.prompts import problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
+from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Kernel, Turn
 from strategies import texts, verdicts
 
@@ -48,7 +52,7 @@ def test_recent_attempts_are_shown_in_full_and_earlier_ones_in_a_line() -> None:
     assert "variant 3" in text and "variant 4" in text
     assert "variant 1" not in text and "variant 2" not in text
     assert "- Turn 1: compile_error: message 1" in text
-    assert "- Turn 2: wrong: message 2" in text
+    assert "- Turn 2: wrong: 0 of 4 calls passed" in text
     assert "- Turn 3" not in text
     assert "Turns left: 5" in text
 
@@ -60,39 +64,44 @@ def test_thinking_is_not_repeated() -> None:
 def test_a_small_budget_drops_the_oldest_first() -> None:
     turns = play("compile_error", *["wrong"] * 6)
     whole = render(OBSERVER.observe(SAMPLE_PROBLEM, turns))
-    small = render(OBSERVER.observe(SAMPLE_PROBLEM, turns, 1_500))
+    small = render(OBSERVER.observe(SAMPLE_PROBLEM, turns, 380))
     assert "- Turn 1:" in whole and "variant 6" in whole
     assert "variant 7" in small and "variant 6" not in small
-    last = OBSERVER.observe(SAMPLE_PROBLEM, turns, 1_500)[-2:]
-    room_for_a_line = sum(len(message.content) for message in last) + 70
+    last = OBSERVER.observe(SAMPLE_PROBLEM, turns, 380)[-2:]
+    room_for_a_line = OBSERVER.tokens(last) + 20
     tight = render(OBSERVER.observe(SAMPLE_PROBLEM, turns, room_for_a_line))
     assert "- Turn 1:" not in tight and "- Turn 6:" in tight
 
 
 def test_an_attempt_beyond_the_budget_is_cut_in_its_middle() -> None:
     turns = play("wrong", size=50_000)
-    messages = OBSERVER.observe(SAMPLE_PROBLEM, turns, 4_000)
+    messages = OBSERVER.observe(SAMPLE_PROBLEM, turns, 1_000)
     shown = messages[2].content
     assert "middle left out" in shown
     assert shown.startswith("<KERNEL>") and shown.endswith("</KERNEL>")
-    assert sum(len(message.content) for message in messages[2:]) <= 4_000
+    assert OBSERVER.tokens(messages[2:]) <= 1_000
 
 
-@given(st.lists(st.tuples(texts, verdicts()), max_size=6), st.integers(0, 20_000))
-def test_any_history_fits_its_budget_and_can_be_encoded(steps, budget) -> None:
+@given(
+    st.lists(st.tuples(texts, verdicts()), max_size=6),
+    st.integers(0, 5_000),
+    st.sampled_from(sorted(CONTEXTS)),
+)
+def test_any_history_fits_its_budget_and_can_be_encoded(steps, budget, context) -> None:
     game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9, stop_when="never")
     for text, found in steps:
         if game.over:
             break
         read = game.read(text)
         game.record(text, found if isinstance(read, Kernel) else read)
-    messages = OBSERVER.observe(SAMPLE_PROBLEM, game.turns, budget)
-    assert messages == OBSERVER.observe(SAMPLE_PROBLEM, game.turns, budget)
-    prompt = len(OBSERVER.observe(SAMPLE_PROBLEM)[1].content)
-    spent = sum(len(message.content) for message in messages[1:]) - prompt
-    feedback = len(str(game.turns[-1].feedback)) if game.turns else 0
-    # The last attempt is shown whatever the budget: about 1000 characters, and its feedback.
-    assert spent <= max(budget + 2, 1_000 + feedback + 200)
+    observer = dataclasses.replace(OBSERVER, context=context)
+    messages = observer.observe(SAMPLE_PROBLEM, game.turns, budget)
+    assert messages == observer.observe(SAMPLE_PROBLEM, game.turns, budget)
+    prompt = observer.tokens(observer.observe(SAMPLE_PROBLEM))
+    spent = observer.tokens(messages) - prompt
+    feedback = estimate_tokens(str(game.turns[-1].feedback)) if game.turns else 0
+    # The last attempt is shown whatever the budget: about 250 tokens, and its feedback.
+    assert spent <= max(budget + 2, 250 + feedback + 50)
     render(messages).encode("utf-8")
 
 
@@ -123,7 +132,18 @@ def test_the_system_part_is_rendered_once_and_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"language": "basic"}, {"ruleset": "lax"}, {"examples": "all"}, {"examples": 9}]
+    "options",
+    [
+        {"language": "basic"},
+        {"ruleset": "lax"},
+        {"examples": "all"},
+        {"examples": 9},
+        {"context": "everything"},
+        {"context": 3},
+        {"context_tokens": "many"},
+        {"count": 4},
+        {"count": lambda text: None},
+    ],
 )
 def test_bad_options_show_at_once(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):

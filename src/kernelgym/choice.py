@@ -23,9 +23,9 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
-from kernelgym.types import Evaluator, Problem
+from kernelgym.types import Evaluator, Kernel, Problem
 
-__all__ = ["ProblemChoice", "agreed_on", "choose_problems"]
+__all__ = ["ProblemChoice", "agreed_on", "choose_problems", "start_kernel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +178,23 @@ def agreed_on(
             f"{evaluator.ruleset.label!r}"
         )
     return evaluator.device, evaluator.ruleset
+
+
+def start_kernel(kernel: object, language: str) -> Kernel | None:
+    """Return the kernel that an episode is to start from, as it was asked for; None if none was.
+
+    Raises:
+        UsageError: If it is neither a kernel in that language nor a source text.
+    """
+    if kernel is None:
+        return None
+    if isinstance(kernel, Kernel):
+        if kernel.language != language:
+            raise UsageError(
+                f"the kernel to start from is in {kernel.language!r}, but this environment's "
+                f"language is {language!r}"
+            )
+        return kernel
+    if not isinstance(kernel, str) or not kernel.strip():
+        raise UsageError(f"option 'kernel' is a kernel's source text, got {kernel!r}")
+    return Kernel(kernel, language)

@@ -24,28 +24,23 @@ from typing import Any, Self
 import gymnasium as gym
 from gymnasium.error import InvalidAction, ResetNeeded
 
-from kernelgym.choice import agreed_on, choose_problems
+from kernelgym.choice import agreed_on, choose_problems, start_kernel
+from kernelgym.context import ContextPolicy
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.infos import episode_frame, episode_info
 from kernelgym.languages import check_language
-from kernelgym.observer import Observer, render
+from kernelgym.observer import HISTORY_TOKENS, Observer, render
 from kernelgym.prompts import Hardware
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
 from kernelgym.spaces import KernelText
 from kernelgym.stopping import StopRule, check_stop_rule
 from kernelgym.suites import Ids, Suite
-from kernelgym.types import (
-    GAMMA,
-    Evaluator,
-    Kernel,
-    Message,
-    Problem,
-    Turn,
-    Verdict,
-    return_variant,
-)
+from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens
+from kernelgym.types import GAMMA, Evaluator, Kernel, Message, Problem, Turn, Verdict
+from kernelgym.types import return_variant as find_returns
 
 __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
 
@@ -79,6 +74,13 @@ class KernelEnv(gym.Env[str, str]):
         examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
             many.
         hardware: What the prompt says of the device.
+        context: What is shown of earlier turns: a name from `kernelgym.context.CONTEXTS`, or a
+            policy.
+        context_tokens: Most tokens for that.
+        feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
+        feedback_tokens: Most tokens of one feedback.
+        count_tokens: Counts a text's tokens, for these budgets and ``info["prompt_tokens"]``;
+            four characters are taken for one if None.
         gamma: Discount factor of ``info["turn_returns"]``.
         returns: How scores become them: ``sum`` or ``max``; see `kernelgym.returns`.
         render_mode: ``ansi`` or ``human``.
@@ -108,6 +110,11 @@ class KernelEnv(gym.Env[str, str]):
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
         hardware: Hardware | None = None,
+        context: str | ContextPolicy = "recent",
+        context_tokens: int = HISTORY_TOKENS,
+        feedback_level: str = "standard",
+        feedback_tokens: int = FEEDBACK_TOKENS,
+        count_tokens: TokenCounter | None = None,
         gamma: float = GAMMA,
         returns: str = "sum",
         render_mode: str | None = None,
@@ -122,7 +129,7 @@ class KernelEnv(gym.Env[str, str]):
         self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
         self.language = check_language(language, self.device).name
         self.gamma = gamma
-        self.returns = return_variant(returns)
+        self.returns = find_returns(returns)
         self.render_mode = render_mode
         self._choice = choose_problems(
             suite,
@@ -141,6 +148,9 @@ class KernelEnv(gym.Env[str, str]):
             "reward": reward,
             "max_turns": max_turns,
             "stop_when": stop_when,
+            "feedback_level": feedback_level,
+            "feedback_tokens": feedback_tokens,
+            "count": estimate_tokens if count_tokens is None else check_counter(count_tokens),
         }
         # Built once here so that a wrong option fails now and not at the first reset.
         trial = Episode(self.problems[0], **self._settings)
@@ -150,7 +160,10 @@ class KernelEnv(gym.Env[str, str]):
         self.reward = trial.reward
         check_stop_rule(trial.stop_when, self.language, self.device)
         self.observer = Observer(
-            self.language, self.device, self.ruleset, max_turns, examples, hardware
+            *(self.language, self.device, self.ruleset, max_turns, examples, hardware),
+            context=context,
+            context_tokens=context_tokens,
+            count=self._settings["count"],
         )
         self.observation_space = KernelText()
         self.action_space = KernelText()
@@ -245,7 +258,7 @@ class KernelEnv(gym.Env[str, str]):
         for name in options:
             if name not in RESET_OPTIONS:
                 raise UnknownName("reset option", name, RESET_OPTIONS)
-        start = self._read_start(options.get("kernel"))
+        start = start_kernel(options.get("kernel"), self.language)
         allow = options.get("allow_degenerate", False)
         if not isinstance(allow, bool):
             raise UsageError(f"option 'allow_degenerate' is True or False, got {allow!r}")
@@ -257,7 +270,7 @@ class KernelEnv(gym.Env[str, str]):
         self._episode, self._start = Episode(problem, **self._settings), start
         if self.render_mode == "human":
             self.render()
-        return self._observation(), self._info(None)
+        return self._seen(None)
 
     def step(self, action: str) -> StepResult:
         """Judge one answer.
@@ -296,14 +309,9 @@ class KernelEnv(gym.Env[str, str]):
         turn = self.episode.record(str(action), verdict)
         if self.render_mode == "human":
             self.render()
-        ended = self.episode.ended
-        return (
-            self._observation(),
-            float(turn.score.total),
-            ended not in ("", "cut"),
-            ended == "cut",
-            self._info(turn),
-        )
+        observation, info = self._seen(turn)
+        cut = self.episode.ended == "cut"
+        return observation, float(turn.score.total), self.episode.over and not cut, cut, info
 
     def render(self) -> str | None:
         """Return (``ansi``) or print (``human``) what the last turn came to."""
@@ -323,25 +331,13 @@ class KernelEnv(gym.Env[str, str]):
             self._evaluator = None
             self._owns_evaluator = False
 
-    def _read_start(self, kernel: object) -> Kernel | None:
-        if kernel is None:
-            return None
-        if isinstance(kernel, Kernel):
-            if kernel.language != self.language:
-                raise UsageError(
-                    f"the kernel to start from is in {kernel.language!r}, but this environment's "
-                    f"language is {self.language!r}"
-                )
-            return kernel
-        if not isinstance(kernel, str) or not kernel.strip():
-            raise UsageError(f"option 'kernel' is a kernel's source text, got {kernel!r}")
-        return Kernel(kernel, self.language)
-
-    def _observation(self) -> str:
-        return render(self.messages)
-
-    def _info(self, turn: Turn | None) -> dict[str, Any]:
-        return episode_info(self.episode, self.device, self.gamma, turn, returns=self.returns)
+    def _seen(self, turn: Turn | None) -> tuple[str, dict[str, Any]]:
+        """Return observation and info."""
+        messages = self.messages
+        prompt_tokens = self.observer.tokens(messages)
+        given = self.episode, self.device, self.gamma, turn
+        info = episode_info(*given, returns=self.returns, prompt_tokens=prompt_tokens)
+        return render(messages), info
 
 
 def _options() -> list[str]:

@@ -6,7 +6,7 @@ Vector environments gather infos into arrays by the type of the first value they
 is never missing, a float is never an int, and nothing is None or NaN. What has not happened yet
 is an empty string, 0, 0.0, False or an empty tuple:
 
-- ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left``: int;
+- ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left, prompt_tokens``: int;
 - ``status, category, ended``: str;
 - ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
 - ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
@@ -33,6 +33,7 @@ def episode_info(
     turn: Turn | None,
     *,
     returns: ReturnVariant = "sum",
+    prompt_tokens: int = 0,
 ) -> dict[str, Any]:
     """Return a fresh info.
 
@@ -42,6 +43,7 @@ def episode_info(
         gamma: Discount factor of ``turn_returns``.
         turn: The turn that a step just recorded; None after a reset.
         returns: Variant of ``turn_returns``.
+        prompt_tokens: Tokens of what is to be read next.
     """
     trajectory = episode.trajectory
     played = len(trajectory.turns)
@@ -57,6 +59,7 @@ def episode_info(
         "turn": played,
         "turns_left": 0 if episode.over else episode.max_turns - played,
         "ended": str(episode.ended),
+        "prompt_tokens": prompt_tokens,
         "status": verdict.status.value if verdict else "",
         "category": turn.feedback.category if turn else "",
         "compiled": bool(verdict and verdict.compiled),

@@ -2,8 +2,9 @@
 
 Contract: `Observer.observe` is a pure function of (problem, turns, budget). Environments and
 trainers hold the same observer, so what is added to it is what is trained on. The prompt is
-always given in full; the budget is for what was tried before: recent attempts in full with their
-feedback, earlier ones in a line each, the oldest dropped first. Thinking is not repeated.
+always given in full; the budget, in tokens, is for what was tried before. What that is a context
+policy decides (`kernelgym.context`); where it does not fit, older attempts are shown in less
+detail, then in a line, then not at all, and the best one is the last to go.
 
 To add something (retrieved examples, notes on hardware), pass a part: a function of problem and
 turns that returns text for the first user message.
@@ -14,18 +15,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kernelgym.feedback import cut_middle
+from kernelgym.context import (
+    ContextPolicy,
+    Detail,
+    Shown,
+    best_turn,
+    context_policy,
+    own_summary,
+)
+from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
-from kernelgym.prompts import Hardware, example_count, problem_prompt, system_prompt
+from kernelgym.prompts import (
+    SUMMARY_REQUEST,
+    Hardware,
+    example_count,
+    problem_prompt,
+    system_prompt,
+)
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_CHARS", "Observer", "Part", "render"]
+__all__ = ["HISTORY_TOKENS", "Observer", "Part", "render"]
 
-HISTORY_CHARS = 24_000
-"""Default budget for earlier attempts, in characters."""
-_LEAST_ATTEMPT_CHARS = 1_000
+HISTORY_TOKENS = 6_000
+"""Default budget for earlier attempts."""
+_LEAST_ATTEMPT_TOKENS = 250
+_SUMMARY_TOKENS = 100
 
 Part = Callable[[Problem, Sequence[Turn]], str]
 """Adds text to the first user message; an empty string adds nothing."""
@@ -43,20 +60,28 @@ class Observer:
     """Worked examples in the prompt; see `kernelgym.prompts.problem_prompt`."""
     hardware: Hardware | None = None
     parts: tuple[Part, ...] = ()
-    recent: int = 2
-    """How many attempts are shown in full, if the budget allows."""
+    context: str | ContextPolicy = "recent"
+    """What is shown of earlier turns: a name from `kernelgym.context.CONTEXTS`, or a policy."""
+    context_tokens: int = HISTORY_TOKENS
+    """Most tokens for that."""
+    count: TokenCounter = estimate_tokens
+    """Counts tokens; four characters each if not given."""
 
     def __post_init__(self) -> None:
         # Faults of the caller show here, not at the first observation.
         find_language(self.language)
         find_ruleset(self.ruleset)
         example_count(self.examples, self.language)
+        context_policy(self.context)
+        check_counter(self.count)
+        if isinstance(self.context_tokens, bool) or not isinstance(self.context_tokens, int):
+            raise UsageError(f"context_tokens is a number of tokens, got {self.context_tokens!r}")
 
     def observe(
         self,
         problem: Problem,
         turns: Sequence[Turn] = (),
-        budget: int = HISTORY_CHARS,
+        budget: int | None = None,
         *,
         start: Kernel | None = None,
     ) -> tuple[Message, ...]:
@@ -65,10 +90,12 @@ class Observer:
         Args:
             problem: The problem being solved.
             turns: The turns played so far.
-            budget: Most characters for earlier attempts, their feedback and the summary. The
-                last attempt is shown even beyond it, cut to about 1000 characters.
+            budget: Most tokens for earlier attempts, their feedback and the summary;
+                `context_tokens` if None. The last attempt is shown even beyond it, cut to about
+                250 tokens, and so is its feedback.
             start: A kernel to improve on, shown with the prompt.
         """
+        policy = context_policy(self.context)
         prompt = [
             problem_prompt(
                 problem,
@@ -80,37 +107,96 @@ class Observer:
                 max_turns=self.max_turns,
             )
         ]
+        if policy.asks_summary and self.max_turns > 1:
+            prompt.append(SUMMARY_REQUEST)
         prompt += [text for part in self.parts if (text := part(problem, turns))]
         if start is not None:
             prompt.append(
                 "# The kernel to start from\n\nIt has not been judged yet. Improve on it.\n\n"
                 f"```python\n{start.source.strip()}\n```"
             )
-        attempts, shown = self._recent_attempts(turns, budget)
-        left = budget - sum(len(message.content) for message in attempts)
-        if summary := _summary(turns[: len(turns) - shown], left):
-            prompt.append(summary)
+        room = self.context_tokens if budget is None else budget
+        attempts, lines = self._history(turns, policy.choose(turns), room)
+        if lines:
+            prompt.append(lines)
         system = Message("system", system_prompt(self.language))
         user = Message("user", "\n\n".join(prompt))
         return tuple(_sound(message) for message in (system, user, *attempts))
 
-    def _recent_attempts(self, turns: Sequence[Turn], budget: int) -> tuple[list[Message], int]:
-        """Return the messages of the last attempts that fit, and how many attempts they are."""
-        messages: list[Message] = []
-        shown = 0
-        for turn in reversed(turns[-self.recent :] if self.recent else turns[-1:]):
-            told = str(turn.feedback)
-            ask = _ask(turn.index + 1, self.max_turns) if not shown else ""
-            told = f"# What became of turn {turn.index + 1}\n\n{told}{ask}"
-            room = budget - sum(len(message.content) for message in messages) - len(told)
-            answer = _answer(turn)
-            if len(answer) > room:
-                if shown:
-                    break
-                answer = cut_middle(answer, max(room, _LEAST_ATTEMPT_CHARS))
-            messages[:0] = [Message("assistant", answer), Message("user", told)]
-            shown += 1
-        return messages, shown
+    def tokens(self, messages: Sequence[Message]) -> int:
+        """Return the tokens of messages, without what a chat template puts between them."""
+        return sum(self.count(message.content) for message in messages)
+
+    def _history(
+        self, turns: Sequence[Turn], chosen: Sequence[Shown], room: int
+    ) -> tuple[list[Message], str]:
+        """Return the messages of the attempts that fit, and the lines of others that fit."""
+        if not turns:
+            return [], ""
+        last, best = len(turns) - 1, best_turn(turns)
+        wanted = {last: Shown(last, Detail.KERNEL)} | {shown.index: shown for shown in chosen}
+        # The last attempt first, then the best where it is shown, then the newest.
+        order = sorted(wanted, key=lambda index: (index != last, index != best, -index))
+        found: dict[int, list[Message]] = {}
+        full = False
+        for index in order:
+            detail = wanted[index].detail
+            if index != last and (detail is Detail.LINE or (full and index != best)):
+                continue
+            told = self._told(turns[index], ask=index == last)
+            answer = self._attempt(turns[index], detail, room - self.count(told))
+            if answer is None and index == last:
+                least = max(room - self.count(told), _LEAST_ATTEMPT_TOKENS)
+                answer = fit(_kernel(turns[index]), least, self.count)
+            if answer is None:
+                full = True  # an older one that is shorter is not shown instead
+                continue
+            found[index] = [Message("assistant", answer), Message("user", told)]
+            room -= self.count(answer) + self.count(told)
+        left = [
+            turns[index]
+            for index in sorted(wanted.keys() - found.keys())
+            if wanted[index].detail is Detail.LINE or wanted[index].or_line
+        ]
+        messages = [message for index in sorted(found) for message in found[index]]
+        return messages, self._lines(left, room)
+
+    def _attempt(self, turn: Turn, detail: Detail, room: int) -> str | None:
+        """Return an earlier answer in as much detail as fits, from `detail` down; or None."""
+        for less in (Detail.WHOLE, Detail.SUMMARY, Detail.KERNEL):
+            if less <= max(detail, Detail.KERNEL):
+                answer = self._answer(turn, less)
+                if self.count(answer) <= room:
+                    return answer
+        return None
+
+    def _answer(self, turn: Turn, detail: Detail) -> str:
+        if detail is Detail.WHOLE:
+            return turn.action
+        kernel = _kernel(turn)
+        if turn.reply.kernel is None:
+            return fit(kernel, _LEAST_ATTEMPT_TOKENS, self.count)
+        summary = own_summary(turn) if detail is Detail.SUMMARY else ""
+        if not summary:
+            return kernel
+        return f"<SUMMARY>\n{fit(summary, _SUMMARY_TOKENS, self.count)}\n</SUMMARY>\n\n{kernel}"
+
+    def _told(self, turn: Turn, ask: bool) -> str:
+        asked = _ask(turn.index + 1, self.max_turns) if ask else ""
+        return f"# What became of turn {turn.index + 1}\n\n{turn.feedback}{asked}"
+
+    def _lines(self, turns: Sequence[Turn], room: int) -> str:
+        """Return attempts in a line each, the oldest dropped to fit; or an empty string."""
+        title = "# Earlier attempts\n"
+        lines: list[str] = []
+        room -= self.count(title) + 1
+        for turn in reversed(turns):
+            line = _line(turn)
+            room -= self.count(f"{line}\n")
+            if room < 0:
+                break
+            lines.append(line)
+        return "\n".join([title, *reversed(lines)]) if lines else ""
 
 
 def render(messages: Sequence[Message]) -> str:
@@ -125,10 +211,10 @@ def render(messages: Sequence[Message]) -> str:
     return "\n\n".join(sections)
 
 
-def _answer(turn: Turn) -> str:
+def _kernel(turn: Turn) -> str:
     """Return an earlier answer without its thinking."""
     if turn.reply.kernel is None:
-        return cut_middle(turn.action, _LEAST_ATTEMPT_CHARS)
+        return turn.action
     return f"<KERNEL>\n```python\n{turn.reply.kernel.source.rstrip()}\n```\n</KERNEL>"
 
 
@@ -142,27 +228,12 @@ def _ask(played: int, max_turns: int) -> str:
     )
 
 
-def _summary(turns: Sequence[Turn], room: int) -> str:
-    """Return earlier attempts in a line each, the oldest dropped to fit; or an empty string."""
-    title = "# Earlier attempts\n"
-    lines: list[str] = []
-    room -= len(title)
-    for turn in reversed(turns):
-        line = _line(turn)
-        room -= len(line) + 1
-        if room < 0:
-            break
-        lines.append(line)
-    return "\n".join([title, *reversed(lines)]) if lines else ""
-
-
 def _line(turn: Turn) -> str:
     verdict = turn.verdict
     told = f"- Turn {turn.index + 1}: {verdict.status.value}"
     if verdict.timed:
         return f"{told}, speedup {verdict.speedup:.2f}x"
-    first = verdict.message.strip().partition("\n")[0]
-    return told + (f": {cut_middle(first, 160)}" if first and not verdict.correct else "")
+    return f"{told}: {turn.feedback.gist}" if turn.feedback.gist else told
 
 
 def _sound(message: Message) -> Message:

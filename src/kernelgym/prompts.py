@@ -20,10 +20,25 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Problem
 
-__all__ = ["EXAMPLE_COUNTS", "Hardware", "example_count", "problem_prompt", "system_prompt"]
+__all__ = [
+    "EXAMPLE_COUNTS",
+    "SUMMARY_REQUEST",
+    "Hardware",
+    "example_count",
+    "problem_prompt",
+    "system_prompt",
+]
 
 EXAMPLE_COUNTS = {"zero_shot": 0, "one_shot": 1, "few_shot": 2}
 """Number of worked examples by name."""
+
+SUMMARY_REQUEST = """\
+# What later turns see
+
+Your thinking is not shown to you again; your kernels and what became of them are. Before \
+<KERNEL>, say in one or two sentences inside <SUMMARY> and </SUMMARY> what you changed and why: \
+later turns show you that too."""
+"""Added to the prompt where the context keeps the model's own summaries."""
 
 
 @dataclass(frozen=True, slots=True)

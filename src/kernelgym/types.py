@@ -124,6 +124,8 @@ class Feedback:
     headline: str
     detail: str = ""
     hint: str = ""
+    gist: str = ""
+    """The detail in a few words, for a list of attempts; not part of the text."""
 
     def __str__(self) -> str:
         return "\n\n".join(part for part in (self.headline, self.detail, self.hint) if part)

@@ -19,7 +19,14 @@ from __future__ import annotations
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback.categories import CATEGORIES, category, headline, hint
 from kernelgym.feedback.complaints import complaints_of, without_noise
-from kernelgym.feedback.facts import figures, notes, speed_facts, trial_facts, wrong_facts
+from kernelgym.feedback.facts import (
+    figures,
+    notes,
+    places_told,
+    speed_facts,
+    trial_facts,
+    wrong_facts,
+)
 from kernelgym.parsing import DEFECTS
 from kernelgym.tokens import TokenCounter, cut_middle, estimate_tokens, fit
 from kernelgym.types import Feedback, Reply, Severity, Status, Verdict
@@ -42,6 +49,7 @@ FEEDBACK_TOKENS = 1_000
 _LEAST_TOKENS = 100
 _COMPLAINTS = 5
 _LEAST_LOG_TOKENS = 30
+_GIST_CHARS = 160
 _FAILED = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
@@ -93,6 +101,7 @@ def feedback(
     first, last = headline(kind, verdict), hint(kind, verdict, level != "minimal")
     detail = "\n".join(_facts(verdict, reply, kind, level))
     log = _log(verdict, reply) if level != "minimal" else ""
+    gist = _gist(verdict, reply, kind, level)
     room = budget - count(f"{first}\n\n\n\n{last}")
     while True:
         told = fit(detail, room, count)
@@ -100,11 +109,11 @@ def feedback(
         left = room - count(told) - 5
         if log and left >= _LEAST_LOG_TOKENS:
             told = "\n\n".join(part for part in (told, "Output:\n" + fit(log, left, count)) if part)
-        found = Feedback(kind, first, told, last)
+        found = Feedback(kind, first, told, last, gist)
         if (over := count(str(found)) - budget) <= 0:
             return found
         if room <= 0:  # a tokenizer with very short tokens
-            return Feedback(kind, fit(first, budget, count))
+            return Feedback(kind, fit(first, budget, count), gist=gist)
         room -= over  # tokens do not add up over pieces of text
 
 
@@ -138,6 +147,21 @@ def _errors(verdict: Verdict, reply: Reply, minimal: bool) -> list[str]:
     if len(found) > _COMPLAINTS:
         lines.append(f"... and {len(found) - _COMPLAINTS} more errors.")
     return lines
+
+
+def _gist(verdict: Verdict, reply: Reply, kind: str, level: str) -> str:
+    """Return what became of an answer in a few words, telling no more than the level does."""
+    if verdict.correct:
+        return ""
+    told = ""
+    if kind == "numerics":
+        told = places_told(verdict) if level != "minimal" else ""
+        told = told or f"{verdict.trials_passed} of {verdict.trials} calls passed"
+    elif verdict.status in _FAILED:
+        told = "".join(_errors(verdict, reply, True))
+    else:
+        told = _first_line(verdict.message)
+    return cut_middle(" ".join(told.split()), _GIST_CHARS)
 
 
 def _log(verdict: Verdict, reply: Reply) -> str:
