@@ -107,7 +107,7 @@ BAD_OPTIONS = {
     "gamma": ({"gamma": 1.5}, UsageError, r"\[0, 1\]"),
     "gamma as text": ({"gamma": "x"}, UsageError, "got 'x'"),
     "evaluator": ({"evaluator": "local"}, UsageError, "got 'local'; give a LocalEvaluator"),
-    "unknown option": ({"langauge": "triton"}, UnknownName, "did you mean language.*stop_when"),
+    "unknown option": ({"langauge": "triton"}, UnknownName, "did you mean language.*ruleset"),
     "level": ({"level": 7}, UnknownName, "7"),
     "suite": ({"suite": "KernelBnch"}, UnknownName, "did you mean KernelBench"),
     "suite of the wrong type": ({"suite": None}, UnknownName, "known: KernelBench, Synthetic"),
