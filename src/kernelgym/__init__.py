@@ -15,6 +15,7 @@ from gymnasium.envs.registration import register, registry
 
 if TYPE_CHECKING:
     from kernelgym.asynchronous import AwaitedEvaluator, play_episode, play_episodes
+    from kernelgym.context import CONTEXTS, Context
     from kernelgym.envs import KernelEnv
     from kernelgym.episode import Episode
     from kernelgym.errors import (
@@ -72,12 +73,14 @@ if TYPE_CHECKING:
     from kernelgym.wrappers import DiscountedReturn
 
 __all__ = [
+    "CONTEXTS",
     "ENV_IDS",
     "LANGUAGES",
     "REWARDS",
     "RULESETS",
     "AwaitedEvaluator",
     "CachedEvaluator",
+    "Context",
     "DegenerateProblem",
     "DiscountedReturn",
     "Episode",
@@ -140,6 +143,7 @@ __version__ = "0.1.0"
 
 _NAMES_BY_MODULE = {
     "asynchronous": "AwaitedEvaluator play_episode play_episodes",
+    "context": "CONTEXTS Context",
     "envs": "KernelEnv",
     "episode": "Episode",
     "errors": "DegenerateProblem JudgeError KernelgymError ProblemError UnknownName "
