@@ -3,9 +3,11 @@
 import dataclasses
 
 import pytest
+from peers import PROBLEM, SEEDS, meeting
 from programs import TIGHT
 
 from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.reference import Reference
 from kernelgym.rulesets import RULESETS
 
 
@@ -36,3 +38,10 @@ def timing(cache_dir):
 def kernelbench(cache_dir):
     with _evaluator("kernelbench", cache_dir, timing=False) as evaluator:
         yield evaluator
+
+
+@pytest.fixture
+def met(tmp_path):
+    """A session, the made-up process it talks to, who keeps that process, and a reference."""
+    with meeting(tmp_path) as (session, peer, keeper, rules):
+        yield session, peer, keeper, Reference(PROBLEM, rules, SEEDS)

@@ -1,0 +1,192 @@
+"""Timed windows of a made-up process: halted in time, read where it says on a device."""
+
+import ctypes
+import os
+import signal
+import time
+
+import pytest
+import torch
+from peers import PROBLEM, SEEDS, SHAPE, meeting, rejection, says, tensor
+
+from kernelgym.judge import arena, device_memory
+from kernelgym.judge import session as session_module
+from kernelgym.judge.device_outputs import DeviceOutputs
+from kernelgym.judge.reference import Reference
+from kernelgym.types import Status
+
+
+def state_of(keeper):
+    with open(f"/proc/{keeper.process.pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def cpu_ns(keeper):
+    with open(f"/proc/{keeper.process.pid}/schedstat") as file:
+        return int(file.read().split()[0])
+
+
+def window_of(session, reference, calls=2):
+    """Lay out a window of calls and run it, keeping the last call's output."""
+    batches = [reference.inputs(seed) for seed in range(calls)]
+    output = reference.expect(batches[0], 0).output
+    session.reserve(batches[0], output, calls, timed=True)
+    session.pause()
+    return batches, session.timed_run(batches, [0] * calls, [calls - 1])
+
+
+def test_a_halted_process_stands_still_until_it_is_let_go(met):
+    session, _, keeper, _ = met
+    assert state_of(keeper) not in "Tt"
+    session.pause()
+    assert state_of(keeper) == "T"
+    session.resume()
+    assert state_of(keeper) != "T"
+
+
+def test_a_process_that_ran_while_it_was_halted_is_found_out(tmp_path):
+    with meeting(tmp_path, busy=True) as (session, _, keeper, _):
+        session.pause()
+        before = cpu_ns(keeper)
+        os.kill(keeper.process.pid, signal.SIGCONT)
+        while cpu_ns(keeper) < before + 5_000_000:
+            time.sleep(0.001)
+        os.kill(keeper.process.pid, signal.SIGSTOP)
+        assert rejection(session.resume) == (
+            Status.RUNTIME_ERROR,
+            "the kernel's process: it ran while it was halted",
+        )
+
+
+def test_a_process_that_ran_only_when_it_was_let_go_is_not(tmp_path):
+    with meeting(tmp_path, busy=True) as (session, _, keeper, _):
+        for _ in range(5):
+            before = cpu_ns(keeper)
+            while cpu_ns(keeper) < before + 5_000_000:
+                time.sleep(0.001)
+            session.pause()
+            session.resume()
+
+
+def test_a_window_leaves_its_process_halted_and_what_it_kept_alone(met):
+    session, peer, keeper, reference = met
+    batches, window = window_of(session, reference)
+    assert state_of(keeper) == "T"
+    assert window.results == ["fits", "fits"] and list(window.kept) == [1]
+    peer.view(peer.calls[1]["outputs"][0]).fill_(0)
+    assert torch.equal(window.kept[1][0], 2 * batches[1][0])
+    assert window.window_ms > 0 and (window.claimed_ms, window.layout_ms) == (0.0, 0.0)
+    assert (session.tally.calls, session.tally.idle) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "claimed_ms"),
+    [
+        *((1.5, 1.5), (2, 2.0), (0, 0.0), (-1.0, 0.0), (True, 0.0), ("1", 0.0), (None, 0.0)),
+        *((float("nan"), 0.0), (float("inf"), 0.0), (1e9, 0.0), (10**400, 0.0), ([1], 0.0)),
+    ],
+)
+def test_only_a_sensible_time_is_taken_down(met, said, claimed_ms):
+    session, peer, _, reference = met
+    peer.lies["go"] = lambda _, reply: {**reply, "device_ms": said}
+    assert window_of(session, reference)[1].claimed_ms == claimed_ms
+
+
+def test_a_window_without_results_ends_it(met):
+    session, peer, _, reference = met
+    peer.lies["go"] = says("fits")
+    assert rejection(window_of, session, reference) == (
+        Status.RUNTIME_ERROR,
+        "the kernel's process sent no readable results",
+    )
+
+
+# --- a device, with host memory in its place ------------------------------------------------------
+
+
+class _Located(DeviceOutputs):
+    def __init__(self, device):
+        super().__init__(torch.device("cpu"))
+
+    def flush_cache(self):
+        return None
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """Let a session take host memory for a device's, its own arena as the only allocation."""
+
+    def span(buffers):
+        return ctypes.addressof(ctypes.c_char.from_buffer(buffers._memory)), buffers.bytes
+
+    def view(address, size, device):
+        return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
+
+    def refuse(handle):
+        raise device_memory.DriverError("no such memory")
+
+    monkeypatch.setattr(arena._HostArena, "span", span)
+    monkeypatch.setattr(session_module, "new_arena", lambda n, size, _: arena._HostArena(n, size))
+    monkeypatch.setattr(session_module, "DeviceOutputs", _Located)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(device_memory, "view", view)
+    monkeypatch.setattr(device_memory, "open_shared", refuse)
+    return torch.device("cuda", 0)
+
+
+def place(offset, strides=(6, 1), memory=""):
+    return tensor("float32", SHAPE, {"memory": memory, "offset": offset, "strides": list(strides)})
+
+
+def arena_bytes(peer):
+    return next(request["bytes"] for request in reversed(peer.asked) if request["op"] == "slots")
+
+
+def test_an_output_on_a_device_is_read_where_it_lies(tmp_path, device):
+    with meeting(tmp_path, device=device) as (session, peer, keeper, rules):
+
+        def second_input(peer, reply):
+            found = [place(call["args"][0]["tensor"]["offset"]) for call in peer.calls]
+            return {**reply, "results": found, "device_ms": 1.0}
+
+        peer.lies["go"] = second_input
+        batches, window = window_of(session, Reference(PROBLEM, rules, SEEDS))
+        assert torch.equal(window.kept[1][0], batches[1][0])
+        assert window.claimed_ms == 1.0 and state_of(keeper) == "T"
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        (lambda size: place(size), "an output reaches past the memory it lies in"),
+        (lambda size: place(size - 92), "an output reaches past the memory it lies in"),
+        (lambda size: place(2), "an output reaches past the memory it lies in"),
+        (lambda size: place(0, (1 << 40, 1)), "an output reaches past the memory it lies in"),
+        (lambda size: place(0, (0, 0)), "an output reaches past the memory it lies in"),
+        (
+            lambda size: place(0, memory="ab" * 64),
+            "an output's memory cannot be opened: no such memory",
+        ),
+        (
+            lambda size: {"sequence": [place(0), place(0)]},
+            "the output has 2 tensors instead of 1",
+        ),
+    ],
+)
+def test_an_output_that_lies_elsewhere_ends_it(tmp_path, device, lie, message):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+
+        def elsewhere(peer, reply):
+            return {**reply, "results": [lie(arena_bytes(peer))] * 2}
+
+        peer.lies["go"] = elsewhere
+        reference = Reference(PROBLEM, rules, SEEDS)
+        assert rejection(window_of, session, reference) == (Status.RUNTIME_ERROR, message)
+
+
+@pytest.mark.parametrize("claim", [place(-4), place(1 << 60), tensor(), "fits", None])
+def test_an_output_without_a_readable_place_ends_it(tmp_path, device, claim):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        peer.lies["go"] = says(claim, claim)
+        status, message = rejection(window_of, session, Reference(PROBLEM, rules, SEEDS))
+        assert status is Status.RUNTIME_ERROR and "output" in message
