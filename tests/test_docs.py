@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import doctest
-import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-import kernelgym
-from kernelgym.cli import baseline, check, demo, lint, ls, play, redteam, show
-from kernelgym.envs import KernelEnv
+from kernelgym.cli import (
+    baseline,
+    check,
+    demo,
+    export,
+    lint,
+    ls,
+    play,
+    redteam,
+    show,
+    trajectory,
+)
 from kernelgym.rulesets import RULESETS
-from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -47,53 +54,15 @@ def test_no_document_holds_a_path_of_a_machine(path):
     assert not re.search(r"/(root|home|work|tmp)/", path.read_text())
 
 
-def section(document: str, title: str) -> str:
-    """Return the text of one section of a page in docs/."""
-    text = (ROOT / "docs" / document).read_text()
-    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-def names_in_table(text: str) -> list[str]:
-    """Return the names in the first column of the tables in `text`."""
-    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
-    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
-
-
-def test_the_environment_page_names_every_id():
-    ids = []
-    for name in names_in_table(section("environment.md", "Ids")):
-        head, levels, tail = re.fullmatch(r"(.*)\{(.*)\}(.*)", name).groups()
-        ids += [f"{head}{level}{tail}" for level in levels.split(",")]
-    assert sorted(ids) == sorted(kernelgym.ENV_IDS)
-
-
-def test_the_environment_page_names_every_option_with_its_default():
-    text = section("environment.md", "Options of `gym.make`")
-    parameters = dict(inspect.signature(KernelEnv).parameters)
-    del parameters["suite"], parameters["level"]  # the id's; see docs/suites.md
-    del parameters["unknown"]
-    assert sorted(names_in_table(text)) == sorted(parameters)
-    shown = ("language", "reward", "stop_when", "examples", "gamma", "exclude_degenerate")
-    for name in (*shown, "returns"):
-        default = str(parameters[name].default)
-        assert re.search(rf"^\| `{name}` \| `?{default}`? \|", text, re.MULTILINE), name
-
-
-def test_the_environment_page_names_every_key_of_info():
-    env = KernelEnv(problems=[SAMPLE_PROBLEM], evaluator=ScriptedEvaluator())
-    env.reset()
-    *_, info = env.step(reply(SAMPLE_KERNELS["triton"]))
-    assert sorted(names_in_table(section("environment.md", "Info"))) == sorted(info)
-
-
 def test_commands_and_options_exist_as_they_are_written():
     commands = {
         "ls": ls.Ls, "show": show.Show, "check": check.Check, "play": play.Play, "demo": demo.Demo,
         "lint": lint.Lint, "baseline": baseline.PrepareBaselines,
-        "redteam": redteam.Redteam,
+        "redteam": redteam.Redteam, "show-trajectory": trajectory.ShowTrajectory,
+        "rescore": export.Rescore, "export": export.Export,
     }  # fmt: skip
     text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "cli.md").read_text()
-    written = re.findall(r"\bkernelgym (\w+)((?: [^\n`#|]*)?)", text)
+    written = re.findall(r"\bkernelgym ([\w-]+)((?: [^\n`#|]*)?)", text)
     written = [(name, rest) for name, rest in written if name in commands]
     assert {name for name, _ in written} == set(commands)
     for name, rest in written:
