@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.context import CONTEXTS
 from kernelgym.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.exporting import Rules, completion_rows, preference_rows, read_before, sft_rows
 from kernelgym.observer import Observer, render
 from kernelgym.observer_settings import observer_settings, recorded_observer
 from kernelgym.prompts import Hardware
+from kernelgym.rescoring import rescore
+from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.trajectories import EpisodeRecord
@@ -296,3 +299,19 @@ def test_rules_that_make_no_sense(fields, said) -> None:
     with pytest.raises(UsageError, match=said):
         Rules(**fields)
     assert issubclass(UnknownName, UsageError)
+
+
+@pytest.mark.parametrize("name", sorted(CONTEXTS))
+def test_what_was_read_does_not_depend_on_the_reward(name) -> None:
+    """So an episode that is scored anew can still be exported, whatever its context policy."""
+    steps = [
+        (variant(0), verdict("compile_error")), (untidy(1), wrong(2)), (variant(2), wrong(2)),
+        (variant(3), verdict("runtime_error")),
+    ]  # fmt: skip
+    for context in (name, CONTEXTS[name]):
+        record = episode(*steps, reward="stage2", context=context, examples=0)
+        record = EpisodeRecord.from_dict(json.loads(json.dumps(record.to_dict())))
+        found = [read_before(record, turn) for turn in range(4)]
+        for reward in REWARDS:
+            scored = rescore(record, reward)
+            assert [read_before(scored, turn) for turn in range(4)] == found, reward

@@ -150,10 +150,10 @@ def context_policy(policy: str | ContextPolicy) -> ContextPolicy:
 
 
 def best_turn(turns: Sequence[Turn]) -> int | None:
-    """Return which attempt is best so far: correct, then fast, then by trials passed and score.
+    """Return which attempt is best so far: correct, fast, most trials passed, compiled.
 
     None if no attempt held a kernel that was judged. Of equals, the earliest: what came after was
-    no improvement.
+    no improvement. Scores play no part: what is read must not depend on how it is paid.
     """
     judged = [
         index
@@ -163,10 +163,10 @@ def best_turn(turns: Sequence[Turn]) -> int | None:
         and turn.verdict.status is not Status.REJECTED
     ]
 
-    def merit(index: int) -> tuple[bool, float, float, float]:
+    def merit(index: int) -> tuple[bool, float, float, bool]:
         verdict = turns[index].verdict
         passed = verdict.trials_passed / max(1, verdict.trials)
-        return verdict.correct, verdict.speedup_low, passed, turns[index].score.total
+        return verdict.correct, verdict.speedup_low, passed, verdict.compiled
 
     return max(judged, key=merit, default=None)
 
