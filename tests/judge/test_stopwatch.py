@@ -126,6 +126,7 @@ def test_a_window_holds_enough_calls_and_more_than_the_cache():
 
 def test_short_calls_are_captured_and_long_ones_are_not():
     short, long = Side(0.05), Side(3.0)
+    short.protocol = long.protocol = TimingProtocol(graph_below_ms=1.0)
     timed(short, Side(0.1))
     timed(long, Side(3.0))
     assert ("capture", True) in short.asked
