@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from kernelgym.judge.fused import fused_for
 from kernelgym.judge.places import Places
 from kernelgym.rulesets import Ruleset
 
@@ -44,6 +45,7 @@ _BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
 _NEIGHBOURS = 2  # octaves above its own from which an element borrows own errors
 _POPULATION = 16  # elements, the smallest ones, that always share their own errors
 _SAMPLE = 1 << 20
+_SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes that fit in the fp32 numbers kernels are given
 TINY = 2.0**-126
 """The smallest normal fp32 number: kernels may flush what is below to zero."""
 
@@ -138,6 +140,40 @@ def calibrate(
     device, typical = like.device, _typical([truth for _, truth in pairs])
     grain = torch.finfo(like.dtype).eps  # matters where the output is narrower than fp32
     distrust = max(ruleset.error_distrust, 4 * grain)
+    tables = _tables_at_once(pairs, typical, distrust) or _tables(pairs, typical, distrust)
+    if tables is None:
+        return None
+    largest, counts = tables
+    up_to = largest.cummax(0).values
+    fullest = int((counts.cumsum(0) < _POPULATION).sum())  # the bin that holds the 16th smallest
+    lenders = torch.arange(_BINS, device=device).add_(_NEIGHBOURS)
+    lent = up_to[lenders.clamp_(min(fullest, _BINS - 1), _BINS - 1)]
+    if int(counts.sum()) < _POPULATION:
+        lent.clamp_min_(own_error)
+    slack = lent * factor + (ruleset.error_floor * typical + TINY)
+    return Bound(slack, max(ruleset.error_floor, grain), typical)
+
+
+def _tables_at_once(
+    pairs: list[Pair], typical: float, distrust: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """What `_tables` returns, quickly; None where it has to be found out slowly."""
+    fused = fused_for(*(tensor for pair in pairs for tensor in pair))
+    if fused is None or not _SMALLEST < typical < _LARGEST:
+        return None
+    device = pairs[0][0].device
+    errors = torch.zeros(_BINS, dtype=torch.int64, device=device)
+    counts = torch.zeros_like(errors)
+    if not all(fused.own_errors(*pair, errors, counts, typical, distrust) for pair in pairs):
+        return None
+    return errors.view(torch.float64), counts
+
+
+def _tables(
+    pairs: list[Pair], typical: float, distrust: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the largest own error and the number of elements by exponent; None if no twins."""
+    device = pairs[0][0].device
     lanes = _LANES.get(device.type, 1)
     own_errors = torch.zeros(lanes * _BINS, dtype=torch.float64, device=device)
     counts = torch.zeros(_BINS, dtype=torch.int64, device=device)
@@ -154,14 +190,7 @@ def calibrate(
         own_errors.scatter_reduce_(0, bins, own, "amax")
         if bool((own > size.add_(typical).mul_(distrust).add_(TINY)).any()):
             return None
-    up_to = own_errors.view(lanes, _BINS).amax(0).cummax(0).values
-    fullest = int((counts.cumsum(0) < _POPULATION).sum())  # the bin that holds the 16th smallest
-    lenders = torch.arange(_BINS, device=device).add_(_NEIGHBOURS)
-    lent = up_to[lenders.clamp_(min(fullest, _BINS - 1), _BINS - 1)]
-    if int(counts.sum()) < _POPULATION:
-        lent.clamp_min_(own_error)
-    slack = lent * factor + (ruleset.error_floor * typical + TINY)
-    return Bound(slack, max(ruleset.error_floor, grain), typical)
+    return own_errors.view(lanes, _BINS).amax(0), counts
 
 
 def _chunks(pairs: list[Pair]) -> Iterable[Pair]:
@@ -182,6 +211,11 @@ def outside_bound(
 ) -> Difference:
     """Find where `output` is outside the bound around `truth`."""
     found = Difference(parts, places=places)
+    if (fused := fused_for(output, truth)) is not None:
+        least = bound.slack.new_tensor([max(bound.typical, TINY)])
+        table = torch.cat((bound.slack, least))
+        if (sure := fused.within_bound(output, truth, table, bound.relative)) is not None:
+            return _inside(found, sure)
     step = _chunk_of(output)
     for start in range(0, output.numel(), step):
         out = output[start : start + step].double()
@@ -203,6 +237,11 @@ def outside_bound(
     return found
 
 
+def _inside(found: Difference, errors: tuple[float, float]) -> Difference:
+    found.worst_abs, found.worst_rel = (min(error, sys.float_info.max) for error in errors)
+    return found
+
+
 def outside_fixed(
     output: torch.Tensor,
     reference: torch.Tensor,
@@ -213,6 +252,10 @@ def outside_fixed(
     """Find where `output` is outside the fixed tolerances."""
     found = Difference(parts, places=places)
     atol, rtol = ruleset.tolerances
+    fused = fused_for(output, reference)
+    if fused is not None and output.dtype == reference.dtype == torch.float32:
+        if (sure := fused.within_fixed(output, reference, atol, rtol)) is not None:
+            return _inside(found, sure)
     same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
     step = _chunk_of(output)
     for start in range(0, output.numel(), step):

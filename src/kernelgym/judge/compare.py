@@ -261,7 +261,8 @@ def _compare_tensor(
     places: Places | None = None,
 ) -> Comparison:
     out, ref = _comparable(output), _comparable(reference)
-    if torch.equal(out, ref):  # also keeps honest copies of large outputs cheap
+    exact = not (out.is_cuda and out.is_floating_point())  # there it takes longer than it saves
+    if exact and torch.equal(out, ref):
         return Comparison(True)
     parts = 2 if reference.is_complex() else 1
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)

@@ -21,7 +21,7 @@ __all__ = ["Expected", "Runner", "bytes_of", "place", "same_bytes", "tensors_of"
 
 _LARGE_SHARE = 16  # of the device's memory: what is above one part in so many is large
 _COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run
-_COMPARED_BYTES = 256 << 20
+_COMPARED_WORDS = 256 << 20
 _BLOCKS = 4
 _BLOCK_BYTES = 64 << 20
 _AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
@@ -260,14 +260,22 @@ def _widen(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def _words(flat: torch.Tensor) -> torch.Tensor:
+    """View bytes as the widest integers that they can be viewed as."""
+    odd = flat.numel() % 8 or flat.storage_offset() % 8 or flat.data_ptr() % 8
+    return flat if odd else flat.view(torch.int64)
+
+
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Compare two tensors bit for bit, so that NaNs equal themselves."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    a, b = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b))
-    # Comparing takes a byte for every byte compared: large tensors go piece by piece.
-    pieces = range(0, a.numel(), _COMPARED_BYTES)
+    a, b = (_words(tensor.contiguous().reshape(-1).view(torch.uint8)) for tensor in (a, b))
+    if a.dtype != b.dtype:
+        a, b = a.view(torch.uint8), b.view(torch.uint8)
+    # Comparing takes a byte for every word compared: large tensors go piece by piece.
+    pieces = range(0, a.numel(), _COMPARED_WORDS)
     return all(
-        bool(torch.equal(a[start : start + _COMPARED_BYTES], b[start : start + _COMPARED_BYTES]))
+        bool(torch.equal(a[start : start + _COMPARED_WORDS], b[start : start + _COMPARED_WORDS]))
         for start in pieces
     )
