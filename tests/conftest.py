@@ -24,6 +24,13 @@ def get_init_inputs():
     return []
 """
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden anew from what is said now"
+    )
+
+
 CHECKOUT = {
     1: ("1_Add", "2_AddTwice"),
     2: ("1_AddThrice", "10_AddTen"),

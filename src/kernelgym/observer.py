@@ -143,7 +143,7 @@ class Observer:
             detail = wanted[index].detail
             if index != last and (detail is Detail.LINE or (full and index != best)):
                 continue
-            told = self._told(turns[index], ask=index == last)
+            told = self._told(turns[index], index == last, index == best != last)
             answer = self._attempt(turns[index], detail, room - self.count(told))
             if answer is None and index == last:
                 least = max(room - self.count(told), _LEAST_ATTEMPT_TOKENS)
@@ -181,9 +181,10 @@ class Observer:
             return kernel
         return f"<SUMMARY>\n{fit(summary, _SUMMARY_TOKENS, self.count)}\n</SUMMARY>\n\n{kernel}"
 
-    def _told(self, turn: Turn, ask: bool) -> str:
-        asked = _ask(turn.index + 1, self.max_turns) if ask else ""
-        return f"# What became of turn {turn.index + 1}\n\n{turn.feedback}{asked}"
+    def _told(self, turn: Turn, is_last: bool, is_best: bool) -> str:
+        asked = _ask(turn.index + 1, self.max_turns) if is_last else ""
+        best = ", the best so far" if is_best else ""
+        return f"# What became of turn {turn.index + 1}{best}\n\n{turn.feedback}{asked}"
 
     def _lines(self, turns: Sequence[Turn], room: int) -> str:
         """Return attempts in a line each, the oldest dropped to fit; or an empty string."""

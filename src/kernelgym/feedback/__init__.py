@@ -16,6 +16,8 @@ Categories are in `kernelgym.feedback.categories`.
 
 from __future__ import annotations
 
+import re
+
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback.categories import CATEGORIES, category, headline, hint
 from kernelgym.feedback.complaints import complaints_of, without_noise
@@ -50,6 +52,7 @@ _LEAST_TOKENS = 100
 _COMPLAINTS = 5
 _LEAST_LOG_TOKENS = 30
 _GIST_CHARS = 160
+_CALLS_FAILED = re.compile(r"^\d{1,9} of \d{1,9} calls failed; ")
 _FAILED = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
@@ -127,13 +130,15 @@ def _facts(verdict: Verdict, reply: Reply, kind: str, level: str) -> list[str]:
     elif verdict.status is Status.WRONG and kind == "numerics":
         lines += [] if minimal else wrong_facts(verdict)
         if verdict.mismatch is None and not minimal and verdict.message:
-            lines.append(without_noise(verdict.message))
+            lines.append(without_noise(_message(verdict)))
     elif verdict.status in _FAILED:
         lines += _errors(verdict, reply, minimal)
-    elif verdict.message and verdict.status is not Status.NO_KERNEL:
-        lines.append(_first_line(verdict.message) if minimal else without_noise(verdict.message))
+    elif verdict.status is not Status.NO_KERNEL:
+        message = _message(verdict)
+        lines.append(_first_line(message) if minimal else without_noise(message))
     least = {"minimal": Severity.HARD, "standard": Severity.SOFT, "profile": Severity.INFO}[level]
-    lines += notes(verdict.findings, least)
+    known = tuple(found for found in verdict.findings if found.message not in lines)
+    lines += notes(known, least)
     if verdict.status is Status.NO_KERNEL or not verdict.correct:
         lines += [f"Form: {DEFECTS.get(code, code)}." for code in reply.defects]
     return [line for line in lines if line]
@@ -160,7 +165,7 @@ def _gist(verdict: Verdict, reply: Reply, kind: str, level: str) -> str:
     elif verdict.status in _FAILED:
         told = "".join(_errors(verdict, reply, True))
     else:
-        told = _first_line(verdict.message)
+        told = _first_line(_message(verdict))
     return cut_middle(" ".join(told.split()), _GIST_CHARS)
 
 
@@ -175,6 +180,11 @@ def _log(verdict: Verdict, reply: Reply) -> str:
         if any(text in log for text in told):
             return ""
     return without_noise(log)
+
+
+def _message(verdict: Verdict) -> str:
+    """Return a verdict's message; the number of failed calls, if it begins with that, is told."""
+    return _CALLS_FAILED.sub("", verdict.message, count=1)
 
 
 def _first_line(text: str) -> str:

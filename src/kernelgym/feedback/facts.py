@@ -24,8 +24,10 @@ _RELATIONS = {
 
 def trial_facts(verdict: Verdict) -> list[str]:
     """Say how many judged calls passed."""
-    told = (Status.WRONG, Status.CORRECT, Status.RUNTIME_ERROR)
-    if not verdict.trials or verdict.status not in told:
+    told = verdict.status in (Status.WRONG, Status.CORRECT) or (
+        verdict.status is Status.RUNTIME_ERROR and verdict.trials_passed > 0
+    )
+    if not verdict.trials or not told:
         return []
     return [f"Trials passed: {verdict.trials_passed} of {verdict.trials}."]
 
@@ -41,7 +43,7 @@ def wrong_facts(verdict: Verdict) -> list[str]:
         f"{_call(where)}{where.differing} of {where.elements} elements of {_output(where)} differ "
         f"({_percent(where.differing / where.elements)})."
     ]
-    if where.pattern:
+    if where.pattern and where.differing < where.elements:
         facts.append(f"Where: {where.pattern}.")
     if where.first and where.shape:
         listed = ", ".join(str(list(index)) for index in where.first)
@@ -62,6 +64,8 @@ def places_told(verdict: Verdict) -> str:
     where = verdict.mismatch
     if where is None:
         return ""
+    if where.differing == where.elements:
+        return "every element differs"
     share = _percent(where.differing / where.elements)
     return f"{share} of the elements differ" + (f", {where.pattern}" if where.pattern else "")
 
@@ -78,9 +82,11 @@ def speed_facts(verdict: Verdict) -> list[str]:
         if timing.floor_ms and timing.moved_bytes:
             facts.append(_floor(timing))
     if verdict.correct and verdict.custom_share:
+        share = _percent(verdict.custom_share)
         facts.append(
-            f"Your own kernels do {_percent(verdict.custom_share)} of the reference's work; "
-            "PyTorch's operators do the rest."
+            "Your own kernels do all of the reference's work."
+            if share == "100 %"
+            else f"Your own kernels do {share} of the reference's work, PyTorch the rest."
         )
     return facts
 
@@ -92,7 +98,7 @@ def figures(verdict: Verdict) -> list[str]:
     if timing is not None and timing.moved_bytes:
         told.append(
             f"Inputs and outputs of a call: {timing.moved_bytes / 1e6:.4g} MB; moved at "
-            f"{timing.bandwidth_gb_s:.4g} GB/s."
+            f"{timing.bandwidth_gb_s:.0f} GB/s."
         )
     if timing is not None and timing.floor_ms:
         told.append(
@@ -125,7 +131,10 @@ def notes(findings: tuple[Finding, ...], least: Severity) -> list[str]:
 
 
 def _sizes(verdict: Verdict) -> str:
-    return f"about {verdict.max_abs_error:.1g} absolute, {verdict.max_rel_error:.1g} relative"
+    absolute, relative = (
+        float(f"{size:.1g}") for size in (verdict.max_abs_error, verdict.max_rel_error)
+    )
+    return f"about {absolute:g} absolute, {relative:g} relative"
 
 
 def _call(where: Mismatch) -> str:
@@ -144,7 +153,7 @@ def _floor(timing: Timing) -> str:
     times = timing.kernel_ms / timing.floor_ms
     share = _percent(timing.floor_share)
     peak = timing.moved_bytes / timing.floor_ms / 1e6
-    told = f"{timing.bandwidth_gb_s:.3g} of {peak:.3g} GB/s, {share} of the device's bandwidth"
+    told = f"{timing.bandwidth_gb_s:.0f} of {peak:.0f} GB/s, {share} of the device's bandwidth"
     return (
         f"Moving inputs and outputs once takes at least {timing.floor_ms:.3g} ms here; your kernel "
         f"takes {times:.3g} times that ({told})."
