@@ -155,6 +155,7 @@ async def play_episode(
     evaluator: Evaluator | AwaitedEvaluator | None = None,
     *,
     reads: Literal["messages", "text"] = "messages",
+    wrap: Callable[[gym.Env[str, str]], gym.Env[str, str]] | None = None,
     seed: int | None = None,
     reset_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -169,6 +170,8 @@ async def play_episode(
             are judged together.
         reads: What the policy is given: ``messages``, or the environment's own observation as one
             ``text`` (which is what wrappers around it may change).
+        wrap: With a problem: puts wrappers around its environment, such as
+            ``lambda env: RecordTrajectories(env, path)``.
         seed: Seed of the reset.
         reset_options: Options of the reset; see `kernelgym.envs.KernelEnv.reset`.
         **options: With a problem: of `kernelgym.envs.KernelEnv`, such as ``max_turns``.
@@ -183,7 +186,7 @@ async def play_episode(
     if reads not in ("messages", "text"):
         raise UnknownName("kind of observation", reads, ("messages", "text"))
     own = isinstance(game, Problem)
-    env = _environment(game, evaluator, options)
+    env = _environment(game, evaluator, wrap, options)
     core = cast(KernelEnv, env.unwrapped)
     async with contextlib.AsyncExitStack() as stack:
         if own:
@@ -261,15 +264,20 @@ def _evaluator_of(env: KernelEnv) -> Evaluator:
 
 
 def _environment(
-    game: Game, evaluator: Evaluator | AwaitedEvaluator | None, options: Mapping[str, Any]
+    game: Game,
+    evaluator: Evaluator | AwaitedEvaluator | None,
+    wrap: Callable[[gym.Env[str, str]], gym.Env[str, str]] | None,
+    options: Mapping[str, Any],
 ) -> gym.Env[str, str]:
     judge = evaluator.evaluator if isinstance(evaluator, AwaitedEvaluator) else evaluator
     if isinstance(game, Problem):
-        return KernelEnv(level=None, problems=[game], evaluator=judge, **options)
-    if options:
+        env = KernelEnv(level=None, problems=[game], evaluator=judge, **options)
+        return env if wrap is None else wrap(env)
+    if options or wrap is not None:
+        names = ", ".join([*options, *(["wrap"] if wrap else [])])
         raise UsageError(
-            f"options {', '.join(options)} were given beside an environment, which has its own; "
-            "give them to gym.make"
+            f"{names}: not beside an environment, which has its own options and wrappers; give "
+            "them to gym.make, or give a problem"
         )
     core = game.unwrapped
     if not isinstance(core, KernelEnv):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kernelgym.envs import RENDER_MODES, KernelEnv
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import RewardPreset
-from kernelgym.types import Evaluator, Job, Kernel, Verdict
+from kernelgym.types import Evaluator, Job, Kernel, Message, Verdict
 
 __all__ = ["KernelVectorEnv"]
 
@@ -88,6 +88,11 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     def reward(self, which: str | RewardPreset) -> None:
         for env in self.envs:
             env.reward = which
+
+    @property
+    def messages(self) -> tuple[tuple[Message, ...], ...]:
+        """What is read next in every slot, as conversations; see `KernelEnv.messages`."""
+        return tuple(env.messages for env in self.envs)
 
     @property
     def evaluator(self) -> Evaluator:

@@ -19,6 +19,7 @@ from kernelgym.asynchronous import AwaitedEvaluator, play_episode, play_episodes
 from kernelgym.envs import KernelEnv
 from kernelgym.errors import JudgeError, UnknownName, UsageError
 from kernelgym.observer import render
+from kernelgym.recording import RecordTrajectories
 from kernelgym.testing import (
     SAMPLE_KERNELS,
     SAMPLE_PROBLEM,
@@ -26,6 +27,7 @@ from kernelgym.testing import (
     reply,
     verdict,
 )
+from kernelgym.trajectories import read_records
 from kernelgym.types import Job, Kernel, Message, Problem, Status, Trajectory, Verdict
 from kernelgym.vector import KernelVectorEnv
 from strategies import texts, verdicts
@@ -220,7 +222,7 @@ def test_an_evaluator_that_contradicts_the_environment_is_refused(other, said) -
 
 def test_arguments_that_make_no_sense() -> None:
     env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
-    with pytest.raises(UsageError, match=r"give them to gym\.make"):
+    with pytest.raises(UsageError, match="max_turns: not beside an environment"):
         asyncio.run(play_episode(env, saying("none"), max_turns=3))
     with pytest.raises(UsageError, match="of kernelgym is played"):
         asyncio.run(play_episode(gym.make("CartPole-v1"), saying("none")))
@@ -232,6 +234,25 @@ def test_arguments_that_make_no_sense() -> None:
         AwaitedEvaluator(ScriptedEvaluator(), most=0)
     with pytest.raises(InvalidAction):
         asyncio.run(play_episode(env, saying(None)))  # type: ignore[arg-type]
+
+
+def test_problems_are_played_in_the_wrappers_asked_for(tmp_path) -> None:
+    path = tmp_path / "played.jsonl"
+
+    async def policy(_: object) -> str:
+        return answer("correct")
+
+    played = asyncio.run(
+        play_episodes(
+            PROBLEMS, policy, ScriptedEvaluator(), language="cpp",
+            wrap=lambda env: RecordTrajectories(env, path),
+        )
+    )  # fmt: skip
+    records = {record.trajectory.problem.id: record.trajectory for record in read_records(path)}
+    assert records == {trajectory.problem.id: trajectory for trajectory in played}
+    env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
+    with pytest.raises(UsageError, match="wrap: not beside an environment"):
+        asyncio.run(play_episode(env, policy, wrap=lambda env: env))
 
 
 def test_episodes_side_by_side_are_judged_together() -> None:

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from kernelgym import judge
 from kernelgym.errors import UsageError
+from kernelgym.observer import render
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 from kernelgym.types import Job, Kernel, Problem, Verdict
 from kernelgym.vector import KernelVectorEnv
@@ -72,6 +73,26 @@ def test_one_batch_per_step_and_only_kernels_in_it() -> None:
     assert isinstance(evaluator, Counting)
     # The second step repeats kernels these episodes have verdicts for: nothing is left to judge.
     assert evaluator.batches == [3]
+
+
+def test_a_judge_that_raises_takes_no_turn() -> None:
+    class Raising(Counting):
+        def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
+            if not self.batches:
+                self.batches.append(0)
+                raise RuntimeError("the judge is gone")
+            return super().evaluate_many(jobs)
+
+    envs = make(3, evaluator=Raising())
+    before, _ = envs.reset(seed=1)
+    answers = [answer("wrong"), "none", answer("timeout")]
+    with pytest.raises(RuntimeError, match="the judge is gone"):
+        envs.step(answers)
+    assert [len(env.episode.turns) for env in envs.envs] == [0, 0, 0]
+    observations, *_, infos = envs.step(answers)
+    assert infos["turn"].tolist() == [1, 1, 1]
+    assert list(infos["status"]) == ["wrong", "no_kernel", "timeout"]
+    assert [render(messages) for messages in envs.messages] == list(observations) != list(before)
 
 
 def test_slots_match_single_environments() -> None:
