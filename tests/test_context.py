@@ -131,7 +131,7 @@ def test_thinking_goes_before_a_whole_answer_does() -> None:
     whole = seen("whole", turns)
     assert whole.count("and so on") == 1_200
     tight = seen("whole", turns, 2_100)
-    assert variants(tight) == [1, 2, 3] and tight.count("and so on") == 400
+    assert variants(tight) == [1, 2, 3] and 400 <= tight.count("and so on") < 500
 
 
 def test_lines_take_the_place_of_what_does_not_fit() -> None:
