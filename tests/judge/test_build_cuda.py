@@ -1,6 +1,7 @@
 """CUDA extensions as far as they go without a GPU: flags, logs, units, toolkits; nvcc if there."""
 
 import shutil
+import sysconfig
 import time
 from types import SimpleNamespace
 
@@ -120,6 +121,10 @@ CONTEXT = "#include <ATen/cuda/CUDAContext.h>\n"
             "",
             False,
         ),
+        # A method is there if its name is in the source: this one is glued together by a macro.
+        ('error: class "at::Tensor" has no member "relu_"', "#define CALL(x) y.x##_()", True),
+        ('error: class "at::Tensor" has no member "rellu"', "x.rellu()", False),
+        ('error: class "Mine" has no member "relu_"', "", False),
         ("kernel.cu:1:10: fatal error: torch/csrc/x.h: No such file or directory", "", True),
         ("kernel.cu:1:10: fatal error: mine.h: No such file or directory", "", False),
         ("ptxas error   : Entry function 'k' uses too much shared data (0x20000 bytes)", "", False),
@@ -129,6 +134,19 @@ CONTEXT = "#include <ATen/cuda/CUDAContext.h>\n"
 def test_a_second_attempt_is_made_where_the_real_headers_help(log, source, missing):
     line = log if log.startswith(("kernel.cu:", "ptxas", "nvcc")) else f"kernel.cu(3): {log}"
     assert missing_from_thin(f"{line}\n1 error detected\n", source) is missing
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ('/x/torch/include/c10/util/x.h(9): error: namespace "thrust" has no member "tan"', True),
+        ("ATen/core/TensorBody.h:9:1: error: ‘x’ is not a member of ‘at::_ops’", True),
+        ("/x/torch/include/ATen/x.h:9:1: error: static assertion failed: no floats", False),
+        ('kernel.cu(9): error: namespace "mine" has no member "tan"', False),
+    ],
+)
+def test_errors_within_torch_s_headers_are_ours_to_mend(line, missing):
+    assert missing_from_thin(line + "\n", "") is missing
 
 
 # --- with stand-ins for nvcc --------------------------------------------------------------------
@@ -184,7 +202,7 @@ def test_units_are_compiled_side_by_side_and_linked_with_the_runtime(staged, hom
     assert staged.build(_request(ldflags=["-lcublas", "-lcuda", "-L/x"])).path
     assert {command[-3] for command in staged.commands[:3]} == {UNIT, CUDA_UNIT, str(BINDING_UNIT)}
     (nvcc,), link = _of(staged, CUDA_UNIT), staged.commands[-1]
-    assert nvcc[0] == f"{home}/bin/nvcc" and "-gencode=arch=compute_90,code=sm_90" in nvcc
+    assert f"{home}/bin/nvcc" in nvcc and "-gencode=arch=compute_90,code=sm_90" in nvcc
     assert f"{home}/include" in _of(staged, UNIT)[0]
     names = [part.rpartition("/")[2] for part in link]
     assert {"unit.cpp.o", "unit.cu.o", "binding.o", "libcublas.so.13", "libcuda.so"} <= {*names}
@@ -225,12 +243,22 @@ def test_mistakes_in_both_units_are_told_and_compiled_once(staged):
     assert staged.build(_request()).cached and len(staged.commands) == 3
 
 
-def test_sources_that_bind_themselves_get_the_real_headers_at_once(staged):
+def test_sources_that_bind_themselves_are_thin_with_torch_s_bindings(staged, tmp_path):
     binding = '\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f); }'
     built = staged.build(_request(KERNEL + binding, "", None))
     assert built.path and built.module.endswith(".ext")
     (nvcc,) = [command for command in staged.commands if "-c" in command]
-    assert nvcc[-3] == CUDA_UNIT and not any("judge/thin" in part for part in nvcc)
+    assert nvcc[-3] == CUDA_UNIT and any("judge/thin" in part for part in nvcc)
+    assert sysconfig.get_paths()["include"] in nvcc
+    assert not any(part.endswith("/binding.o") for part in staged.commands[-1])
+    staged.commands.clear()
+    missing = FAILED + 'kernel.cu(3): error: namespace "torch" has no member "jit"\n'
+    staged.logs = {CUDA_UNIT: [missing]}
+    assert staged.build(_request(KERNEL + binding + " ", "", None)).module.endswith(".ext")
+    assert [any("judge/thin" in part for part in c) for c in _of(staged, CUDA_UNIT)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_library_is_for_one_capability(staged, tmp_path):

@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import sysconfig
 import tempfile
 import time
@@ -42,6 +43,7 @@ from kernelgym.judge.extension_request import (
 from kernelgym.judge.library_cache import CACHE_BYTES, Built, LibraryCache
 from kernelgym.judge.library_symbols import RULES, library_work, needed_symbols
 from kernelgym.judge.sandbox import Plan
+from kernelgym.judge.thin_headers import THIN_HEADERS, thin_headers
 from kernelgym.judge.toolchain import Toolchain, compiler_folders, find_compiler
 from kernelgym.judge.toolchain import toolchain as find_toolchain
 from kernelgym.rulesets import Limits
@@ -54,6 +56,8 @@ _FILE_BYTES = 256 << 20
 """Least size of a compiler's file: preprocessed CUDA is longer than any kernel may write."""
 _BINDING_S = 600.0  # compiled once per toolchain, so no kernel's own time is spent on it
 _MAX_FAILURES = 256
+_PYTHON = (sys.executable, "-I", "-S", "-B")
+_STAGES = Path(__file__).with_name("nvcc_stages.py")
 
 
 class Builder:
@@ -130,7 +134,7 @@ class Builder:
         """Compile every unit, thin where possible, and link them."""
         deadline = started + self._limits.build_s
         units = source.units(request)
-        bound = any(unit.can_be_thin and not unit.cuda for unit in units)
+        bound = any(unit.tabled for unit in units)
         with contextlib.ExitStack() as running:
 
             def start(unit: source.Unit, thin: bool) -> Running:
@@ -141,13 +145,13 @@ class Builder:
                 return process
 
             binding = running.enter_context(self._binding(tools)) if bound else None
-            first = [(unit, start(unit, unit.can_be_thin)) for unit in units]
+            first = [(unit, start(unit, True)) for unit in units]
             done: list[tuple[source.Unit, Running, str]] = []
             again: list[tuple[source.Unit, Running]] = []
             for unit, process in first:
                 log = process.finish(deadline)
                 text = "\n".join(unit.sources)
-                if unit.can_be_thin and has_failed(log) and missing_from_thin(log, text):
+                if has_failed(log) and missing_from_thin(log, text):
                     again.append((unit, start(unit, False)))
                 else:
                     done.append((unit, process, log))
@@ -160,7 +164,7 @@ class Builder:
             for unit, process, _ in done:
                 objects.append(scratch / f"{unit.file}.o")
                 os.replace(process.scratch / "kernel.o", objects[-1])
-            if binding is not None and not any(not unit.cuda for unit, _ in again):
+            if binding is not None and not any(unit.tabled for unit, _ in again):
                 waiting_since = time.monotonic()
                 finished = binding.finish()
                 deadline += time.monotonic() - waiting_since
@@ -169,7 +173,7 @@ class Builder:
                 shutil.copyfile(finished, objects[-1])
             else:
                 binding = None
-        module = source.module_name(request, thin=binding is not None)
+        module = source.module_name(request, tabled=binding is not None)
         return self._link(request, module, tools, scratch, objects, log, deadline)
 
     def _start_unit(
@@ -181,16 +185,20 @@ class Builder:
         if unit.cuda:
             assert toolkit is not None  # or the request would have been refused
             own = not names_architecture(unit.flags)
-            command = [toolkit.nvcc, "-ccbin", host.compiler, *host.defines, *toolkit.flags(own)]
+            command = [*_PYTHON, str(_STAGES), toolkit.nvcc, "-ccbin", host.compiler]
+            command += [*host.defines, *toolkit.flags(own)]
         else:
             command = [host.compiler, *host.flags, *(toolkit.defines if toolkit else ())]
         if thin:
-            (scratch / "kernelgym_needed.h").write_text(source.needed_header(unit.sources))
-            command += [f"-I{source.THIN_HEADERS}", f"-I{scratch}"]
-        command += host.includes(thin)
+            headers = thin_headers(unit.sources, Path(host.torch_include))
+            for name, text in headers.files.items():
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                (scratch / name).write_text(text)
+            command += [*headers.macros, f"-I{THIN_HEADERS}", f"-I{scratch}"]
+        command += host.includes(python=not thin or unit.binds)
         if toolkit is not None and not unit.cuda:
             command += toolkit.includes()
-        name = source.module_name(request, thin and not unit.cuda)
+        name = source.module_name(request, tabled=thin and unit.tabled)
         command += [f"-DTORCH_EXTENSION_NAME={name}", *source.compile_flags(unit, thin)]
         command += ["-c", unit.file, "-o", "kernel.o"]
         return self._start(command, scratch)
@@ -227,8 +235,8 @@ class Builder:
         if (path := self._cache.find_object(name)) is not None:
             return _Binding(None, path, self._cache, name)
         scratch = Path(tempfile.mkdtemp(prefix="binding-", dir=self._scratch_root))
-        command = [host.compiler, *host.flags, f"-I{source.THIN_HEADERS}"]
-        command += [*host.includes(False), "-c", str(source.BINDING_UNIT), "-o", "binding.o"]
+        command = [host.compiler, *host.flags, f"-I{THIN_HEADERS}"]
+        command += [*host.includes(python=True), "-c", str(source.BINDING_UNIT), "-o", "binding.o"]
         running = self._start(command, scratch, _BINDING_S)
         return _Binding(running, scratch / "binding.o", self._cache, name)
 
@@ -240,7 +248,8 @@ class Builder:
                 *(*self._readable, "/usr", "/etc/alternatives", "/bin"),
                 *compiler_folders(find_compiler()),
                 sysconfig.get_paths()["include"],
-                str(source.THIN_HEADERS),
+                str(THIN_HEADERS),
+                str(_STAGES),
             ),
             listable=(),
             memory_bytes=_MEMORY_BYTES,

@@ -29,6 +29,17 @@ _UNDECLARED = re.compile(
 )
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _QUALIFIED = re.compile(r"\b(?:torch|at|c10|pybind11|py)::(\w++)")
+# Of the tensor, whose methods are there by name.
+_NO_METHOD = re.compile(
+    r"[‘'][^‘’']*\bat::Tensor[^‘’']*+[’'] has no member named [‘'](\w++)|"
+    r'class "at::Tensor" has no member "(\w++)"'
+)
+# An error within torch's headers or ours that a missing declaration can be behind.
+_IN_HEADERS = re.compile(r"/torch/include/|/judge/thin/|\bATen/core/")
+_MISSING = re.compile(
+    r"has no member|is not a member|is undefined|not declared|not defined|is not a template|"
+    r"does not name|must be a class or namespace|no instance of|no matching|inherited"
+)
 _NEEDS_A_FILE = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h")
 _SIGNS_OF_REAL_HEADERS = (
     "incomplete type",
@@ -52,6 +63,7 @@ def missing_from_thin(log: str, source: str = "") -> bool:
     if "is defined in header" in log:
         return True
     lines = [line[:_ERROR_CHARACTERS] for line in log.splitlines()]
+    own = frozenset(_IDENTIFIER.findall(source))
     numbers = (number for number, line in enumerate(lines) if "error:" in line)
     names: set[str] = set()
     for number in itertools.islice(numbers, _ERROR_LINES):
@@ -61,6 +73,10 @@ def missing_from_thin(log: str, source: str = "") -> bool:
             return True
         if kind.endswith("fatal ") and _NEEDS_A_FILE.search(text):
             return True
+        if _IN_HEADERS.search(kind) and _MISSING.search(text):
+            return True
+        if (method := _NO_METHOD.search(text)) and not {*method.groups()} & own:
+            return True  # a method that the source calls by a name put together
         names.update(name for found in _NOT_A_MEMBER.findall(line) for name in found if name)
         if _NO_NAMESPACE in text:  # it says which in the next line, where it quotes the source
             names.update(_QUALIFIED.findall("".join(lines[number + 1 : number + 2])))

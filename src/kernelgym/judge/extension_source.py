@@ -1,60 +1,38 @@
 """From the arguments of `load_inline` to the text that is compiled.
 
-Pure, except for look-ups of which headers torch ships.
-
-Names in the source decide which headers it is given: ``torch::empty_like`` brings
-``ATen/ops/empty_like.h``, ``at::parallel_for`` brings ``ATen/Parallel.h``.
+Pure. Which headers that text meets is for `thin_headers` to say.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.judge.extension_request import Request
+from kernelgym.judge.thin_headers import THIN_HEADERS
 
 __all__ = [
     "BINDING_UNIT",
     "CUDA_UNIT",
-    "THIN_HEADERS",
     "UNIT",
     "Unit",
     "compile_flags",
     "compose",
     "module_name",
-    "needed_header",
     "units",
 ]
 
 UNIT, CUDA_UNIT = "unit.cpp", "unit.cu"
-THIN_HEADERS = Path(__file__).with_name("thin")
 BINDING_UNIT = THIN_HEADERS / "binding.cpp"
 # Kernels name the standards that torch once wanted. Its headers need C++17, the thin ones C++20.
 _OLD_STANDARD = {
     thin: re.compile(rf"-std=(c|gnu)\+\+(98|03|0x|11|1y|14{'|1z|17' if thin else ''})")
     for thin in (False, True)
 }
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
 _BINDS_ITSELF = re.compile(r"\b(PYBIND11_\w+|TORCH_LIBRARY\w*|pybind11|py::)")
-
-# Names outside ATen/ops whose header has another name.
-_HEADERS = {
-    "AT_DISPATCH_": "ATen/Dispatch.h",
-    "parallel_for": "ATen/Parallel.h",
-    "parallel_reduce": "ATen/Parallel.h",
-    "get_num_threads": "ATen/Parallel.h",
-    "get_thread_num": "ATen/Parallel.h",
-    "NoGradGuard": "c10/core/GradMode.h",
-    "indexing": "ATen/TensorIndexing.h",
-    "Slice": "ATen/TensorIndexing.h",
-    "vec": "ATen/cpu/vec/vec.h",
-    "Scalar": "c10/core/Scalar.h",
-    "opmath_type": "ATen/OpMathType.h",
-    "acc_type": "ATen/AccumulateType.h",
-}
+_BRINGS_TORCH = re.compile(r"^\s*#\s*include\s*[<\"]torch/(extension|torch|all)\.h[>\"]", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +43,36 @@ class Unit:
     sources: tuple[str, ...]
     flags: tuple[str, ...]
     """The candidate's own, for this unit's compiler."""
-    can_be_thin: bool
+    tabled: bool = False
+    """Whether its functions are bound by our table, so that it can do without pybind11."""
 
     @property
     def cuda(self) -> bool:
         """Whether nvcc compiles it."""
         return self.file == CUDA_UNIT
 
+    @property
+    def binds(self) -> bool:
+        """Whether it needs Python's headers."""
+        return any(_BINDS_ITSELF.search(text) for text in self.sources)
+
 
 def units(request: Request) -> tuple[Unit, ...]:
     """Return what is to be compiled: a C++ unit, a CUDA unit or both."""
-    # Whether the functions are bound by us, so that pybind11 need not be compiled.
-    bound = request.functions is not None and request.implicit_headers
+    implicit = request.implicit_headers or any(map(_BRINGS_TORCH.search, request.cpp_sources))
     found = []
     blank = not any(text.strip() for text in request.cpp_sources)
     if not (blank and request.functions is None and request.cuda_sources):
-        found.append(Unit(UNIT, request.cpp_sources, request.cflags, bound))
+        tabled = request.functions is not None and implicit
+        found.append(Unit(UNIT, request.cpp_sources, request.cflags, tabled))
     if request.cuda_sources:
-        thin = not any(_BINDS_ITSELF.search(text) for text in request.cuda_sources)
-        found.append(Unit(CUDA_UNIT, request.cuda_sources, request.cuda_cflags, thin))
+        found.append(Unit(CUDA_UNIT, request.cuda_sources, request.cuda_cflags))
     return tuple(found)
 
 
-def module_name(request: Request, thin: bool) -> str:
-    """Name under which Python imports the library, by whether its C++ unit is thin."""
-    return "kernelgym_extension" if thin else request.name
+def module_name(request: Request, tabled: bool) -> str:
+    """Name under which Python imports the library, by whether our table binds its functions."""
+    return "kernelgym_extension" if tabled else request.name
 
 
 def compile_flags(unit: Unit, thin: bool) -> tuple[str, ...]:
@@ -118,7 +101,7 @@ def compose(request: Request, unit: Unit, thin: bool) -> dict[str, str]:
     parts += [f'#include "{name}"' for name in files]
     if request.functions is None or unit.cuda:
         return {**files, unit.file: "\n".join(parts) + "\n"}
-    if thin:
+    if thin and unit.tabled:
         bound = ", ".join(
             f"kernelgym::bind({_quoted(name)}, {_quoted(doc)}, &{name})"
             for name, doc in request.functions
@@ -150,26 +133,3 @@ def _quoted(text: str) -> str:
         for char in text
     )
     return f'"{escaped}"'
-
-
-def needed_header(sources: tuple[str, ...]) -> str:
-    """Return the includes that the names in the sources call for."""
-    text = "\n".join(sources)
-    words = set(_IDENTIFIER.findall(text))
-    wanted = {
-        header
-        for name, header in _HEADERS.items()
-        if (name in words if not name.endswith("_") else name in text)
-    }
-    unqualified = re.search(r"using\s+namespace\s+(torch|at)\b|using\s+(torch|at)::", text)
-    named = words if unqualified else set(re.findall(r"\b(?:torch|at)::(\w+)", text))
-    wanted |= {f"ATen/ops/{name}.h" for name in named & _operator_headers()}
-    return "#pragma once\n" + "".join(f"#include <{header}>\n" for header in sorted(wanted))
-
-
-@functools.lru_cache(maxsize=1)
-def _operator_headers() -> frozenset[str]:
-    import torch
-
-    folder = Path(torch.__file__).parent / "include" / "ATen" / "ops"
-    return frozenset(path.stem for path in folder.glob("*.h"))

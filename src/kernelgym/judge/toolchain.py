@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.cuda_toolkit import find_nvcc
-from kernelgym.judge.extension_source import THIN_HEADERS
+from kernelgym.judge.thin_headers import THIN_HEADERS
 
 __all__ = [
     "Toolchain",
@@ -80,10 +80,10 @@ class Toolchain:
         """Macros that torch's headers want of any compiler."""
         return [flag for flag in self.flags if flag.startswith("-D")]
 
-    def includes(self, thin: bool) -> list[str]:
-        """Include folders of torch, and of Python unless the thin headers stand in."""
+    def includes(self, python: bool) -> list[str]:
+        """Include folders of torch, and of Python where it is asked for."""
         folders = [self.torch_include, f"{self.torch_include}/torch/csrc/api/include"]
-        if not thin:
+        if python:
             folders.append(sysconfig.get_paths()["include"])
         return [part for folder in folders for part in ("-isystem", folder)]
 

@@ -1,7 +1,10 @@
 // Stands in for the real one, which brings the headers of cuBLAS, cuSPARSE and cuSOLVER: streams and
-// device properties only. What is missing after that is compiled again with the real headers.
+// device properties only, unless a source names those.
 #pragma once
 
+#ifdef KERNELGYM_CUDA_LIBRARIES
+#include_next <ATen/cuda/CUDAContext.h>
+#else
 #include <ATen/cuda/Exceptions.h>
 #include <c10/core/Device.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -14,3 +17,4 @@ cudaDeviceProp* getDeviceProperties(c10::DeviceIndex device);
 int warp_size();
 bool canDeviceAccessPeer(c10::DeviceIndex device, c10::DeviceIndex peer_device);
 } // namespace at::cuda
+#endif
