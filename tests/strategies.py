@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import strategies as st
 
 from kernelgym.feedback import feedback
@@ -10,6 +12,7 @@ from kernelgym.testing import SAMPLE_KERNELS, reply
 from kernelgym.types import (
     Finding,
     Kernel,
+    Mismatch,
     Reply,
     Score,
     Severity,
@@ -84,6 +87,27 @@ speedups = st.floats(0.01, 100.0)
 
 
 @st.composite
+def mismatches(draw: st.DrawFn) -> Mismatch:
+    """Any place where an output is wrong."""
+    shape = draw(st.lists(st.integers(1, 9), max_size=4).map(tuple))
+    index = st.tuples(*(st.integers(0, size - 1) for size in shape))
+    relation = draw(st.sampled_from(("", "nan", "zero", "constant", "scaled", "shifted")))
+    return Mismatch(
+        draw(st.integers(1, math.prod(shape))),
+        shape,
+        tuple(draw(st.lists(index, max_size=4))),
+        draw(st.none() | index),
+        draw(st.integers(0, 9)),
+        draw(st.sampled_from(("", "every element", "only the last row", "every row but row 3"))),
+        relation,
+        draw(st.floats(-1e6, 1e6)) if relation == "scaled" else 0.0,
+        call=draw(st.integers(0, 9)),
+        calls=9,
+        inputs=draw(st.sampled_from(("given", "wide"))),
+    )
+
+
+@st.composite
 def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> Verdict:
     """Any verdict that keeps the invariants."""
     status = draw(st.sampled_from(statuses))
@@ -97,7 +121,10 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
         low = speedup * draw(st.floats(0.5, 1.0))
         high = draw(st.sampled_from((0.0, speedup * 1.1)))
         samples = draw(st.integers(1, 100))
-        timing = Timing(1.0, speedup, speedup, low, samples, speedup_high=high)
+        floor = draw(st.sampled_from((0.0, 1e-3, 0.5)))
+        moved = draw(st.integers(0, 10**12))
+        known = {"speedup_high": high, "floor_ms": floor, "moved_bytes": moved}
+        timing = Timing(1.0, speedup, speedup, low, samples, **known)
     return Verdict(
         status,
         compiled=status in (Status.CORRECT, Status.WRONG) or draw(st.booleans()),
@@ -111,6 +138,7 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
         log=draw(any_text),
         custom_share=draw(st.floats(0, 1)),
         wall_s=draw(st.floats(0, 1e3)),
+        mismatch=draw(st.none() | mismatches()) if status is Status.WRONG else None,
     )
 
 

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.errors import UsageError
-from kernelgym.feedback import CATEGORIES, LEVELS, category, cut_middle, feedback
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.feedback import CATEGORIES, LEVELS, category, feedback
 from kernelgym.parsing import parse
 from kernelgym.testing import SAMPLE_KERNELS, verdict
 from kernelgym.tokens import TokenCounter, estimate_tokens
-from kernelgym.types import Finding, Reply, Severity, Verdict
+from kernelgym.types import Finding, Reply, Severity, Status, Verdict
 from strategies import texts, verdicts
 
 TIDY = Reply(SAMPLE_KERNELS["triton"])
@@ -38,13 +40,52 @@ def test_feedback_keeps_its_budget_and_is_deterministic(
     assert told.headline and (told.hint or count is len)
 
 
-@given(st.text(max_size=500), st.integers(0, 300))
-def test_what_is_cut_is_the_middle(text: str, room: int) -> None:
-    cut = cut_middle(text, room)
-    assert len(cut) <= room
-    assert cut == text or len(text) > room
-    if len(text) > room > 80:
-        assert cut[0] == text[0] and cut[-1] == text[-1]
+@given(verdicts(), texts)
+def test_levels_tell_more_and_more(found: Verdict, text: str) -> None:
+    reply = parse(text, "triton")
+    told = [feedback(found, reply, level=level, budget=100_000) for level in LEVELS]
+    assert len({each.category for each in told}) == 1
+    assert len({each.headline for each in told}) == 1
+    minimal, standard, profile = (len(str(each)) for each in told)
+    assert (
+        minimal - len(told[0].hint) <= standard - len(told[1].hint) <= profile - len(told[2].hint)
+    )
+
+
+@given(verdicts((Status.WRONG,)), verdicts((Status.WRONG,)))
+def test_minimal_feedback_says_nothing_of_values(one: Verdict, other: Verdict) -> None:
+    """Two wrong kernels whose outputs have nothing in common are told the same."""
+    if one.mismatch is None:
+        return
+    other = dataclasses.replace(
+        one, mismatch=other.mismatch or one.mismatch, max_abs_error=other.max_abs_error
+    )
+    told = feedback(one, TIDY, level="minimal"), feedback(other, TIDY, level="minimal")
+    assert told[0] == told[1]
+
+
+@given(verdicts(), st.sampled_from(LEVELS))
+def test_the_secret_seed_is_never_told(found: Verdict, level: str) -> None:
+    found = dataclasses.replace(found, message="m", log="", findings=(), seed="0b5ec3e7")
+    plain = dataclasses.replace(found, seed="")
+    assert feedback(found, TIDY, level=level) == feedback(plain, TIDY, level=level)
+
+
+@given(verdicts(), st.sampled_from(LEVELS))
+def test_the_gist_is_one_short_line(found: Verdict, level: str) -> None:
+    gist = feedback(found, TIDY, level=level).gist
+    assert len(gist) <= 160
+    assert (
+        level != "minimal"
+        or found.mismatch is None
+        or found.mismatch.pattern not in gist
+        or (not found.mismatch.pattern)
+    )
+
+
+def test_unknown_levels_are_refused() -> None:
+    with pytest.raises(UnknownName, match="did you mean standard"):
+        feedback(verdict("wrong"), TIDY, level="standart")
 
 
 @pytest.mark.parametrize(

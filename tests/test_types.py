@@ -13,6 +13,7 @@ from kernelgym.types import (
     Evaluator,
     Finding,
     Kernel,
+    Mismatch,
     Problem,
     Reply,
     Score,
@@ -130,3 +131,29 @@ def test_one_turn_that_could_not_be_scored_makes_a_trajectory_invalid() -> None:
 
 def test_the_scripted_evaluator_keeps_the_protocol() -> None:
     assert isinstance(ScriptedEvaluator(), Evaluator)
+
+
+def test_a_verdict_written_before_there_were_places_and_floors_can_be_read() -> None:
+    found = verdict("correct", speedup=2.0)
+    data = json.loads(json.dumps(found.to_dict()))
+    for name in ("mismatch", "custom_share"):
+        del data[name]
+    for name in ("floor_ms", "moved_bytes", "speedup_high"):
+        del data["timing"][name]
+    assert Verdict.from_dict(data) == found
+
+
+def test_only_a_wrong_verdict_has_a_mismatch_and_some_element_differs() -> None:
+    place = Mismatch(3, (2, 2))
+    with pytest.raises(ValueError, match="only a wrong verdict"):
+        dataclasses.replace(verdict("correct"), mismatch=place)
+    for count in (0, 5):
+        with pytest.raises(ValueError, match="elements differ"):
+            Mismatch(count, (2, 2))
+
+
+def test_a_timing_says_how_near_it_is_to_the_floor() -> None:
+    timing = Timing(2.0, 3.0, 1.5, 1.4, samples=9, floor_ms=0.5, moved_bytes=4_000_000)
+    assert timing.floor_share == 0.25
+    assert timing.bandwidth_gb_s == 2.0
+    assert Timing(2.0, 3.0, 1.5, 1.4, samples=9).floor_share == 0.0
