@@ -21,11 +21,12 @@ import torch
 
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["CompiledAhead", "as_file", "pack", "relocate"]
+__all__ = ["CompiledAhead", "as_file", "pack", "pack_common", "relocate"]
 
 _MAX_BYTES = 256 << 20
 _MAX_FILES = 4096
 _PLACE = "/kernelgym-scratch-folder"
+_COMMON = ("cuda_utils", "__triton_launcher")
 
 
 class CompiledAhead:
@@ -62,11 +63,23 @@ class CompiledAhead:
         return self._folder / f"{hashlib.sha256(text).hexdigest()[:32]}.tar"
 
 
-def pack(folder: Path) -> bytes:
+def pack_common(folder: Path) -> bytes:
+    """Return what Triton builds for any kernel whatever, from a cache of our own, as a tar file.
+
+    It builds that with a C compiler, which takes half a second.
+
+    Args:
+        folder: ``TRITON_CACHE_DIR`` of a process that ran no code but ours.
+    """
+    return pack(folder, _COMMON)
+
+
+def pack(folder: Path, beginnings: tuple[str, ...] = ("",)) -> bytes:
     """Return the regular files under a cache folder as a tar file; links are left out.
 
     Args:
         folder: ``TRITON_CACHE_DIR`` of a process that has ended.
+        beginnings: Of the names of the files that are wanted.
 
     Raises:
         ValueError: If there is too much of it.
@@ -74,7 +87,8 @@ def pack(folder: Path) -> bytes:
     scratch = str(folder.parent).encode()
     buffer, total = io.BytesIO(), 0
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for number, path in enumerate(sorted(_regular_files(folder))):
+        wanted = [path for path in _regular_files(folder) if path.name.startswith(beginnings)]
+        for number, path in enumerate(sorted(wanted)):
             total += path.stat(follow_symlinks=False).st_size
             if total > _MAX_BYTES or number >= _MAX_FILES:
                 raise ValueError(f"more than {_MAX_BYTES} bytes or {_MAX_FILES} files")

@@ -129,7 +129,8 @@ class Zygote:
         self._next_id = 0
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
-        self._standby: Candidate | None = None
+        self._standby: dict[bool, Candidate] = {}
+        """By whether it may start programs."""
         self._decoder = wire.Decoder()
         self._errors = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
@@ -183,24 +184,16 @@ class Zygote:
                 compiling ahead, never for a run that is judged.
         """
         self.wait_ready()
-        if exec_allowed:
-            compiling = self._spawn(exec_allowed=True)
-            try:
-                compiling.wait_ready(_START_S)
-            except JudgeError:
-                compiling.discard()
-                raise
-            return compiling
-        taken, self._standby = self._standby or self._spawn(), None
+        taken = self._standby.pop(exec_allowed, None) or self._spawn(exec_allowed)
         if taken.ended():  # what killed it while it stood by was not a kernel of anybody's
             taken.discard()
-            taken = self._spawn()
+            taken = self._spawn(exec_allowed)
         try:
             taken.wait_ready(_START_S)
         except JudgeError:
             taken.discard()
             raise
-        self._standby = self._spawn()
+        self._standby[exec_allowed] = self._spawn(exec_allowed)
         return taken
 
     def _spawn(self, exec_allowed: bool = False) -> Candidate:
@@ -271,10 +264,9 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote; the kernel takes every candidate down with it."""
-        if self._standby is not None:
+        while self._standby:
             with contextlib.suppress(JudgeError):  # it may be what failed
-                self._standby.discard()
-            self._standby = None
+                self._standby.popitem()[1].discard()
         self._control.close()
         try:
             self._process.wait(_KILL_S)

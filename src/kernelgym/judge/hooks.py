@@ -11,12 +11,14 @@ can be undone by code in the same process, so it is help for honest kernels, not
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.machinery
 import importlib.util
 import os
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -188,6 +190,38 @@ def look_up_triton_tools(arch: int) -> None:
             ask()
         except Exception:
             continue  # what this version of Triton lacks, or needs not
+    with contextlib.suppress(Exception):
+        _compile_something(arch)
+
+
+def _compile_something(arch: int) -> None:
+    """Have Triton import what it compiles with, for a device but without one.
+
+    The first compilation of a process takes half a second more than those that follow.
+    """
+    import triton
+    import triton.language as tl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def add_one(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + 1.0, mask=mask)
+
+    kept = os.environ.get("TRITON_CACHE_DIR")
+    with tempfile.TemporaryDirectory(prefix="kernelgym-warm-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        try:
+            signature = {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+            source = ASTSource(fn=add_one, signature=signature, constexprs={"BLOCK": 128})
+            triton.compile(source, target=GPUTarget("cuda", arch, 32))
+        finally:
+            if kept is None:
+                del os.environ["TRITON_CACHE_DIR"]
+            else:
+                os.environ["TRITON_CACHE_DIR"] = kept
 
 
 def unpack_compiled(fds: list[int]) -> None:

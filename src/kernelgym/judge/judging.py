@@ -64,7 +64,7 @@ class Worker:
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
         ahead = CompiledAhead(folder / "triton")
-        self._rehearsal = Rehearsal(ruleset, device, self._processes, ahead)
+        self._rehearsal = Rehearsal(ruleset, self._accelerator, self._processes, ahead)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
             ruleset,
@@ -99,8 +99,9 @@ class Worker:
             try:
                 compiled = self._rehearsal.compile_ahead(problem, kernel)
                 session.load(kernel.source, "ModelNew", compiled)
-                reference = Reference(problem, self._ruleset, seeds, self._name)
-                reference.prepare()
+                with self._accelerator.lease.shared():
+                    reference = Reference(problem, self._ruleset, seeds, self._name)
+                    reference.prepare()
                 verdict = self._run(session, reference, seeds, problem, kernel)
             except Rejected as end:
                 verdict = Verdict(

@@ -6,10 +6,17 @@ here is kept, and handed to the processes that are judged.
 
 from __future__ import annotations
 
+import functools
+import os
 import secrets
+from pathlib import Path
 
-from kernelgym.judge.compiled import CompiledAhead
+import torch
+
+from kernelgym.judge.accelerator import Accelerator
+from kernelgym.judge.compiled import CompiledAhead, pack_common
 from kernelgym.judge.conversation import Rejected
+from kernelgym.judge.fused import load as load_own_kernels
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.rulesets import Ruleset
@@ -23,16 +30,22 @@ class Rehearsal:
 
     Args:
         ruleset: The rules.
-        name: The device, ``cpu`` or such as ``cuda:0``.
+        accelerator: The device.
         processes: Opens processes on it.
         ahead: Keeps what was compiled.
     """
 
     def __init__(
-        self, ruleset: Ruleset, name: str, processes: Processes, ahead: CompiledAhead
+        self,
+        ruleset: Ruleset,
+        accelerator: Accelerator,
+        processes: Processes,
+        ahead: CompiledAhead,
     ) -> None:
-        self._ruleset, self._name, self._processes, self._ahead = ruleset, name, processes, ahead
-        self._on_cuda = name != "cpu"
+        self._ruleset, self._accelerator = ruleset, accelerator
+        self._processes, self._ahead = processes, ahead
+        self._name = str(accelerator.device)
+        self._on_cuda = accelerator.on_cuda
 
     def compile_ahead(self, problem: Problem, kernel: Kernel) -> bytes:
         """Have Triton compile everything in a process that no verdict rests on.
@@ -48,11 +61,16 @@ class Rehearsal:
         seeds = Seeds(secrets.token_hex(16))  # of its own: it learns nothing of the judged values
         with self._processes.open(kernel.language, exec_allowed=True) as session:
             try:
-                session.load(kernel.source, "ModelNew")
+                session.load(kernel.source, "ModelNew", _common())
                 session.await_load()
-                reference = Reference(problem, self._ruleset, seeds, self._name)
-                session.construct(reference, seeds)
-                session.call(reference, seeds, 0)
+                with self._accelerator.lease.shared():
+                    reference = Reference(problem, self._ruleset, seeds, self._name)
+                    session.construct(reference, seeds)
+                    inputs = reference.inputs_for_timing(seeds.trial(0))
+                    # What it gives is not looked at: nothing but its compilation is of use.
+                    session.reserve(inputs, (), 1, timed=True)
+                    session.run([inputs], [seeds.forward(0)])
+                    del inputs
             except Rejected as end:
                 log = end.log or session.log()
                 raise Rejected(
@@ -64,3 +82,14 @@ class Rehearsal:
             except ValueError as error:
                 message = f"its compiled kernels take {error}"
                 raise Rejected(Status.RUNTIME_ERROR, message, compiled=True) from None
+
+
+@functools.cache
+def _common() -> bytes:
+    """Return what Triton builds for any kernel, from what it built for one of ours."""
+    own, folder = load_own_kernels(), os.environ.get("TRITON_CACHE_DIR")
+    if own is None or not folder:
+        return b""
+    numbers = torch.zeros(1, device="cuda")
+    own.within_fixed(numbers, numbers, 1.0, 1.0)
+    return pack_common(Path(folder))
