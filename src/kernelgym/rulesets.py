@@ -49,6 +49,8 @@ class TimingProtocol:
     warmup_pairs: int = 2
     """Pairs run first and thrown away."""
     min_pairs: int = 8
+    device_min_pairs: int = 6
+    """As `min_pairs`, on CUDA devices."""
     max_pairs: int = 30
     relative_width: float = 0.05
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
@@ -62,7 +64,7 @@ class TimingProtocol:
     """As `between_process`, on CUDA devices."""
     window_ms: float = 2.0
     """A window holds as many calls (each on inputs of its own) as take about this long."""
-    device_window_ms: float = 5.0
+    device_window_ms: float = 3.0
     """As `window_ms`, on CUDA devices."""
     graph_below_ms: float = 10.0
     """Calls shorter than this are replayed from a CUDA graph where they can be captured, so that

@@ -8,8 +8,9 @@ from torch import nn
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import runner as module
-from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare, describe_shape_of
+from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.runner import Runner
+from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 
 STRICT = RULESETS["strict"]

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kernelgym.judge.arena import new_arena
-from kernelgym.judge.compare import byte_copy, compare, describe_shape_of
+from kernelgym.judge.compare import byte_copy, compare
+from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]

@@ -30,6 +30,7 @@ class Side:
         self.asked, self.kept, self.slots, self.running = [], [], 0, True
         self.outcome = Comparison(True)
         self.refuses = None
+        self.around, self.near = None, True
         self.jitter = iter(())
 
     def distrust(self, other):
@@ -76,7 +77,16 @@ class Side:
         return Window(window_ms, claimed_ms, layout_ms, results, {index: [] for index in keep})
 
     def compare(self, index, inputs, outputs, result, expected):
+        self.asked.append(("compare", index))
         return self.outcome
+
+    def surroundings(self, expected):
+        return self.around
+
+    def resembles(self, index, inputs, outputs, result, references, around):
+        assert around is self.around
+        self.asked.append(("resembles", index))
+        return self.near
 
 
 class Reference:
@@ -222,11 +232,51 @@ def test_the_faster_of_the_references_times_counts():
     kernel, baseline = Side(0.1), Side(0.2)
     measured, watch = timed(kernel, baseline)
     baseline.call_ms = 0.1
-    cleaned = watch.clean(measured)
+    cleaned, alone_ms = watch.clean(measured)
     assert cleaned.timing.speedup == pytest.approx(1.0, rel=0.01)
     assert [finding.code for finding in cleaned.findings] == ["reference_slowed"]
+    assert alone_ms == pytest.approx(0.1, rel=0.01)
     baseline.call_ms = 0.3
-    assert watch.clean(measured) == measured
+    assert watch.clean(measured)[0] == measured
+
+
+def test_a_reference_is_timed_alone_only_where_it_was_slower_than_it_is_known_to_be():
+    baseline = Side(0.2)
+    measured, watch = timed(Side(0.1), baseline)
+    windows = len(baseline.kept)
+    assert watch.clean(measured, known_ms=0.2) == (measured, pytest.approx(0.2))
+    assert len(baseline.kept) == windows
+    cleaned, _ = watch.clean(measured, known_ms=0.18)
+    assert len(baseline.kept) > windows and cleaned == measured  # it is as slow alone
+
+
+def test_outputs_near_the_references_are_not_compared_again():
+    kernel = Side(0.1)
+    kernel.around = object()
+    timed(kernel, Side(0.1))
+    looked = [what[0] for what in kernel.asked if what[0] in ("compare", "resembles")]
+    assert looked[0] == "compare" and set(looked[1:]) == {"resembles"}
+
+
+def test_outputs_that_are_not_near_get_the_whole_comparison():
+    kernel = Side(0.1)
+    kernel.around, kernel.near = object(), False
+    timed(kernel, Side(0.1))
+    looked = [what[0] for what in kernel.asked if what[0] in ("compare", "resembles")]
+    assert looked.count("compare") == looked.count("resembles") + 1
+    kernel = Side(0.1)
+    kernel.around, kernel.near = object(), False
+    kernel.outcome = Comparison(False, message="values differ")
+    with pytest.raises(Rejected, match="values differ"):
+        timed(kernel, Side(0.1))
+
+
+@pytest.mark.parametrize("kind", ["stateful", "draws"])
+def test_outputs_that_depend_on_more_than_the_inputs_are_always_compared(kind):
+    kernel = Side(3.0)
+    kernel.around = object()
+    timed(kernel, Side(3.0), Reference(**{kind: True}))
+    assert not any(what[0] == "resembles" for what in kernel.asked)
 
 
 def test_values_of_timed_calls_are_secret_where_judged_ones_are_not():

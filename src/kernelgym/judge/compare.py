@@ -20,7 +20,6 @@ one element outside the bound fails the call.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -30,6 +29,7 @@ import torch
 
 from kernelgym.judge import bounds
 from kernelgym.judge.places import Places
+from kernelgym.judge.structure import describe_shape_of, outline, structure_problem
 from kernelgym.rulesets import Ruleset
 from kernelgym.verdict import Mismatch
 
@@ -37,10 +37,12 @@ __all__ = [
     "Calibration",
     "Comparison",
     "RowBlocks",
+    "Surroundings",
     "byte_copy",
     "compare",
-    "describe_shape_of",
+    "near",
     "own_errors",
+    "surroundings",
 ]
 
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
@@ -81,18 +83,6 @@ class RowBlocks:
     """One per slice."""
 
 
-def describe_shape_of(output: Any) -> Any:
-    """Describe an output as `candidate.py` does: structure, types, shapes and strides."""
-    if isinstance(output, torch.Tensor):
-        said = [str(output.dtype).removeprefix("torch."), list(output.shape)]
-        return {"tensor": [*said, {"strides": list(output.stride())}]}
-    if isinstance(output, (list, tuple)):
-        return {"sequence": [describe_shape_of(item) for item in output]}
-    if isinstance(output, dict):
-        return {"mapping": [[str(key), describe_shape_of(v)] for key, v in output.items()]}
-    return {"scalar": output}
-
-
 def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a region's bytes; `clone` would turn any booleans but zero into proper ones."""
     if tensor.dtype == torch.bool:
@@ -120,7 +110,7 @@ def compare(
         calibration: What is known of the problem; None for the ruleset's own error factor.
         locate: Whether a failure is to be explained: looks at every wrong element once more.
     """
-    problem = _structure_problem(claimed, describe_shape_of(expected), ruleset)
+    problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
         return Comparison(False, message=problem)
     expected_leaves = list(_leaves(expected))
@@ -149,6 +139,72 @@ def compare(
     return worst
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """How far outputs may lie from what the reference gives, taken from one call for others."""
+
+    shape: Any
+    """The reference's output, without values."""
+    bounds: tuple[bounds.Bound, ...] = ()
+    """One per tensor; none for fixed tolerances."""
+
+
+def surroundings(
+    expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
+) -> Surroundings | None:
+    """Return what one call tells about others on inputs of the same kind.
+
+    None if that is not enough to know a right output: integers, or no twin. A reference may
+    itself be off the truth by its own error, so that one more of these is allowed.
+    """
+    leaves, known = list(_leaves(expected)), calibration or Calibration(ruleset.error_factor)
+    if not leaves or any(leaf.is_complex() or not leaf.is_floating_point() for leaf in leaves):
+        return None
+    if ruleset.tolerance != "fp64":
+        return Surroundings(outline(expected))
+    found = []
+    for reference, truth in zip(leaves, _twins(precise, len(leaves)), strict=True):
+        factor = known.factor + isinstance(truth, torch.Tensor)
+        bound = _bound(reference, truth, ruleset, factor, 0.0)
+        if bound is None:
+            return None
+        found.append(bound)
+    return Surroundings(outline(expected), tuple(found))
+
+
+def near(
+    claimed: Any,
+    outputs: list[torch.Tensor],
+    references: list[torch.Tensor],
+    around: Surroundings,
+    ruleset: Ruleset,
+) -> bool:
+    """Say whether a call is right beyond doubt, beside a reference's answer to the same inputs.
+
+    Args:
+        claimed: The candidate's description of its output.
+        outputs: Private copies of its tensors.
+        references: What a process of the reference's gave.
+        around: How far apart they may be.
+        ruleset: The rules.
+    """
+    if structure_problem(claimed, describe_shape_of(around.shape), ruleset):
+        return False
+    if not len(outputs) == len(references) == len(list(_leaves(around.shape))):
+        return False
+    for index, (output, reference) in enumerate(zip(outputs, references, strict=True)):
+        if output.shape != reference.shape or output.dtype != reference.dtype:
+            return False
+        out, ref = output.reshape(-1), reference.reshape(-1)
+        if around.bounds:
+            found = bounds.outside_bound(out, ref, ref, around.bounds[index])
+        else:
+            found = bounds.outside_fixed(out, ref, ruleset)
+        if found.count:
+            return False
+    return True
+
+
 def _leaves(output: Any) -> Iterator[torch.Tensor]:
     if isinstance(output, torch.Tensor):
         yield output
@@ -172,83 +228,6 @@ def _twins(precise: Any, count: int) -> list[Truth]:
         ]
     twins = list(_leaves(precise))
     return twins if len(twins) == count else [None] * count
-
-
-def _structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
-    try:
-        return _difference(claimed, wanted, ruleset, at)
-    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError):
-        return f"{at} has no readable description"  # a claim may be any JSON value whatever
-
-
-def _difference(claimed: Any, wanted: Any, ruleset: Ruleset, at: str) -> str:
-    ((kind, body),) = wanted.items()
-    if not isinstance(claimed, dict) or len(claimed) != 1:
-        return f"{at} has no readable description"
-    ((got_kind, got),) = claimed.items()
-    if got_kind == "other":
-        return f"{at} is {str(got)[:200]}"
-    if got_kind != kind:
-        return f"{at} is a {str(got_kind)[:40]}, the reference gives a {kind}"
-    if kind == "tensor":
-        if list(got[1]) != body[1]:
-            return f"{at} shape mismatch: expected {body[1]}, got {str(list(got[1]))[:200]}"
-        if got[0] != body[0]:
-            return f"{at} dtype mismatch: expected {body[0]}, got {str(got[0])[:40]}"
-        if ruleset.tolerance == "fp64" and len(got) > 2:
-            return _stride_problem(got[2]["strides"], body[2]["strides"], body[1], at)
-    elif kind == "scalar":
-        if not _same_scalar(got, body, ruleset):
-            return f"{at} is a number that differs from the reference's"
-    elif len(got) != len(body):
-        return f"{at} has {len(got)} items, the reference's has {len(body)}"
-    elif kind == "sequence":
-        for number, (item, wanted_item) in enumerate(zip(got, body, strict=True)):
-            if problem := _structure_problem(item, wanted_item, ruleset, f"{at}[{number}]"):
-                return problem
-    else:
-        for (got_key, item), (key, wanted_item) in zip(got, body, strict=True):
-            if got_key != key:
-                return f"{at} has key {str(got_key)[:40]!r} where the reference has {key!r}"
-            if problem := _structure_problem(item, wanted_item, ruleset, f"{at}[{key!r}]"):
-                return problem
-    return ""
-
-
-def _stride_problem(got: Any, wanted: list[int], shape: list[int], at: str) -> str:
-    """Say what is wrong with the claimed strides, if anything.
-
-    They must be the reference's. Where the reference's own output is not contiguous, a contiguous
-    one is right too: kernels seldom imitate such layouts, and nobody asks them to.
-    """
-    steps = [int(step) for step in got]
-    if 0 in shape or steps == wanted:
-        return ""
-    real = [axis for axis, size in enumerate(shape) if size > 1]  # others are never stepped along
-    if len(steps) == len(wanted):
-        for right in (wanted, _contiguous(shape)):
-            if all(steps[axis] == right[axis] for axis in real):
-                return ""
-    return f"{at} stride mismatch: expected {wanted}, got {str(steps)[:200]}"
-
-
-def _contiguous(shape: list[int]) -> list[int]:
-    """The strides of a contiguous tensor of that shape."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
-    return strides
-
-
-def _same_scalar(got: Any, wanted: Any, ruleset: Ruleset) -> bool:
-    if not isinstance(wanted, float) or type(got) not in (int, float):
-        return type(got) is type(wanted) and bool(got == wanted)
-    number = float(got)  # an int beyond the largest double raises: it is no such claim
-    if math.isnan(wanted):
-        return ruleset.tolerance == "fp64" and math.isnan(number)
-    atol, rtol = ruleset.tolerances
-    within = abs(number - wanted) <= atol + rtol * abs(wanted)
-    return number == wanted or (math.isfinite(wanted) and within)
 
 
 def _compare_tensor(

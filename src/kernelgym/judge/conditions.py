@@ -22,7 +22,6 @@ from kernelgym.judge.compare import (
     Calibration,
     RowBlocks,
     compare,
-    describe_shape_of,
     own_errors,
 )
 from kernelgym.judge.distributions import GIVEN, variants
@@ -30,6 +29,7 @@ from kernelgym.judge.operators import Watching
 from kernelgym.judge.runner import Expected, Runner, bytes_of, same_bytes, tensors_of
 from kernelgym.judge.seeds import seed_all
 from kernelgym.judge.state import constant_state, put_state, vary
+from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import Ruleset
 
 __all__ = ["NOTHING_KNOWN", "Conditions", "bears", "examine"]

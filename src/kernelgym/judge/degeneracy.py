@@ -25,11 +25,11 @@ from kernelgym.judge.compare import (
     RowBlocks,
     byte_copy,
     compare,
-    describe_shape_of,
 )
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.reference import Expected, Reference, Seeds, tensors_of
 from kernelgym.judge.state import put_state
+from kernelgym.judge.structure import describe_shape_of
 from kernelgym.judge.worthless import Answer, leaves_of, worthless_answers
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem

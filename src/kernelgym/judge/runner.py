@@ -175,7 +175,7 @@ class Runner:
         for part in rows:
             seed_all(seed, self.device)
             try:
-                alone = tensors_of(self.model(*copy.deepcopy(_cut(inputs, part, cut))))
+                alone = tensors_of(self.model(*_copied(_cut(inputs, part, cut))))
             except torch.OutOfMemoryError:
                 raise
             except Exception:
@@ -200,6 +200,11 @@ def _block_rows(height: int, total_bytes: int, seed: int) -> tuple[slice, ...]:
 
 def _cut(inputs: list[Any], rows: slice, which: list[int]) -> list[Any]:
     return [value[rows] if index in which else value for index, value in enumerate(inputs)]
+
+
+def _copied(values: list[Any]) -> list[Any]:
+    """Copy values; of a tensor that is a part of another, `deepcopy` would copy the whole."""
+    return [v.clone() if isinstance(v, torch.Tensor) else copy.deepcopy(v) for v in values]
 
 
 def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernelgym.judge.arena import Arena, Region, new_arena
-from kernelgym.judge.compare import Comparison, byte_copy, compare, describe_shape_of
+from kernelgym.judge.compare import Comparison, Surroundings, byte_copy, compare, near, surroundings
 from kernelgym.judge.construction import Construction
 from kernelgym.judge.conversation import Rejected
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
@@ -22,7 +22,8 @@ from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.idleness import Tally
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
-from kernelgym.judge.slots import Slot, Window, alike, encode_all, outline
+from kernelgym.judge.slots import Slot, Window, alike, encode_all
+from kernelgym.judge.structure import describe_shape_of, outline
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
@@ -281,13 +282,8 @@ class Session(Construction):
         locate: bool = True,
     ) -> Comparison:
         """Judge one call: what lay in its output slot, and what became of its inputs."""
-        slot = self._slots[slot_index]
-        if self._ruleset.forbid_input_mutation and not expected.mutates_inputs:
-            for number, (now, tensor) in enumerate(
-                zip(slot.inputs, tensors_of(inputs), strict=True)
-            ):
-                if not same_bytes(now, tensor):
-                    return Comparison(False, message=f"the kernel changed input tensor {number}")
+        if not expected.mutates_inputs and (changed := self._changed(slot_index, inputs)):
+            return Comparison(False, message=changed)
         # What a candidate says of its one tensor's type and shape decides nothing: bytes do.
         claimed = describe_shape_of(expected.output) if result == "fits" else result
         return compare(
@@ -299,6 +295,45 @@ class Session(Construction):
             expected.calibration,
             locate,
         )
+
+    def resembles(
+        self,
+        slot_index: int,
+        inputs: list[Any],
+        outputs: list[torch.Tensor],
+        result: Any,
+        references: list[torch.Tensor],
+        around: Surroundings,
+    ) -> bool:
+        """Say whether a call is right beyond doubt, beside another process's answer.
+
+        Args:
+            slot_index: Its slot.
+            inputs: Its inputs.
+            outputs: What it gave.
+            result: How it describes that.
+            references: What the reference's process gave on the same inputs.
+            around: How far apart they may be, known from a call compared with more care.
+        """
+        return not self._changed(slot_index, inputs) and near(
+            result, outputs, references, around, self._ruleset
+        )
+
+    def surroundings(self, expected: Expected) -> Surroundings | None:
+        """Return how near outputs of other calls must lie to the reference's; None if unknown."""
+        if expected.mutates_inputs:
+            return None
+        return surroundings(expected.output, expected.precise, self._ruleset, expected.calibration)
+
+    def _changed(self, slot_index: int, inputs: list[Any]) -> str:
+        """Say which input of a call the kernel has changed, where it must not; empty if none."""
+        if not self._ruleset.forbid_input_mutation:
+            return ""
+        pairs = zip(self._slots[slot_index].inputs, tensors_of(inputs), strict=True)
+        for number, (now, tensor) in enumerate(pairs):
+            if not same_bytes(now, tensor):
+                return f"the kernel changed input tensor {number}"
+        return ""
 
     def findings(self, kernel: Kernel) -> tuple[Finding, ...]:
         """What the run itself showed; policy for honest kernels, forgeable by hostile ones."""

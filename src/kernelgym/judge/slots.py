@@ -14,7 +14,7 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.arena import Arena, Region, encode
 
-__all__ = ["Slot", "Window", "alike", "encode_all", "fill", "outline"]
+__all__ = ["Slot", "Window", "alike", "encode_all", "fill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,6 @@ class Window:
     """The candidate's descriptions of its outputs."""
     kept: dict[int, list[torch.Tensor]]
     """Copies of the outputs of the calls that were asked for."""
-
-
-def outline(value: Any) -> Any:
-    """Return a nested value with tensors that have no memory in place of its own."""
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    if isinstance(value, dict):
-        return {key: outline(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(outline, value))
-    return list(map(outline, value)) if isinstance(value, list) else value
 
 
 def alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:

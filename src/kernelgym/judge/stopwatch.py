@@ -31,6 +31,7 @@ __all__ = ["Measurement", "Stopwatch", "Untimed"]
 
 _MIN_PAIRS = 3
 _CLEAN_WINDOWS = 9
+_AS_ALONE = 1.003
 _SETTLING_ROUNDS = 3
 _ENOUGH_CALLS = 1.5
 _ROUNDS = 3
@@ -81,7 +82,8 @@ class Stopwatch:
         protocol, windows = self._protocol, self._windows
         captured = self._settle()
         threads = self._kernel.threads()
-        for _ in range(protocol.warmup_pairs):
+        # On a device, windows have been run in their final form by now.
+        for _ in range(0 if self._on_device else protocol.warmup_pairs):
             windows.pair()
         eager = captured[0] and not captured[1]
         for _ in range(_ROUNDS):
@@ -130,8 +132,10 @@ class Stopwatch:
 
     def _run_pairs(self) -> list[Pair]:
         protocol = self._protocol
-        width = protocol.device_relative_width if self._on_device else protocol.relative_width
-        stop_at = replace(protocol, relative_width=width)
+        stop_at = protocol
+        if self._on_device:
+            width, least = protocol.device_relative_width, protocol.device_min_pairs
+            stop_at = replace(protocol, relative_width=width, min_pairs=least)
         deadline = time.monotonic() + protocol.budget_s
         pairs: list[Pair] = []
         while len(pairs) < protocol.max_pairs:
@@ -162,24 +166,44 @@ class Stopwatch:
                 break
             windows.pair()  # what is set up at a first call must not be captured
             if single_ms < protocol.graph_below_ms:
-                run = [windows.pair() for _ in range(_EAGER_PAIRS)]
-                self._eager_costs = timing.window_costs(run, windows.calls)
-                captured = windows.capture()
+                captured = self._capture(calls)
             single_ms = windows.pair().shorter_ms
         return captured
 
-    def clean(self, measured: Measurement) -> Measurement:
-        """Time the reference again, now that the kernel's process is gone.
+    def _capture(self, calls: int) -> tuple[bool, bool]:
+        captured = self._windows.capture()
+        if captured == (True, False):
+            # What a window costs beside its calls is then read off the reference's, uncaptured.
+            self._windows.reserve(calls)
+            run = [self._windows.pair() for _ in range(_EAGER_PAIRS)]
+            self._eager_costs = timing.window_costs(run, calls)
+            captured = self._windows.capture()
+        return captured
 
-        What a kernel leaves running would slow the reference down: the faster of both counts.
-        """
+    def alone(self) -> float:
+        """Time the reference again, now that the kernel's process is gone; ms per call."""
         self._windows.forget_kernel()
-        alone_ms = statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
-        slowed = measured.timing.reference_ms / alone_ms
+        return statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
+
+    def clean(self, measured: Measurement, known_ms: float = 0.0) -> tuple[Measurement, float]:
+        """Make sure that the reference was not slowed down by what the kernel left running.
+
+        Args:
+            measured: The reference beside the kernel.
+            known_ms: What the reference took alone, beside a kernel of earlier; 0.0 if unknown.
+
+        Returns:
+            The measurement, with the faster time of the reference's; and its time alone.
+        """
+        beside_ms = measured.timing.reference_ms
+        if self._on_device and beside_ms <= known_ms * _AS_ALONE:
+            return measured, min(known_ms, beside_ms)
+        alone_ms = self.alone()
+        slowed = beside_ms / alone_ms
         if slowed <= 1.0:
-            return measured
+            return measured, alone_ms
         found = measured.findings
         if slowed > (_SLOWED if self._on_device else _SLOWED_ON_CPU):
             message = f"the reference ran {slowed:.2f} times slower beside the kernel than alone"
             found = (*found, Finding("reference_slowed", message, Severity.SOFT))
-        return Measurement(timing.slow_down(measured.timing, slowed), found)
+        return Measurement(timing.slow_down(measured.timing, slowed), found), alone_ms
