@@ -191,6 +191,18 @@ def test_by_return_the_turn_that_led_to_success_counts() -> None:
     assert list(preference_rows([led, stuck], dataclasses.replace(rules, by="score"))) == []
 
 
+def test_a_wrong_answer_with_the_higher_return_is_not_preferred_to_a_correct_one() -> None:
+    led = episode((variant(1), wrong(3)), (variant(2), right()), stop_when="correct")
+    late = episode(*((variant(n), wrong()) for n in (3, 4, 5)), (variant(6), right()))
+    rules = Rules(by="return", wrong=True, gamma=0.9, pairs="problem", most=9)
+    assert led.trajectory.returns(0.9)[0] > late.trajectory.returns(0.9)[3]
+    sides = [
+        (row["chosen"][0]["content"], row["rejected"][0]["content"])
+        for row in preference_rows([led, late], rules)
+    ]
+    assert sides and all(variant(6) != rejected for _, rejected in sides)
+
+
 steps = st.lists(
     st.tuples(texts | st.integers(0, 4).map(variant) | st.just(untidy(5)), verdicts()), max_size=4
 )

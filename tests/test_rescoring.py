@@ -101,6 +101,22 @@ def test_a_hand_worked_example() -> None:
     assert found.trajectory.ended == "solved"
 
 
+def test_gains_are_counted_from_the_turns_before() -> None:
+    steps = [
+        (variant(i), verdict("correct", speedup=s, speedup_low=s)) for i, s in enumerate((1, 3))
+    ]
+    played = record(play(steps, "stage1", "never"), "stage1", "never")
+    found = rescore(played, "improvement")
+    assert found.trajectory.scores == pytest.approx((0.3 + 1.0, 0.3 + 2.0))
+
+
+def test_a_cut_leaves_out_what_was_read_before_later_turns() -> None:
+    steps = [(variant(i), verdict("correct")) for i in range(3)]
+    played = record(play(steps, "stage2", "never"), "stage2", "never")
+    found = rescore(played, "stage2", stop_when="correct")
+    assert (found.observations, found.trajectory.ended) == (("0",), "solved")
+
+
 def test_presets_that_do_not_fit_are_refused() -> None:
     played = record(play([("nothing", verdict("wrong"))], "stage2", "correct"), "stage2")
     with pytest.raises(UnknownName, match="stage9"):

@@ -488,6 +488,17 @@ def test_closing_leaves_nobody_waiting_and_the_evaluator_open() -> None:
     asyncio.run(run())
 
 
+def test_room_for_a_batch_is_given_back() -> None:
+    async def run() -> list[Verdict]:
+        async with AwaitedEvaluator(ScriptedEvaluator(), batches=1) as judge:
+            return [
+                await asyncio.wait_for(judge.evaluate(SAMPLE_PROBLEM, kernel("wrong", i)), 30)
+                for i in range(5)
+            ]
+
+    assert len(asyncio.run(run())) == 5
+
+
 def test_one_serves_several_event_loops() -> None:
     judge = AwaitedEvaluator(ScriptedEvaluator())
     for _ in range(2):
