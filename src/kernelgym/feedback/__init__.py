@@ -16,6 +16,7 @@ Categories are in `kernelgym.feedback.categories`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from kernelgym.errors import UnknownName, UsageError
@@ -53,6 +54,7 @@ _COMPLAINTS = 5
 _LEAST_LOG_TOKENS = 30
 _GIST_CHARS = 160
 _CALLS_FAILED = re.compile(r"^\d{1,9} of \d{1,9} calls failed; ")
+_EXTENSION = "the extension did not compile: "
 _FAILED = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
@@ -146,6 +148,9 @@ def _facts(verdict: Verdict, reply: Reply, kind: str, level: str) -> list[str]:
 
 def _errors(verdict: Verdict, reply: Reply, minimal: bool) -> list[str]:
     found = complaints_of(verdict, reply.kernel.source if reply.kernel else "")
+    if found and verdict.message.startswith(_EXTENSION) and _EXTENSION not in found[0].text:
+        first = dataclasses.replace(found[0], text=_EXTENSION + found[0].text)
+        found = (first, *found[1:])
     if minimal:
         return [_first_line(complaint.text) for complaint in found[:1]]
     lines = [str(complaint) for complaint in found[:_COMPLAINTS]]
