@@ -5,7 +5,8 @@ judge's failure (`JudgeError`), never the kernel's.
 
 The model is built on the CPU under the init seed, as a candidate builds its own, and then moved
 to the device, so that weights are the same on every device. Inputs under secret seeds are drawn
-on the device itself; public ones are drawn on the CPU and moved, as KernelBench does.
+on the device itself; public ones are those that KernelBench draws on the CPU and moves, made in
+less time where that can be done bit for bit (see `drawing`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import torch
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.distributions import GIVEN, Sampling, plan
-from kernelgym.judge.runner import Expected, Runner, place, same_bytes, tensors_of
+from kernelgym.judge.drawing import draw_as_on_cpu
+from kernelgym.judge.runner import Expected, Runner, bytes_of, place, same_bytes, tensors_of
 from kernelgym.judge.seeds import Seeds, seed_all
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.rulesets import Ruleset
@@ -32,6 +34,7 @@ __all__ = [
     "Seeds",
     "allow_tf32",
     "input_bytes",
+    "output_bytes",
     "same_bytes",
     "tensors_of",
 ]
@@ -209,6 +212,8 @@ class Reference:
                 self._draws_inputs_on_device = False
                 self._needs_cpu = True  # it insists on it somewhere
                 return drawn
+        if not self._ruleset.secret_seed:
+            return draw_as_on_cpu(self._get_inputs, seed, self.device)
         seed_all(seed)
         return self._get_inputs()
 
@@ -241,16 +246,28 @@ def allow_tf32(policy: str) -> None:
 
 
 def input_bytes(problem: Problem) -> int:
-    """Return how many bytes one set of a problem's inputs takes; 0 if that cannot be told.
+    """Return how many bytes one set of a problem's inputs takes; 0 if that cannot be told."""
+    return _sizes(problem.source, problem.id)[0]
 
-    Draws them on a device that computes shapes only, so it takes neither time nor memory.
-    """
+
+def output_bytes(problem: Problem) -> int:
+    """Return how many bytes its output takes; as many as its inputs if that cannot be told."""
+    return _sizes(problem.source, problem.id)[1]
+
+
+@lru_cache(maxsize=256)
+def _sizes(source: str, name: str) -> tuple[int, int]:
+    """Find sizes on a device that computes shapes only, so that it takes no time or memory."""
+    given = 0
     try:
-        with torch.device("meta"):
-            drawn = _namespace(problem.source, problem.id)["get_inputs"]()
+        with torch.device("meta"), torch.no_grad():
+            names = _namespace(source, name)
+            drawn = names["get_inputs"]()
+            given = bytes_of(drawn)
+            output = names["Model"](*names["get_init_inputs"]())(*drawn)
     except Exception:
-        return 0  # not all code runs without values
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(drawn))
+        return given, given  # not all code runs without values
+    return given, bytes_of(output)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,189 @@
+"""The stream of torch's CPU generator (MT19937), entered at any place without drawing up to it.
+
+A generator's state is 624 words, the last ones of a sequence, and how many of them it has given
+out. The sequence obeys a linear recurrence over bits, so that the words ``n`` places further on
+are sums (exclusive or) of words near the state: those at which the polynomial ``t^n``, modulo the
+recurrence's characteristic polynomial, has a coefficient. Such a jump takes some milliseconds
+whatever ``n`` is, and the polynomial is found in as many, so nothing needs to be kept on disk.
+
+Pure: NumPy only. Who draws from the states that are found here is `mersenne_cpu` and
+`mersenne_cuda`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "Place", "bit_chunks", "jump", "spread"]
+
+WORDS = 624
+CHUNKS, CHUNK_WORDS = 32, 20  # a polynomial's bits, 624 to a chunk, each chunk from a word's start
+_MIDDLE = 397
+_DEGREE = 19937
+_UPPER_BITS, _LOWER_BITS = 1, 31
+_UPPER, _LOWER = 1 << 31, (1 << 31) - 1
+_TWIST = 0x9908B0DF
+_AT_ONCE = WORDS - _MIDDLE  # words that depend on none of each other
+
+_STATE_BYTES = 5056
+_LEFT, _NEXT, _ARRAY = 8, 16, 24
+
+Words = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A place in the stream."""
+
+    words: Words
+    """624 words in a row. Only the first one's top bit counts until the next ones are made."""
+    given: int
+    """How many of them have been given out, from 1 to 624."""
+
+    @classmethod
+    def of(cls, state: bytes) -> Place:
+        """Read a generator's state, as `torch.Generator.get_state` lays it out.
+
+        Raises:
+            ValueError: If it is laid out in another way.
+        """
+        if len(state) != _STATE_BYTES:
+            raise ValueError(f"a CPU generator's state has {_STATE_BYTES} bytes, not {len(state)}")
+        left = int.from_bytes(state[_LEFT : _LEFT + 4], "little")
+        given = int.from_bytes(state[_NEXT : _NEXT + 8], "little")
+        if left == 1:  # also where it has just been seeded and has given out nothing
+            given = WORDS
+        words = np.frombuffer(state, np.uint64, WORDS, _ARRAY)
+        if left + given != WORDS + 1 or int(words.max()) >> 32:
+            raise ValueError("this is no state of an MT19937 generator")
+        return cls(words.astype(np.uint32), given)
+
+    def within(self, state: bytes) -> bytes:
+        """Return a generator's state with its place replaced by this one."""
+        return b"".join(
+            (
+                state[:_LEFT],
+                (WORDS + 1 - self.given).to_bytes(4, "little"),
+                state[_LEFT + 4 : _NEXT],
+                self.given.to_bytes(8, "little"),
+                self.words.astype(np.uint64).tobytes(),
+                state[_ARRAY + 8 * WORDS :],
+            )
+        )
+
+    def after(self, count: int) -> tuple[int, int]:
+        """Say where a generator is that has given out `count` more.
+
+        Returns:
+            How far its 624 words lie behind these, and how many of them it has given out.
+        """
+        end = self.given + count
+        behind = (end - 1) // WORDS * WORDS
+        return behind, end - behind
+
+
+def jump(words: Words, power: int) -> Words:
+    """Return the 624 words that lie ``2**power`` places behind the first of these."""
+    sequence = _sequence(words, _DEGREE)
+    windows = np.lib.stride_tricks.sliding_window_view(sequence, WORDS)
+    picked: Words = np.bitwise_xor.reduce(windows[_exponents(power)], axis=0)
+    return picked
+
+
+def spread(
+    words: Words,
+    power: int,
+    count: int,
+    run: Callable[[Callable[[Words], Words], list[Words]], Iterable[Any]] = map,
+) -> list[Words]:
+    """Return `count` places' words, ``2**power`` apart, these the first.
+
+    Args:
+        words: The first.
+        power: Logarithm of the distance.
+        count: How many.
+        run: Like `map`; may run calls at the same time.
+    """
+    places = [words]
+    while len(places) < count:
+        step = functools.partial(jump, power=power + len(places).bit_length() - 1)
+        places += run(step, places[: count - len(places)])
+    return places
+
+
+@functools.lru_cache(maxsize=64)
+def bit_chunks(power: int) -> NDArray[np.uint32]:
+    """Return the polynomial of a jump of ``2**power`` places, as `CHUNKS` x `CHUNK_WORDS` words."""
+    bits = np.zeros((CHUNKS, CHUNK_WORDS * 32), np.uint8)
+    exponents = _exponents(power)
+    bits[exponents // WORDS, exponents % WORDS] = 1
+    return np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32)
+
+
+def _sequence(words: Words, count: int) -> Words:
+    """Return these words and the next `count` ones, before tempering."""
+    found = np.empty(WORDS + count, np.uint32)
+    found[:WORDS] = words
+    for start in range(0, count, _AT_ONCE):
+        size = min(_AT_ONCE, count - start)
+        mixed = found[start : start + size] & np.uint32(_UPPER)
+        mixed |= found[start + 1 : start + size + 1] & np.uint32(_LOWER)
+        twist = (mixed & np.uint32(1)) * np.uint32(_TWIST)
+        middle = found[start + _MIDDLE : start + _MIDDLE + size]
+        found[start + WORDS : start + WORDS + size] = middle ^ (mixed >> np.uint32(1)) ^ twist
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _exponents(power: int) -> NDArray[np.intp]:
+    digits = bin(_power_of_t(power))[:1:-1]
+    return np.flatnonzero(np.frombuffer(digits.encode(), np.uint8) == ord("1"))
+
+
+@functools.lru_cache(maxsize=64)
+def _power_of_t(power: int) -> int:
+    """Return ``t^(2**power)`` modulo the characteristic polynomial; bit i is t^i's coefficient."""
+    if not power:
+        return 2
+    # The square of a polynomial over bits has a zero between every two coefficients.
+    square = int(bin(_power_of_t(power - 1))[2:], 4)
+    while (high := square >> _DEGREE) != 0:
+        square &= (1 << _DEGREE) - 1
+        for exponent in _lower_exponents():
+            square ^= high << exponent
+    return square
+
+
+@functools.cache
+def _lower_exponents() -> tuple[int, ...]:
+    """Exponents of the characteristic polynomial, its degree left out.
+
+    As Matsumoto and Nishimura (1998, appendix A) give it for the generator's parameters.
+    """
+    long, short = [1], [1]
+    for _ in range(_UPPER_BITS):
+        long.append(_times(long[-1], (1 << WORDS) ^ (1 << _MIDDLE)))
+    for _ in range(_LOWER_BITS):
+        short.append(_times(short[-1], (1 << WORDS - 1) ^ (1 << _MIDDLE - 1)))
+    total = _times(long[_UPPER_BITS], short[_LOWER_BITS])
+    for bit in range(_LOWER_BITS):
+        if _TWIST >> bit & 1:
+            total ^= _times(long[_UPPER_BITS], short[_LOWER_BITS - 1 - bit])
+    for bit in range(_UPPER_BITS):
+        if _TWIST >> _LOWER_BITS + bit & 1:
+            total ^= long[_UPPER_BITS - 1 - bit]
+    return tuple(exponent for exponent in range(_DEGREE) if total >> exponent & 1)
+
+
+def _times(a: int, b: int) -> int:
+    product = 0
+    for shift in range(b.bit_length()):
+        if b >> shift & 1:
+            product ^= a << shift
+    return product
