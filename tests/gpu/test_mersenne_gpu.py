@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from typing import Any
@@ -92,10 +93,13 @@ def test_inputs_are_what_the_cpu_draws(name: str, elements: int) -> None:
     assert len(set(memories)) == len(memories), "inputs that share memory would change together"
 
 
+def test_what_is_inside_of_a_list_stays_on_the_cpu() -> None:
+    nested, plain = draw_as_on_cpu(function("nested", 1 << 20), 1, GPU)
+    assert [tensor.device.type for tensor in nested] == ["cpu", "cpu"] and plain.is_cuda
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_kernelbench_ruleset_judges_on_them(precision: str) -> None:
-    import dataclasses
-
     source = (
         "import torch\nModel = torch.nn.Identity\n"
         "def get_inputs(): return [torch.rand(2048, 4096) * 2 - 1, torch.rand(5)]\n"

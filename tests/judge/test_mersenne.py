@@ -301,7 +301,6 @@ SERIAL = (
     "summed in place",
     "product",
     "bernoulli",
-    "dropout",
 )  # what is drawn again from the start
 STAY = (
     *("rand", "rand twice", "rand shaped", "scaled", "scaled by a draw", "scaled by a row"),

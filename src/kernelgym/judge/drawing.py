@@ -137,7 +137,7 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
 def _mapped(value: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         return move(value)
-    if isinstance(value, (list, tuple)):
+    if type(value) in (list, tuple):
         return type(value)(_mapped(item, move) for item in value)
     if isinstance(value, dict):
         return {name: _mapped(item, move) for name, item in value.items()}
@@ -145,13 +145,18 @@ def _mapped(value: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def _as_if_copied(drawn: Any) -> Any:
-    """Give tensors on a device memory of their own, laid out as a copy from the CPU would be."""
+    """Give tensors on a device memory of their own, laid out as a copy from the CPU would be.
+
+    Those inside of lists and the like go back to the CPU: who moves inputs leaves them there.
+    """
     if not isinstance(drawn, (list, tuple)):
         return drawn
     seen: set[int] = set()
     found = []
     for value in drawn:
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        if not isinstance(value, torch.Tensor):
+            value = _mapped(value, lambda tensor: tensor.to(_CPU))
+        elif value.device.type != "cpu":
             memory = value.untyped_storage()
             if memory.data_ptr() in seen or memory.nbytes() != value.numel() * value.itemsize:
                 value = value.clone()
