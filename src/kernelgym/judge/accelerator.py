@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import torch
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.judge.arena import new_arena
 from kernelgym.judge.lease import Lease
-from kernelgym.judge.reference import input_bytes
+from kernelgym.judge.ration import Ration
+from kernelgym.judge.reference import input_bytes, output_bytes
 from kernelgym.types import Problem
 
 __all__ = ["Accelerator", "DeviceLost", "bound_own_memory"]
@@ -47,6 +50,8 @@ class Accelerator:
         """Compute capability; None on the CPU."""
         self._bandwidth = 0.0
         self._trial: Any = None
+        self._ration: Ration | None = None
+        self._holds_room = False
         owner = "cpu"
         if self.device.type == "cuda":
             try:
@@ -57,6 +62,7 @@ class Accelerator:
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
             owner = f"gpu-{properties.uuid}"
+            self._ration = Ration(folder, owner, int(properties.total_memory))
         self.lease = Lease(folder / f"{owner}.lock")
 
     def check_room(self, problem: Problem) -> None:
@@ -75,6 +81,30 @@ class Accelerator:
                 f"{str(self.device)!r}, which has {there / 1e9:.1f} GB; choose a smaller problem "
                 "or a larger device"
             )
+
+    def room(
+        self, problem: Problem, inputs: float = 3.0, outputs: float = 5.0
+    ) -> contextlib.AbstractContextManager[None]:
+        """Wait for memory enough for one kernel on a problem, and hold it, on a CUDA device.
+
+        Args:
+            problem: The problem.
+            inputs: How many sets of inputs there are at a time, at the most.
+            outputs: How many of outputs: the reference's, the kernel's, copies.
+        """
+        if self._ration is None or self._holds_room:
+            return contextlib.nullcontext()  # nobody waits for what he holds himself
+        size = inputs * input_bytes(problem) + outputs * output_bytes(problem)
+        return self._hold(self._ration.taken(int(size) + _SPARE_BYTES))
+
+    @contextlib.contextmanager
+    def _hold(self, room: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        with room:
+            self._holds_room = True
+            try:
+                yield
+            finally:
+                self._holds_room = False
 
     def canary(self) -> None:
         """Compute something small and look at it.

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import secrets
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -99,10 +100,11 @@ class Worker:
             try:
                 compiled = self._rehearsal.compile_ahead(problem, kernel)
                 session.load(kernel.source, "ModelNew", compiled)
-                with self._accelerator.lease.shared():
+                with self._accelerator.room(problem), self._accelerator.lease.shared():
                     reference = Reference(problem, self._ruleset, seeds, self._name)
                     reference.prepare()
-                verdict = self._run(session, reference, seeds, problem, kernel)
+                with ExitStack() as stack:
+                    verdict = self._run(stack, session, reference, seeds, problem, kernel)
             except Rejected as end:
                 verdict = Verdict(
                     end.status,
@@ -126,13 +128,20 @@ class Worker:
         )
 
     def _run(
-        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem, kernel: Kernel
+        self,
+        stack: ExitStack,
+        session: Session,
+        reference: Reference,
+        seeds: Seeds,
+        problem: Problem,
+        kernel: Kernel,
     ) -> Verdict:
         calls = len(reference.plan)
         passed, errors, complaint = 0, (0.0, 0.0), ""
         mismatch: Mismatch | None = None
         try:
             session.await_load()
+            stack.enter_context(self._accelerator.room(problem))
             with self._accelerator.lease.shared():
                 session.construct(reference, seeds)
                 for index in range(calls):

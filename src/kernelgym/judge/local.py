@@ -14,15 +14,16 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
-from kernelgym.devices import find_device
+from kernelgym.devices import cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import wire
+from kernelgym.judge.crew import Crew
 from kernelgym.judge.sandbox import TIERS
 from kernelgym.judge.toolchain import find_compiler
 from kernelgym.judge.worker_process import WorkerProcess
@@ -54,11 +55,14 @@ class LocalEvaluator:
     Args:
         device: ``cpu`` or a GPU such as ``cuda:0``.
         ruleset: A ruleset or the name of one.
-        workers: Kernels judged at the same time.
+        workers: Kernels judged at the same time on each device: while one is timed, which it is
+            alone, others are built and loaded. Four keep a GPU busy.
         timing: Whether correct kernels are timed, where their language can be.
         cache_dir: Folder for built extensions; by default `cache_folder`.
         isolation: A sandbox tier (see `kernelgym.judge.sandbox`), ``auto`` for the strongest that
             the host allows, or ``require:TIER`` for that or a stronger one.
+        devices: Several GPUs of one kind to share the work: ``all``, or their names. The first
+            stands for them where one is asked for.
 
     Raises:
         UnknownName: If there is no such ruleset.
@@ -73,8 +77,10 @@ class LocalEvaluator:
         timing: bool = True,
         cache_dir: str | Path | None = None,
         isolation: str = "auto",
+        devices: str | Sequence[str] | None = None,
     ) -> None:
-        device = find_device(device)
+        self.devices = _several(devices) if devices is not None else (find_device(device),)
+        """The devices kernels run on."""
         if isolation.removeprefix("require:") not in TIERS and isolation != "auto":
             raise UsageError(
                 f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}, "
@@ -82,22 +88,12 @@ class LocalEvaluator:
             )
         if workers < 1:
             raise UsageError(f"workers must be at least 1, got {workers}")
-        self._device, self._ruleset, self._timing = device, find_ruleset(ruleset), timing
+        self._device, self._ruleset, self._timing = self.devices[0], find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
-        self._closed = False
         self.workers = workers
-        self._begin()
+        self._crew = Crew(self.devices, workers, self._start)
         _warn_about_versions()
-
-    def _begin(self) -> None:
-        """Start with no worker running; again in a forked child, whose parent owns the others."""
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._workers: set[WorkerProcess] = set()
-        self._idle: queue.SimpleQueue[WorkerProcess | None] = queue.SimpleQueue()
-        for _ in range(self.workers):
-            self._idle.put(None)
 
     @property
     def device(self) -> str:
@@ -162,7 +158,7 @@ class LocalEvaluator:
 
         Otherwise taking the judge down would be free for a kernel that is about to lose.
         """
-        if kernel.language == REFERENCE_LANGUAGE or self._closed:
+        if kernel.language == REFERENCE_LANGUAGE or self._crew.dismissed:
             return False
         source = f"{problem.source}\n\nModelNew = Model\n"
         return self._attempt(problem, Kernel(source, REFERENCE_LANGUAGE), "").correct
@@ -182,10 +178,11 @@ class LocalEvaluator:
             except BaseException as error:
                 done.put((index, error))
 
+        room = self.workers * len(self.devices)
         running = 0
         exhausted = False
         while True:
-            while running < self.workers and not exhausted:
+            while running < room and not exhausted:
                 try:
                     index, job = next(waiting)
                 except StopIteration:
@@ -220,7 +217,7 @@ class LocalEvaluator:
             UsageError: If the device has too little memory for the problem.
         """
         try:
-            return self._lend(lambda worker: worker.prepare_baseline(problem, refresh))
+            return self._crew.lend(lambda worker: worker.prepare_baseline(problem, refresh))
         except UsageError:
             raise
         except JudgeError as error:
@@ -231,11 +228,7 @@ class LocalEvaluator:
 
     def close(self) -> None:
         """End the workers and everything below them. Jobs in flight become `unavailable`."""
-        with self._lock:
-            self._closed = True
-            workers, self._workers = self._workers, set()
-        for worker in workers:
-            worker.close()
+        self._crew.dismiss()
 
     def __deepcopy__(self, memo: object) -> LocalEvaluator:
         """Stay one: `gymnasium.make` deep-copies its arguments into the environment's spec."""
@@ -249,7 +242,7 @@ class LocalEvaluator:
 
     def _attempt(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
         try:
-            return self._lend(
+            return self._crew.lend(
                 lambda worker: worker.judge(problem, kernel, seed), lambda verdict: verdict.valid
             )
         except UsageError:
@@ -257,52 +250,35 @@ class LocalEvaluator:
         except _WORKER_FAILS as error:
             return unavailable(f"the worker failed: {type(error).__name__}: {error}", _LOST)
 
-    def _lend(
-        self,
-        ask: Callable[[WorkerProcess], _Answer],
-        trusts: Callable[[_Answer], bool] = lambda _: True,
-    ) -> _Answer:
-        """Ask a worker something once one is free; one whose answer is no good is replaced."""
-        if self._pid != os.getpid():
-            self._begin()
-        worker = self._idle.get()
-        usable = False
-        try:
-            if worker is None:
-                worker = self._start()
-            answer = ask(worker)
-            usable = trusts(answer)
-            return answer
-        except UsageError:
-            usable = True
-            raise
-        finally:
-            # Also when interrupted: its answer is still to come, and would be taken for the next.
-            if worker is not None and not usable:
-                worker.close()
-                with self._lock:
-                    self._workers.discard(worker)
-                worker = None
-            self._idle.put(worker)
+    def _start(self, device: str) -> WorkerProcess:
+        return WorkerProcess(self._ruleset, self._timing, self._folder, self._isolation, device)
 
-    def _start(self) -> WorkerProcess:
-        self._refuse_if_closed()
-        worker = WorkerProcess(
-            self._ruleset, self._timing, self._folder, self._isolation, self._device
+
+def _several(devices: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of several GPUs of one kind.
+
+    Raises:
+        UsageError: If they are not there, not GPUs, or of several kinds.
+    """
+    there = cuda_devices()
+    if devices == "all":
+        devices = [f"cuda:{number}" for number in range(len(there))]
+    if isinstance(devices, str) or not devices or len(set(devices)) < len(devices):
+        raise UsageError(
+            f"devices is 'all' or a list of different GPUs such as ['cuda:0', 'cuda:1'], got "
+            f"{devices!r}"
         )
-        with self._lock:
-            self._workers.add(worker)
-        try:
-            self._refuse_if_closed()  # it may have been closed while the worker started
-        except ValueError:
-            worker.close()
-            raise
-        return worker
-
-    def _refuse_if_closed(self) -> None:
-        with self._lock:
-            if self._closed:
-                raise ValueError("this evaluator is closed")
+    names = tuple(find_device(device) for device in devices)
+    if "cpu" in names:
+        raise UsageError(f"devices are GPUs, got {devices!r}; for the CPU, raise `workers`")
+    kinds = {name: there[int(name.partition(":")[2])].name for name in names}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise UsageError(
+            f"devices must be of one kind, or times could not be compared, got {listed}; make an "
+            "evaluator for each kind"
+        )
+    return names
 
 
 @functools.cache

@@ -63,7 +63,8 @@ class Rehearsal:
             try:
                 session.load(kernel.source, "ModelNew", _common())
                 session.await_load()
-                with self._accelerator.lease.shared():
+                room = self._accelerator.room(problem, inputs=3, outputs=2)
+                with room, self._accelerator.lease.shared():
                     reference = Reference(problem, self._ruleset, seeds, self._name)
                     session.construct(reference, seeds)
                     inputs = reference.inputs_for_timing(seeds.trial(0))

@@ -1,0 +1,81 @@
+"""A device's memory, rationed among the workers that share it, across processes.
+
+Each part of the memory is a file; who holds its `flock` may use it. Parts come back when their
+holder dies. What a kernel allocates by itself cannot be known beforehand, so this keeps honest
+work of several workers from colliding; it does not bound anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["Ration"]
+
+_PARTS = 16
+_POLL_S = 0.002
+
+
+class Ration:
+    """The memory of one device in 16 equal parts.
+
+    Args:
+        folder: Folder that all workers share.
+        owner: Names the device.
+        total_bytes: Its memory.
+    """
+
+    def __init__(self, folder: Path, owner: str, total_bytes: int) -> None:
+        self._total_bytes = total_bytes
+        self._paths = [folder / f"{owner}.part{number}" for number in range(_PARTS)]
+        self._gate = folder / f"{owner}.parts"
+
+    def parts(self, wanted_bytes: int) -> int:
+        """Return how many parts hold so many bytes; all of them at the most."""
+        return max(1, min(_PARTS, math.ceil(wanted_bytes * _PARTS / self._total_bytes)))
+
+    @contextlib.contextmanager
+    def taken(self, wanted_bytes: int) -> Iterator[None]:
+        """Wait until there is room for so many bytes, first come, first served, and hold it."""
+        held: list[int] = []
+        with contextlib.ExitStack() as stack:
+            gate = _open(self._gate)
+            try:
+                fcntl.flock(gate, fcntl.LOCK_EX)  # who waits for much is not overtaken
+                while not self._collect(held, self.parts(wanted_bytes)):
+                    time.sleep(_POLL_S)
+                for fd in held:
+                    stack.callback(os.close, fd)
+                held = []
+            finally:
+                os.close(gate)
+                for fd in held:
+                    os.close(fd)
+            yield
+
+    def _collect(self, held: list[int], wanted: int) -> bool:
+        """Take what is free; False, with nothing held, if that is too little."""
+        for path in self._paths:
+            if len(held) == wanted:
+                break
+            fd = _open(path)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+            else:
+                held.append(fd)
+        if len(held) == wanted:
+            return True
+        while held:
+            os.close(held.pop())
+        return False
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
