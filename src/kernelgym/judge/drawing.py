@@ -38,7 +38,7 @@ _DEVICE_ELEMENTS = 1 << 18  # fewer are drawn on the CPU sooner than they are as
 _CPU = torch.device("cpu")
 _NUMBER = torch.ops.aten.scalar_tensor.default  # what `x[3] = 7` makes of the 7
 
-DeviceDraw = Callable[[int, Place, torch.device], tuple[torch.Tensor, Place]]
+DeviceDraw = Callable[[int, Place, torch.device], tuple[torch.Tensor, Place] | None]
 
 
 class _Unlike(Exception):
@@ -56,10 +56,9 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
     Raises:
         Exception: Whatever the function raises.
     """
-    on_device = device.type == "cuda" and mersenne_cuda.agrees(device)
     seed_all(seed)
     try:
-        with _Elsewhere(device, mersenne_cuda.draw_uniform if on_device else None):
+        with _Elsewhere(device, _draw_on_cuda if device.type == "cuda" else None):
             drawn = get_inputs()
         return _as_if_copied(drawn)
     except Exception as error:
@@ -67,6 +66,15 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
             torch.cuda.empty_cache()
     seed_all(seed)
     return get_inputs()
+
+
+def _draw_on_cuda(
+    count: int, place: Place, device: torch.device
+) -> tuple[torch.Tensor, Place] | None:
+    # Tried at the first large draw: most of what it takes is compiling the kernels.
+    return (
+        mersenne_cuda.draw_uniform(count, place, device) if mersenne_cuda.agrees(device) else None
+    )
 
 
 class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
@@ -111,10 +119,11 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
         generator = torch.default_generator if call.generator is None else call.generator
         elements = math.prod(call.size)
         if call.is_rand and self._draw is not None and elements >= _DEVICE_ELEMENTS:
-            place = mersenne_cpu.read_place(generator)
-            flat, place = self._draw(elements, place, self._device)
-            mersenne_cpu.write_place(generator, place)
-            return flat.view(call.size)
+            made = self._draw(elements, mersenne_cpu.read_place(generator), self._device)
+            if made is not None:
+                flat, place = made
+                mersenne_cpu.write_place(generator, place)
+                return flat.view(call.size)
         if elements < mersenne_cpu.PARALLEL_ELEMENTS:
             return None
         out = torch.empty(call.size, dtype=call.dtype) if call.into is None else call.into
