@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from kernelgym.testing import SAMPLE_KERNELS, reply, verdict
-from kernelgym.types import Finding, Kernel, Mismatch, Severity, Timing, Verdict
+from kernelgym.types import (
+    Finding,
+    Kernel,
+    KernelTime,
+    Mismatch,
+    Profile,
+    Severity,
+    Timing,
+    Verdict,
+)
 
 CUDA = Kernel(
     '''\
@@ -101,7 +110,15 @@ def timed(speedup: float, **fields: object) -> Verdict:
         floor_ms=0.2,
         moved_bytes=805_306_368,
     )
-    return dataclasses.replace(found, timing=timing, custom_share=1.0, **fields)  # type: ignore[arg-type]
+    spent = 0.5 / speedup
+    profile = Profile(spent, (KernelTime("relu_scale_shift", 2, spent * 0.9),))
+    return dataclasses.replace(
+        found,
+        timing=timing,
+        custom_share=1.0,
+        profile=profile,
+        **fields,  # type: ignore[arg-type]
+    )
 
 
 CASES: dict[str, tuple[Verdict, str]] = {

@@ -12,7 +12,9 @@ from kernelgym.testing import SAMPLE_KERNELS, reply
 from kernelgym.types import (
     Finding,
     Kernel,
+    KernelTime,
     Mismatch,
+    Profile,
     Reply,
     Score,
     Severity,
@@ -86,6 +88,15 @@ findings = st.builds(
 speedups = st.floats(0.01, 100.0)
 
 
+profiles = st.builds(
+    Profile,
+    st.floats(1e-3, 1e3),
+    st.lists(st.builds(KernelTime, any_text, st.integers(1, 9), st.floats(0, 1e3)), max_size=3).map(
+        tuple
+    ),
+)
+
+
 @st.composite
 def mismatches(draw: st.DrawFn) -> Mismatch:
     """Any place where an output is wrong."""
@@ -138,6 +149,7 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
         log=draw(any_text),
         custom_share=draw(st.floats(0, 1)),
         wall_s=draw(st.floats(0, 1e3)),
+        profile=draw(st.none() | profiles),
         mismatch=draw(st.none() | mismatches()) if status is Status.WRONG else None,
     )
 

@@ -19,7 +19,16 @@ from kernelgym.returns import (
     return_variant,
 )
 from kernelgym.rulesets import Ruleset
-from kernelgym.verdict import Finding, Mismatch, Severity, Status, Timing, Verdict
+from kernelgym.verdict import (
+    Finding,
+    KernelTime,
+    Mismatch,
+    Profile,
+    Severity,
+    Status,
+    Timing,
+    Verdict,
+)
 
 __all__ = [
     "GAMMA",
@@ -30,9 +39,11 @@ __all__ = [
     "Finding",
     "Job",
     "Kernel",
+    "KernelTime",
     "Message",
     "Mismatch",
     "Problem",
+    "Profile",
     "Reply",
     "ReturnVariant",
     "Score",

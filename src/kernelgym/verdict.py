@@ -13,7 +13,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-__all__ = ["UNCONFIRMED_SPEED", "Finding", "Mismatch", "Severity", "Status", "Timing", "Verdict"]
+from kernelgym.stages import Stages
+
+__all__ = [
+    "UNCONFIRMED_SPEED",
+    "Finding",
+    "KernelTime",
+    "Mismatch",
+    "Profile",
+    "Severity",
+    "Status",
+    "Timing",
+    "Verdict",
+]
 
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
@@ -111,6 +123,39 @@ class Timing:
             raise ValueError(f"speedup_high {self.speedup_high} is below speedup {self.speedup}")
 
 
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """What one custom kernel takes of a call."""
+
+    name: str
+    """Of the Triton function, the extension's function or the operator."""
+    launches: int
+    """In one call."""
+    ms: float
+    """All of them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time of one call goes; measured in a process that the kernel shares."""
+
+    call_ms: float
+    """The whole call, by the device's clock where it has one."""
+    kernels: tuple[KernelTime, ...]
+    """The candidate's own, the longest first; at most 16."""
+
+    @property
+    def kernel_share(self) -> float:
+        """Share of the call's time that passes in the candidate's own kernels."""
+        spent = sum(kernel.ms for kernel in self.kernels)
+        return min(1.0, spent / self.call_ms) if self.call_ms else 0.0
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a profile from plain data."""
+        return cls(data["call_ms"], tuple(KernelTime(**kernel) for kernel in data["kernels"]))
+
+
 Relation = Literal["", "nan", "zero", "constant", "scaled", "shifted"]
 """What a wrong output looks like where it is wrong; empty if like nothing in particular."""
 
@@ -203,8 +248,13 @@ class Verdict:
     seed: str = ""
     """The secret seed of this verdict, revealed afterwards so that it can be repeated."""
     wall_s: float = 0.0
+    stages: Stages | None = None
+    """Where that time went; None if nothing was run."""
     mismatch: Mismatch | None = None
     """Where the first wrong output differs; only a wrong kernel of the right shapes has one."""
+    profile: Profile | None = None
+    """Where a call's time goes; only of correct kernels that evidence was gathered for, where
+    kernels are timed."""
 
     def __post_init__(self) -> None:
         if self.mismatch is not None and self.status is not Status.WRONG:
@@ -269,8 +319,12 @@ class Verdict:
             Finding(f["code"], f["message"], Severity(f["severity"]), f["line"])
             for f in values.get("findings", ())
         )
+        if values.get("stages") is not None:
+            values["stages"] = Stages(**values["stages"])
         if values.get("timing") is not None:
             values["timing"] = Timing(**values["timing"])
         if values.get("mismatch") is not None:
             values["mismatch"] = Mismatch.from_dict(values["mismatch"])
+        if values.get("profile") is not None:
+            values["profile"] = Profile.from_dict(values["profile"])
         return cls(**values)

@@ -22,7 +22,16 @@ UNTRUSTED = {
     f"judge/{name}.py"
     for name in (
         *("candidate", "hooks", "sandbox", "wire", "zygote", "device_memory", "buffers", "outputs"),
-        *("tracing", "traffic", "fingerprint", "crossings", "launching", "inductor", "accesses"),
+        *(
+            "tracing",
+            "traffic",
+            "fingerprint",
+            "crossings",
+            "laps",
+            "launching",
+            "inductor",
+            "accesses",
+        ),
         "syscalls",
     )
 }

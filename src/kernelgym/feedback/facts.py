@@ -88,6 +88,9 @@ def speed_facts(verdict: Verdict) -> list[str]:
             if share == "100 %"
             else f"Your own kernels do {share} of the reference's work, PyTorch the rest."
         )
+    if verdict.profile is not None:
+        share = _percent(verdict.profile.kernel_share)
+        facts.append(f"Of a call's time, {share} passes in your own kernels.")
     return facts
 
 
@@ -105,6 +108,12 @@ def figures(verdict: Verdict) -> list[str]:
             f"Fastest possible speedup by memory alone: {timing.reference_ms / timing.floor_ms:.3g}"
             "x."
         )
+    if verdict.profile is not None:
+        told.append(f"Profile of one call, {verdict.profile.call_ms:.4g} ms:")
+        for kernel in verdict.profile.kernels:
+            share = _percent(min(1.0, kernel.ms / verdict.profile.call_ms))
+            times = f"{kernel.launches} launches" if kernel.launches > 1 else "1 launch"
+            told.append(f"    {kernel.name}: {times}, {kernel.ms:.4g} ms ({share})")
     return told
 
 

@@ -31,9 +31,10 @@ from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.traffic import Counter
 from kernelgym.judge.work import Work, torch_share
-from kernelgym.types import Finding, Kernel, Severity, Status, Verdict
+from kernelgym.languages import LANGUAGES
+from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity, Status, Verdict
 
-__all__ = ["Evidence", "gather", "with_evidence"]
+__all__ = ["Evidence", "gather", "read_profile", "with_evidence"]
 
 _ABLATED_S = 10.0
 _MARGIN = 0.01
@@ -53,6 +54,8 @@ class Evidence:
     """The output is wrong once the custom kernels are taken out."""
     crashed: bool = False
     """A process failed on the way; on a device, that should be looked at."""
+    profile: Profile | None = None
+    """Where the time of a call goes, where that means something."""
     complaint: str = ""
     """What is missing; empty if the kernel may count as custom."""
     findings: tuple[Finding, ...] = ()
@@ -102,7 +105,8 @@ def gather(
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
-                return _third(evidence, session, model, seeds, kernel)
+                found = _third(evidence, session, model, seeds, kernel)
+                return _profiled(found, session, model, seeds, kernel)
         # A CUDA graph holds the launches it was captured with: take them out before there is one.
         with fresh() as session:
             try:
@@ -156,6 +160,37 @@ def _third(
         "Compute the output, or a part of it that matters, in the custom kernel"
     )
     return _refused("decoy_kernel", message, found)
+
+
+def _profiled(
+    evidence: Evidence, session: Session, reference: Reference, seeds: Seeds, kernel: Kernel
+) -> Evidence:
+    """Have one more call's launches timed. Nothing of the verdict rests on it."""
+    timed = LANGUAGES[kernel.language].is_timed(str(session.device))
+    if evidence.complaint or evidence.crashed or not timed:
+        return evidence
+    try:
+        session.trace("profile")
+        inputs = reference.inputs_for_timing(seeds.derive("profile"))
+        if not session.alike(inputs):
+            return evidence
+        session.run([inputs], [seeds.derive("profile-forward")])
+        seen = session.trace("off")
+    except Rejected:  # it was run with its kernels taken out before, and may not bear that
+        return dataclasses.replace(evidence, crashed=True)
+    return dataclasses.replace(evidence, profile=read_profile(seen))
+
+
+def read_profile(seen: dict[str, Any]) -> Profile | None:
+    """Read what the other process says of its launches; it may say anything."""
+    call_ms, listed = _number(seen.get("call_ms")), seen.get("kernels")
+    kernels = []
+    for entry in listed[:16] if isinstance(listed, list) else ():
+        match entry:
+            case [str(name), [calls, ms]] if _number(calls) >= 1:
+                text = name[:80].encode("utf-8", "replace").decode("utf-8")
+                kernels.append(KernelTime(text, int(_number(calls)), round(_number(ms), 6)))
+    return Profile(round(call_ms, 6), tuple(kernels)) if call_ms > 0 and kernels else None
 
 
 def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
@@ -233,7 +268,9 @@ def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Ke
     findings = evidence.findings + kept
     if not evidence.complaint:
         replaced = round(1.0 - min(1.0, evidence.torch_share), 6)
-        return dataclasses.replace(verdict, findings=findings, custom_share=replaced)
+        return dataclasses.replace(
+            verdict, findings=findings, custom_share=replaced, profile=evidence.profile
+        )
     return dataclasses.replace(
         verdict, status=Status.REJECTED, message=evidence.complaint, findings=findings
     )

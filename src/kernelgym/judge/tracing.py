@@ -1,10 +1,11 @@
 """What the second process of a correct kernel watches: its custom launches, and torch's share.
 
-A `Tracer` is in one of three modes while calls are made. ``record`` counts the launches of
+A `Tracer` is in one of four modes while calls are made. ``record`` counts the launches of
 custom kernels, how many of them did something, and what torch's operators did (`traffic.py`).
 ``ablate`` makes the same calls with the custom kernels taken out: Triton and NVRTC launches are
 skipped, what functions of extensions return or change is overwritten, and memory fresh from the
-allocator is filled with NaN. ``off`` watches nothing.
+allocator is filled with NaN. ``profile`` times the custom launches
+(`laps.py`). ``off`` watches nothing.
 
 Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`),
 and calls of functions and operators of extensions built through `torch.utils.cpp_extension`.
@@ -39,10 +40,16 @@ class Tracer:
         crossings: The module `crossings.py`.
         traffic: The module `traffic.py`.
         prints: The module `fingerprint.py`.
+        laps: The module `laps.py`.
     """
 
     def __init__(
-        self, launches: Any, crossings: ModuleType, traffic: ModuleType, prints: ModuleType
+        self,
+        launches: Any,
+        crossings: ModuleType,
+        traffic: ModuleType,
+        prints: ModuleType,
+        laps: ModuleType,
     ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
         self._without_numbers = prints.without_numbers
@@ -54,6 +61,7 @@ class Tracer:
         self._counter = _poisoning(traffic, prints.poison)
         self._counter.active = False
         self._launches = self._working = 0
+        self._laps = laps.Laps()
         self._crossings = crossings.Crossings(self._counts, prints.fingerprint)
         self._counter.on_item = self._crossings.add
         _replace_compile(self)
@@ -77,6 +85,7 @@ class Tracer:
             "crossed": self._crossings.bytes,
             "crossings": sorted(self._crossings.ways),
             "library": self._crossings.library,
+            **self._laps.report(),
         }
         counter.reset()
         self._crossings.reset()
@@ -89,6 +98,12 @@ class Tracer:
         """Call a model in the present mode."""
         if self._mode == "off":
             return model(*arguments)
+        if self._mode == "profile":
+            self._inside = True
+            try:
+                return self._laps.call(model, arguments)
+            finally:
+                self._inside = False
         before = self._quietly(self._crossings.prints)
         self._inside = self._counter.active = True
         try:
@@ -116,6 +131,8 @@ class Tracer:
             return function(*args, **kwargs)
         if self._mode == "record":
             return self._recorded(function, args, kwargs)
+        if self._mode == "profile":
+            return self._laps.launch(function, args, kwargs)
         given = list(self._tensors_in((args, kwargs)))
         if not given and getattr(function, "__name__", "") in self._by_address:
             return None
@@ -135,6 +152,8 @@ class Tracer:
             return launch(*args, **kwargs)
         if self._mode == "record":
             return self._recorded(launch, args, kwargs)
+        if self._mode == "profile":
+            return self._laps.launch(launch, args, kwargs)
         return None if skip is None else skip()
 
     def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -83,7 +83,7 @@ class _Zygote:
         self.sandbox, self.syscalls = _sibling("sandbox"), _sibling("syscalls")
         self.hooks, self.candidate = hooks, _sibling("candidate")
         self.launches = _sibling("launching").Launches()
-        watching = map(_sibling, ("crossings", "traffic", "fingerprint"))
+        watching = map(_sibling, ("crossings", "traffic", "fingerprint", "laps"))
         self.new_tracer = functools.partial(_sibling("tracing").Tracer, self.launches, *watching)
         self.inductor, self.outputs = _sibling("inductor"), _sibling("outputs")
         memory, describe = _sibling("device_memory"), self.outputs.describe
