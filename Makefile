@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
-DOCUMENTED := types verdict returns devices errors rulesets languages parsing screening prompts tokens feedback feedback.categories \
+DOCUMENTED := types verdict stages returns devices errors rulesets languages parsing screening prompts tokens feedback feedback.categories \
 	context observer conformance \
 	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
 	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector wrappers \

@@ -15,6 +15,7 @@ from kernelgym.judge.compare import Comparison
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.reference import Seeds
 from kernelgym.judge.session import Rejected
+from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.stopwatch import Untimed
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Kernel, Status
@@ -131,7 +132,7 @@ class Bench:
 
         monkeypatch.setattr(baselines, "Stopwatch", Race)
         self.kept = Kept(folder, STRICT, "device")
-        lease = Lease(folder / "lock")
+        lease = Lease(folder / "lock", StageClock())
         self._all = Baselines(self.kept, rules(baseline), "cpu", lease, open_process)
 
     def start(self):

@@ -15,6 +15,7 @@ from kernelgym.judge import LocalEvaluator, shared_evaluator
 from kernelgym.judge.fork_server import _without
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.sandbox import TIERS
+from kernelgym.judge.stage_clock import StageClock
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Status
 
@@ -274,7 +275,7 @@ def test_a_standby_that_was_killed_is_nobodys_fault(cache_dir):
 
 
 def test_whoever_wants_the_lease_alone_gets_it_under_a_stream_of_sharers(tmp_path):
-    lease, stop = Lease(tmp_path / "lock"), threading.Event()
+    lease, stop = Lease(tmp_path / "lock", StageClock()), threading.Event()
 
     def share():
         while not stop.is_set():

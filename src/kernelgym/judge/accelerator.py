@@ -17,6 +17,7 @@ from kernelgym.judge.arena import new_arena
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.ration import Ration
 from kernelgym.judge.reference import input_bytes, output_bytes
+from kernelgym.judge.stage_clock import StageClock
 from kernelgym.types import Problem
 
 __all__ = ["Accelerator", "DeviceLost", "bound_own_memory"]
@@ -63,7 +64,9 @@ class Accelerator:
             self.capability = (properties.major, properties.minor)
             owner = f"gpu-{properties.uuid}"
             self._ration = Ration(folder, owner, int(properties.total_memory))
-        self.lease = Lease(folder / f"{owner}.lock")
+        self.clock = StageClock()
+        """Where the current verdict's time goes."""
+        self.lease = Lease(folder / f"{owner}.lock", self.clock)
 
     def check_room(self, problem: Problem) -> None:
         """Make sure that the device holds a problem's inputs twice.
@@ -99,7 +102,7 @@ class Accelerator:
 
     @contextlib.contextmanager
     def _hold(self, room: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-        with room:
+        with self.clock.waiting(room):
             self._holds_room = True
             try:
                 yield

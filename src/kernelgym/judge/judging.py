@@ -95,10 +95,13 @@ class Worker:
         self._accelerator.check_room(problem)
         if not self._on_cuda:
             bound_own_memory()
-        with self._processes.open(kernel.language) as session:
+        clock = self._accelerator.clock
+        clock.read()
+        with clock.stage("load"), self._processes.open(kernel.language) as session:
             log = ""
             try:
-                compiled = self._rehearsal.compile_ahead(problem, kernel)
+                with clock.stage("compile"):
+                    compiled = self._rehearsal.compile_ahead(problem, kernel)
                 session.load(kernel.source, "ModelNew", compiled)
                 with self._accelerator.room(problem), self._accelerator.lease.shared():
                     reference = Reference(problem, self._ruleset, seeds, self._name)
@@ -125,6 +128,7 @@ class Worker:
             seed=seeds.secret,
             log=log,
             wall_s=round(time.monotonic() - started, 6),
+            stages=clock.read(),
         )
 
     def _run(
@@ -136,13 +140,13 @@ class Worker:
         problem: Problem,
         kernel: Kernel,
     ) -> Verdict:
-        calls = len(reference.plan)
+        calls, clock = len(reference.plan), self._accelerator.clock
         passed, errors, complaint = 0, (0.0, 0.0), ""
         mismatch: Mismatch | None = None
         try:
             session.await_load()
             stack.enter_context(self._accelerator.room(problem))
-            with self._accelerator.lease.shared():
+            with self._accelerator.lease.shared(), clock.stage("check"):
                 session.construct(reference, seeds)
                 for index in range(calls):
                     outcome = session.call(reference, seeds, index)
@@ -173,12 +177,15 @@ class Worker:
             if self._ruleset.require_custom_kernel:
                 judged = with_library_work(judged, session.library_work)
                 if judged.correct:
-                    judged = self._with_evidence(judged, session, reference, seeds, problem, kernel)
+                    arguments = (judged, session, reference, seeds, problem, kernel)
+                    with clock.stage("evidence"):
+                        judged = self._with_evidence(*arguments)
                 if not judged.correct:
                     return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
                 return dataclasses.replace(judged, message=f"{message}; not timed")
-            timed = self._timekeeper.timed(judged, session, reference, seeds, problem, kernel)
+            with clock.stage("timing"):
+                timed = self._timekeeper.timed(judged, session, reference, seeds, problem, kernel)
             return self._unless_idle(timed, session, kernel)
         except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
             end = (

@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelgym.judge.stage_clock import StageClock
+
 __all__ = ["Lease"]
 
 
@@ -20,14 +22,26 @@ class Lease:
 
     Whoever wants it alone holds a second lock, the gate, while waiting; newcomers pass the gate
     first. Otherwise a steady stream of sharers would keep the other waiting for ever.
+
+    Args:
+        path: The file.
+        clock: Is told what waiting takes.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: StageClock) -> None:
         self._path, self._gate = path, path.with_suffix(".gate")
+        self._clock = clock
+
+    def shared(self) -> contextlib.AbstractContextManager[None]:
+        """Hold it together with others that do not mind company."""
+        return self._clock.waiting(self._shared())
+
+    def exclusive(self) -> contextlib.AbstractContextManager[None]:
+        """Wait until nobody else holds it, and hold it alone."""
+        return self._clock.waiting(self._exclusive())
 
     @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
-        """Hold it together with others that do not mind company."""
+    def _shared(self) -> Iterator[None]:
         with _locked(self._gate, fcntl.LOCK_SH):
             lock = _lock(self._path, fcntl.LOCK_SH)
         try:
@@ -36,8 +50,7 @@ class Lease:
             os.close(lock)
 
     @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Wait until nobody else holds it, and hold it alone."""
+    def _exclusive(self) -> Iterator[None]:
         with _locked(self._gate, fcntl.LOCK_EX), _locked(self._path, fcntl.LOCK_EX):
             yield
 
