@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_on_cpu import build
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -56,6 +56,8 @@ def test_far_jumps_add_up() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 1300), st.integers(1, 3000))
+@example(0, 624)
+@example(1, 1247)
 def test_where_a_generator_will_be_is_known(drawn: int, count: int) -> None:
     place = read_place(started(1, drawn))
     behind, given_out = place.after(count)
@@ -175,7 +177,7 @@ def emulated(kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("drawn", "count"), [(0, 1), (0, 7000), (1, 624), (623, 2049), (5000, 4097)]
+    ("drawn", "count"), [(0, 1), (0, 7000), (1, 623), (1, 624), (623, 2049), (5000, 4097)]
 )
 def test_the_kernels_draw_what_torch_draws(emulated: None, drawn: int, count: int) -> None:
     generator = started(11, drawn)
