@@ -187,6 +187,36 @@ for name, text in (("twice.cu", CUDA), ("bind.cpp", CPP)):
         file.write(text)
 extension = load("twice", [os.path.join(folder, "bind.cpp"), os.path.join(folder, "twice.cu")])
 """
+THRUST = """
+#include <thrust/device_ptr.h>
+#include <thrust/execution_policy.h>
+#include <thrust/transform.h>
+
+struct Twice {
+  __device__ float operator()(float x) const { return fmaxf(x, 0.f) * 2.f; }
+};
+
+torch::Tensor f(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  thrust::transform(thrust::device, x.data_ptr<float>(), x.data_ptr<float>() + x.numel(),
+                    y.data_ptr<float>(), Twice());
+  return y;
+}
+"""
+METHODS = _cuda(
+    prologue="""#define CALL(name) z.name##_(0)
+  auto z = x.clone().view({-1}).unsqueeze(0).squeeze(0).reshape_as(x);
+  z = (z + x) * 0.5 - z.mean() * 0 + torch::matmul(z.t(), z).sum() * 0;
+  CALL(add);
+  z += at::cat({z.select(0, 0), z[0]}, 0).max() * 0;
+  TORCH_CHECK(at::globalContext().hasCUDA() && z.sizes() == x.sizes());
+  x = z.to(torch::kFloat32).contiguous();"""
+)
+COMPLEX = _cuda(
+    before="const c10::complex<float> two(2.f, 0.f);",
+    value="(std::exp(c10::complex<float>(0.f, 0.f)) * two).real() * fmaxf(x[i], 0.f)",
+)
+KEYWORDS = BINDING.replace('"twice relu"', '"twice relu", py::arg("x")')
 HALF = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>"
 STREAM = "at::cuda::getCurrentCUDAStream()"
 CONTEXT = "#include <ATen/cuda/CUDAContext.h>"
@@ -215,6 +245,19 @@ CORRECT = {
         )
     ),
     "cub": _module(CUB),
+    "thrust": _module(THRUST),
+    "methods and operators of the tensor": _module(METHODS),
+    "complex numbers": _module(COMPLEX),
+    "its own architectures": _module(
+        _cuda(),
+        options=', extra_cuda_cflags=["-gencode=arch=compute_80,code=sm_80",'
+        ' "-gencode=arch=compute_90,code=[sm_90,compute_90]"]',
+    ),
+    "binds itself by keyword": _module(
+        EXTENSION + _cuda() + KEYWORDS,
+        cpp="",
+        load='extension = load_inline("twice", CPP, CUDA)',
+    ).replace("extension.f(x)", "extension.f(x=x)"),
     "cooperative groups": _module(GROUPS),
     "wmma": _module(WMMA),
     "launcher and wrapper": _module(LAUNCHER, WRAPPER),

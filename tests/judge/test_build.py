@@ -118,6 +118,13 @@ def test_the_same_mistake_is_remembered(builder):
             "torch::Tensor f(torch::Tensor x)"
             " { return torch::nn::functional::gelu(x, torch::nn::functional::GELUFuncOptions()); }",
             ("f",),
+            1,
+        ),
+        # Nothing in this one says so before a compiler has looked.
+        (
+            "using namespace torch; using N = nn::ReLUOptions;"
+            " Tensor f(Tensor x) { return N().inplace() ? x : -x; }",
+            ("f",),
             2,
         ),
         # A type of which the table of kinds knows nothing needs pybind11.

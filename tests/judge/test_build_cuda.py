@@ -121,6 +121,12 @@ CONTEXT = "#include <ATen/cuda/CUDAContext.h>\n"
             "",
             False,
         ),
+        (
+            'error: list-initialization of an object type "const at::ITensorListRef" is not allowed'
+            " because the type is incomplete",
+            "",
+            True,
+        ),
         # A method is there if its name is in the source: this one is glued together by a macro.
         ('error: class "at::Tensor" has no member "relu_"', "#define CALL(x) y.x##_()", True),
         ('error: class "at::Tensor" has no member "rellu"', "x.rellu()", False),

@@ -110,6 +110,8 @@ def test_names_bring_headers(include):
     assert "torch/csrc/utils/pybind.h" in _needed(
         'void f(py::object x) { py::print("x"); }', include
     )
+    assert "IListRef.h" in _needed("at::cat({x, y}, 0)", include)
+    assert "IListRef.h" not in _needed(PLAIN, include)
     assert "pybind" not in _needed("int copy(int x); // numpy", include)
 
 

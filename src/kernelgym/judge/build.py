@@ -134,7 +134,7 @@ class Builder:
         """Compile every unit, thin where possible, and link them."""
         deadline = started + self._limits.build_s
         units = source.units(request)
-        bound = any(unit.tabled for unit in units)
+        bound = any(unit.tabled and unit.can_be_thin for unit in units)
         with contextlib.ExitStack() as running:
 
             def start(unit: source.Unit, thin: bool) -> Running:
@@ -145,13 +145,13 @@ class Builder:
                 return process
 
             binding = running.enter_context(self._binding(tools)) if bound else None
-            first = [(unit, start(unit, True)) for unit in units]
+            first = [(unit, start(unit, unit.can_be_thin)) for unit in units]
             done: list[tuple[source.Unit, Running, str]] = []
             again: list[tuple[source.Unit, Running]] = []
             for unit, process in first:
                 log = process.finish(deadline)
                 text = "\n".join(unit.sources)
-                if has_failed(log) and missing_from_thin(log, text):
+                if unit.can_be_thin and has_failed(log) and missing_from_thin(log, text):
                     again.append((unit, start(unit, False)))
                 else:
                     done.append((unit, process, log))

@@ -43,6 +43,7 @@ _MISSING = re.compile(
 _NEEDS_A_FILE = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h")
 _SIGNS_OF_REAL_HEADERS = (
     "incomplete type",
+    "type is incomplete",
     "expected constructor, destructor, or type conversion before",
 )
 _ERROR_LINES, _ERROR_CHARACTERS = 300, 500

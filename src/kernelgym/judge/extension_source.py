@@ -32,6 +32,8 @@ _OLD_STANDARD = {
 }
 _CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
 _BINDS_ITSELF = re.compile(r"\b(PYBIND11_\w+|TORCH_LIBRARY\w*|pybind11|py::)")
+# Parts of the C++ front end that thin headers would only be tried for in vain.
+_WANTS_ALL = re.compile(r"\btorch::(nn|autograd|optim|data|serialize)\b")
 _BRINGS_TORCH = re.compile(r"^\s*#\s*include\s*[<\"]torch/(extension|torch|all)\.h[>\"]", re.M)
 
 
@@ -50,6 +52,11 @@ class Unit:
     def cuda(self) -> bool:
         """Whether nvcc compiles it."""
         return self.file == CUDA_UNIT
+
+    @property
+    def can_be_thin(self) -> bool:
+        """Whether it is worth trying without all of torch's headers."""
+        return not any(_WANTS_ALL.search(text) for text in self.sources)
 
     @property
     def binds(self) -> bool:

@@ -114,8 +114,16 @@ def _needed(text: str, words: frozenset[str], include: Path) -> frozenset[str]:
     }
     unqualified = re.search(r"using\s+namespace\s+(torch|at)\b|using\s+(torch|at)::", text)
     named = words if unqualified else set(re.findall(r"\b(?:torch|at)::(\w+)", text))
-    wanted |= {f"ATen/ops/{name}.h" for name in named & _operator_headers(include)}
+    operators = named & _operator_headers(include)
+    wanted |= {f"ATen/ops/{name}.h" for name in operators}
+    if any("ITensorListRef" in _text(include / f"ATen/ops/{name}.h") for name in operators):
+        wanted.add("ATen/core/IListRef.h")  # declared only, until something makes one
     return frozenset(wanted)
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
 def _lines(headers: Iterable[str]) -> str:
