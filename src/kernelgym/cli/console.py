@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from kernelgym.feedback import cut_middle
+from kernelgym.feedback.facts import figures, wrong_facts
 from kernelgym.types import Severity, Status, Verdict
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def print_verdict(verdict: Verdict, *, untimed: str = "") -> None:
     out.print(head, soft_wrap=True)
     if verdict.message:
         print_text(verdict.message)
+    for fact in wrong_facts(verdict) if verdict.mismatch is not None else ():
+        print_text(f"  {fact}")
     if verdict.timing is not None:
         timing = verdict.timing
         print_text(
@@ -128,6 +131,8 @@ def print_verdict(verdict: Verdict, *, untimed: str = "") -> None:
             f"confidence); kernel {timing.kernel_ms:.4g} ms, {timing.baseline} reference "
             f"{timing.reference_ms:.4g} ms, {timing.samples} pairs"
         )
+        for fact in figures(verdict):
+            print_text(f"  {fact}")
     elif verdict.correct:
         print_text(f"speedup    not timed{f': {untimed}' if untimed else ''}")
     if verdict.max_abs_error > 0.0:
