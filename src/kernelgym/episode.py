@@ -122,8 +122,13 @@ class Episode:
         """The episode so far, as a value."""
         return Trajectory(self.problem, self.turns, self._ended, self.max_turns)
 
-    def read(self, action: str) -> Kernel | Verdict:
+    def read(self, action: str, *, cut_off: bool = False) -> Kernel | Verdict:
         """Parse and screen one answer.
+
+        Args:
+            action: The model's text.
+            cut_off: Whether sampling stopped at a limit; that is a defect of the form, even if a
+                kernel can be read.
 
         Returns:
             A kernel to be judged, or the verdict itself if there is nothing to judge: no kernel
@@ -138,6 +143,8 @@ class Episode:
                 f"{self.max_turns} turns); start a new one"
             )
         reply = parse(action, self.language)
+        if cut_off:
+            reply = dataclasses.replace(reply, defects=(*reply.defects, "cut_off"))
         findings = () if reply.kernel is None else screen(reply.kernel, self.ruleset)
         self._pending = _Read(action, reply, findings)
         if reply.kernel is None:

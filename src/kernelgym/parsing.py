@@ -32,8 +32,10 @@ DEFECTS = {
     "several_answers": "there is more than one answer; the last well-formed one was taken",
     "no_model_new": "a code block was found, but it does not define class ModelNew",
     "no_answer": "no kernel was found in the text",
+    "cut_off": "the answer ran into the limit of new tokens and was cut off",
 }
-"""Every defect code `parse` can report, with what it means."""
+"""Every defect code, with what it means. `parse` reports all but ``cut_off``, which only the one
+who sampled the text can know (see `kernelgym.episode.Episode.read`)."""
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)KERNEL>")

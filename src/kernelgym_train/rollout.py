@@ -1,0 +1,311 @@
+"""The only rollout loop: plays episodes with a policy that samples tokens.
+
+Contract:
+
+- every trajectory goes at its own pace: it asks the policy, has the answer judged, and asks again,
+  without waiting for another. A policy that answers in batches (`BatchPolicy`) is the exception:
+  it is called once all live trajectories wait for it, with their requests in the order of keys;
+- turns are `kernelgym.episode.Episode`'s, the text is the observer's, verdicts come together
+  through `kernelgym.asynchronous.AwaitedEvaluator`. The same answers and verdicts give the same
+  turns as in an environment;
+- a failure of the evaluator costs the trajectory its verdict (`unavailable`, so it ends ``cut`` and
+  `Trajectory.valid` is false) and nobody else anything; what a policy raises, and a `UsageError`,
+  end the play;
+- an answer that ran into the limit of new tokens has the defect ``cut_off``;
+- the seed of a request is a function of the run's seed and the request's key.
+
+It computes no advantage, keeps no file and closes nothing that it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from kernelgym import UsageError
+from kernelgym.asynchronous import AwaitedEvaluator
+from kernelgym.episode import Episode
+from kernelgym.feedback import FEEDBACK_TOKENS
+from kernelgym.observer import Observer
+from kernelgym.rewards import RewardPreset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.stopping import StopRule
+from kernelgym.types import Evaluator, Finding, Kernel, Problem, Severity, Status, Verdict
+from kernelgym_train.types import Completion, Key, Request, Rollout
+
+__all__ = ["BatchPolicy", "EpisodeRules", "Policy", "Task", "play", "request_seed", "tasks_of"]
+
+_ATTEMPTS = 2
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Answers requests as they come; several calls may be awaited at the same time."""
+
+    def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+        """Yield (index of the request, its completion), in any order."""
+
+
+@runtime_checkable
+class BatchPolicy(Protocol):
+    """Answers many requests in one call, as a model in this process does."""
+
+    def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        """Return one completion per request, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One trajectory to be played."""
+
+    key: Key
+    """The key of its first turn."""
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRules:
+    """What `kernelgym.episode.Episode` needs to know beside observer and evaluator."""
+
+    reward: str | RewardPreset = "stage2"
+    """How turns are scored."""
+    stop_when: str | StopRule = "correct"
+    """When an episode ends before its turns are used up."""
+    feedback_level: str = "standard"
+    """How much feedback tells."""
+    feedback_tokens: int = FEEDBACK_TOKENS
+    """Most tokens of one feedback."""
+
+
+def tasks_of(
+    step: int, problems: Sequence[Problem], trajectories: int, *, first: int = 0
+) -> list[Task]:
+    """Return the tasks of a step: so many trajectories on each problem.
+
+    Args:
+        step: The training step.
+        problems: One per group; the same one may stand there twice.
+        trajectories: Trajectories of a group.
+        first: Place of the first group among the step's groups.
+    """
+    return [
+        Task(Key(step, place, number), problem)
+        for place, problem in enumerate(problems, first)
+        for number in range(trajectories)
+    ]
+
+
+def request_seed(seed: int, key: Key) -> int:
+    """Return the 63-bit seed of one answer's sampling."""
+    text = ":".join(map(str, (seed, *key)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+async def play(
+    tasks: Iterable[Task],
+    policy: Policy | BatchPolicy,
+    evaluator: Evaluator | AwaitedEvaluator,
+    observer: Observer,
+    rules: EpisodeRules | None = None,
+    *,
+    seed: int = 0,
+    at_once: int | None = None,
+    on_rollout: Callable[[Rollout], None] | None = None,
+) -> list[Rollout]:
+    """Play trajectories side by side.
+
+    Args:
+        tasks: What is played; their keys differ.
+        policy: Gives the answers.
+        evaluator: Judges them.
+        observer: What the model reads, and how many turns it has. Its language, device and ruleset
+            are those of the episodes.
+        rules: How episodes are scored and end.
+        seed: The run's seed; see `request_seed`.
+        at_once: Most trajectories played at the same time; None for all. A `BatchPolicy` is always
+            asked for all of them: it divides its batches as it likes.
+        on_rollout: Called with each rollout as it ends, in any order.
+
+    Returns:
+        One rollout per task, in the order of the tasks.
+
+    Raises:
+        UsageError: If an argument makes no sense, or the evaluator refuses a kernel for a reason
+            that is the caller's.
+        Exception: What the policy raises.
+    """
+    tasks = list(tasks)
+    rules = EpisodeRules() if rules is None else rules
+    if len({task.key for task in tasks}) < len(tasks):
+        raise UsageError("two tasks have the same key; number the trajectories of a group")
+    if at_once is not None and at_once < 1:
+        raise UsageError(f"at_once must be at least 1, got {at_once}")
+    if isinstance(policy, BatchPolicy):
+        ask: _Asked = _Barrier(policy, len(tasks))
+        at_once = None
+    elif isinstance(policy, Policy):
+        ask = _Stream(policy)
+    else:
+        raise UsageError(
+            f"a policy has a method sample(requests) or generate(requests); got {policy!r}"
+        )
+    room = asyncio.Semaphore(at_once or max(1, len(tasks)))
+    shared = isinstance(evaluator, AwaitedEvaluator)
+    judge = evaluator if isinstance(evaluator, AwaitedEvaluator) else AwaitedEvaluator(evaluator)
+    _agree(judge.evaluator, observer)
+
+    async def one(task: Task) -> Rollout:
+        async with room:
+            try:
+                rollout = await _play_one(task, ask, judge, observer, rules, seed)
+            finally:
+                ask.leave()
+        if on_rollout is not None:
+            on_rollout(rollout)
+        return rollout
+
+    running = [asyncio.create_task(one(task)) for task in tasks]
+    try:
+        return list(await asyncio.gather(*running))
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if not shared:
+            await judge.close()
+
+
+async def _play_one(
+    task: Task,
+    ask: _Asked,
+    judge: AwaitedEvaluator,
+    observer: Observer,
+    rules: EpisodeRules,
+    seed: int,
+) -> Rollout:
+    episode = Episode(
+        task.problem,
+        language=observer.language,
+        ruleset=judge.evaluator.ruleset,
+        reward=rules.reward,
+        max_turns=observer.max_turns,
+        stop_when=rules.stop_when,
+        feedback_level=rules.feedback_level,
+        feedback_tokens=rules.feedback_tokens,
+        count=observer.count,
+    )
+    completions: list[Completion] = []
+    while not episode.over:
+        key = task.key._replace(turn=len(completions))
+        messages = observer.observe(task.problem, episode.turns)
+        answer = await ask(Request(key, messages, request_seed(seed, key)))
+        completions.append(answer)
+        read = episode.read(answer.text, cut_off=answer.finish == "length")
+        if isinstance(read, Kernel):
+            read = episode.known_verdict(read) or await _judged(judge, task.problem, read)
+        episode.record(answer.text, read)
+    return Rollout(task.key, episode.trajectory, tuple(completions))
+
+
+async def _judged(judge: AwaitedEvaluator, problem: Problem, kernel: Kernel) -> Verdict:
+    """Return a kernel's verdict; `unavailable` if the evaluator fails on it again and again."""
+    failure: Exception | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            return await judge.evaluate(problem, kernel)
+        except UsageError:
+            raise
+        except Exception as error:
+            failure = error
+    message = f"the evaluator raised {type(failure).__name__}: {failure}"
+    return Verdict(
+        Status.UNAVAILABLE,
+        message=message,
+        findings=(Finding("evaluator_failed", message, Severity.INFO),),
+        device=judge.evaluator.device,
+        ruleset=judge.evaluator.ruleset.label,
+    )
+
+
+class _Asked(Protocol):
+    """How trajectories reach a policy."""
+
+    async def __call__(self, request: Request) -> Completion: ...
+
+    def leave(self) -> None:
+        """Say that one trajectory will ask no more."""
+
+
+class _Stream:
+    """Passes every request on as it comes."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    async def __call__(self, request: Request) -> Completion:
+        async for _, completion in self._policy.sample([request]):
+            return completion
+        raise RuntimeError(f"the policy gave no completion for {tuple(request.key)}")
+
+    def leave(self) -> None:
+        pass
+
+
+class _Barrier:
+    """Collects the request of every live trajectory, then asks for all of them in one call.
+
+    The call is made in the event loop's own thread: nothing else could go on meanwhile, and what a
+    model does is bound to its thread (the current GPU is).
+    """
+
+    def __init__(self, policy: BatchPolicy, live: int) -> None:
+        self._policy, self._live = policy, live
+        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+
+    async def __call__(self, request: Request) -> Completion:
+        answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, answer))
+        self._generate_if_all_wait()
+        return await answer
+
+    def leave(self) -> None:
+        self._live -= 1
+        self._generate_if_all_wait()
+
+    def _generate_if_all_wait(self) -> None:
+        if not self._waiting or len(self._waiting) < self._live:
+            return
+        asked, self._waiting = sorted(self._waiting, key=lambda each: each[0].key), []
+        # Not now: the caller may be on its way out of an exception or a cancellation.
+        asyncio.get_running_loop().call_soon(self._generate, asked)
+
+    def _generate(self, asked: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+        asked = [(request, answer) for request, answer in asked if not answer.done()]
+        if not asked:
+            return
+        try:
+            found = self._policy.generate([request for request, _ in asked])
+            if len(found) != len(asked):
+                raise RuntimeError(f"{len(found)} completions for {len(asked)} requests")
+        except (KeyboardInterrupt, SystemExit):
+            raise  # ends the event loop, and with it the play
+        except BaseException as error:
+            for _, answer in asked:
+                answer.set_exception(error)
+            return
+        for (_, answer), completion in zip(asked, found, strict=True):
+            answer.set_result(completion)
+
+
+def _agree(evaluator: Evaluator, observer: Observer) -> None:
+    """Refuse an observer that tells the model of other rules than it is judged by."""
+    told = (find_ruleset(observer.ruleset), observer.device.partition(":")[0])
+    holds = (evaluator.ruleset, evaluator.device.partition(":")[0])
+    if told != holds:
+        raise UsageError(
+            f"the observer tells of ruleset {told[0].label!r} on {told[1]!r}, the evaluator judges "
+            f"by {holds[0].label!r} on {holds[1]!r}; build the observer from the evaluator's own"
+        )
