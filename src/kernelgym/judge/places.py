@@ -24,6 +24,7 @@ __all__ = ["Places", "relation"]
 Values: TypeAlias = NDArray[np.float64]
 
 _STRETCHES = 1 << 16
+_AT_ONCE = 1 << 22  # temporaries of 32 MB each
 _FIRST = 4
 _SAMPLE, _SAMPLE_OF_CHUNK = 4096, 256
 _LEAST_SAMPLE = 16
@@ -79,9 +80,9 @@ class Places:
             pair = (out[chosen].double().cpu().numpy(), ref[chosen].double().cpu().numpy())
             self._pairs.append(pair)
             self._sampled += len(chosen)
-        numbers = inside.add_(start)
-        for axis in self._axes:
-            axis.add(numbers)
+        for numbers in inside.add_(start).split(_AT_ONCE):
+            for axis in self._axes:
+                axis.add(numbers)
 
     def mismatch(self, wrong: int, strange: int) -> Mismatch:
         """Return what was found.
