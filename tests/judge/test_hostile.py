@@ -203,3 +203,4 @@ class ModelNew(nn.Module):
 def test_work_finished_after_the_clock_has_stopped_does_not_count(timing):
     verdict = timing.evaluate(AFFINE, Kernel(LATE, "cpp"))
     assert verdict.status is Status.WRONG and "while it was timed" in verdict.message, verdict
+    assert verdict.mismatch is not None and verdict.mismatch.call == 0

@@ -11,7 +11,7 @@ from kernelgym.judge.build import Built, sealed_copy
 from kernelgym.judge.library_symbols import NOTHING_LEFT
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Finding, Severity, Status
+from kernelgym.types import Finding, Mismatch, Severity, Status
 
 __all__ = ["Conversation", "Rejected"]
 
@@ -26,9 +26,11 @@ class Rejected(Exception):
         log: str = "",
         compiled: bool = False,
         findings: tuple[Finding, ...] = (),
+        mismatch: Mismatch | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.log, self.compiled, self.findings = status, log, compiled, findings
+        self.mismatch = mismatch
 
 
 class Conversation:

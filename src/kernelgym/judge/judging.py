@@ -201,6 +201,7 @@ class Worker:
                 message=str(end),
                 log=end.log,
                 findings=end.findings,
+                mismatch=end.mismatch,
             )
 
     def _blame(self, full: Exception, session: Session, reference: Reference) -> Rejected:

@@ -110,7 +110,7 @@ class Timekeeper:
                 outcome = session.call(reference, seeds, 0)
             if not outcome.passed:
                 message = f"in a second process that was to confirm its time: {outcome.message}"
-                raise Rejected(Status.WRONG, message)
+                raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
             second = self._measure(session, reference, seeds, problem)
         found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
         ratio = second.timing.speedup / first.timing.speedup

@@ -199,7 +199,8 @@ class Windows:
             expected = reference.expect(batches[index], forward_seeds[index])
             outcome = kernel.compare(*call, expected)
             if not outcome.passed:
-                raise Rejected(Status.WRONG, f"while it was timed: {outcome.message}")
+                message = f"while it was timed: {outcome.message}"
+                raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
             if self._on_device and not (reference.stateful or reference.draws):
                 self._around = kernel.surroundings(expected)
 
