@@ -54,7 +54,7 @@ class TimingProtocol:
     max_pairs: int = 30
     relative_width: float = 0.05
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
-    device_relative_width: float = 0.005
+    device_relative_width: float = 0.01
     """As `relative_width`, on CUDA devices."""
     between_process: float = 0.05
     """Standard deviation, relative, of the speedup between verdicts of one kernel, as far as pairs

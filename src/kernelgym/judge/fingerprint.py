@@ -15,7 +15,8 @@ import torch
 
 __all__ = ["fingerprint", "poison", "without_numbers"]
 
-_CHUNK = 1 << 20
+_ROW = 1 << 20
+_ROWS_AT_ONCE = 32  # 256 MB of words, and as much for their products
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
@@ -24,21 +25,31 @@ def fingerprint(tensor: torch.Tensor) -> Any:
     kind = (str(plain.dtype), plain.numel())
     if not plain.numel():
         return kind
-    words = plain.view(torch.uint8)
-    if words.numel() % 4 == 0 and plain.data_ptr() % 4 == 0:
-        words = words.view(torch.int32)
-    weights = _weights(min(_CHUNK, 1 << words.numel().bit_length()), str(tensor.device))
-    sums = [
-        (chunk.to(torch.float64) * weights[: chunk.numel()]).sum()
-        for chunk in words.split(weights.numel())
-    ]
-    return (*kind, *torch.stack(sums).tolist())
+    words = _words(plain.view(torch.uint8))
+    # Sums modulo 2^64 of words times random odd numbers, of their place in a row and of its row.
+    weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(tensor.device))
+    row = weights.numel()
+    whole = words[: words.numel() // row * row].view(-1, row)
+    sums = [(words[whole.numel() :].to(torch.int64) * weights[: words.numel() % row]).sum()]
+    for number, block in enumerate(whole.split(_ROWS_AT_ONCE)):
+        of_rows = (block.to(torch.int64) * weights).sum(1)
+        sums.append((of_rows * weights[: len(block)]).sum() * (2 * number + 1))
+    return (*kind, torch.stack(sums).sum().item(), sums[0].item())
+
+
+def _words(flat: torch.Tensor) -> torch.Tensor:
+    """View bytes as the widest integers that they can be viewed as."""
+    for dtype in (torch.int64, torch.int32):
+        if flat.numel() % dtype.itemsize == 0 and flat.data_ptr() % dtype.itemsize == 0:
+            return flat.view(dtype)
+    return flat
 
 
 @lru_cache(maxsize=8)
 def _weights(size: int, device: str) -> torch.Tensor:
     generator = torch.Generator().manual_seed(20_261)
-    return (torch.rand(size, dtype=torch.float64, generator=generator) + 0.5).to(device)
+    numbers = torch.randint(-(1 << 62), 1 << 62, (size,), dtype=torch.int64, generator=generator)
+    return (numbers * 2 + 1).to(device)
 
 
 def poison(tensor: torch.Tensor) -> None:

@@ -33,6 +33,7 @@ _MAX_LATE_READS = 1000
 _MAX_BUILDS = 16
 _STOP_S = 5.0
 _ASLEEP_NS = 200_000
+_SETTLE_S = 1e-4
 
 
 class CandidateEnded(Exception):
@@ -117,7 +118,16 @@ class Candidate:
             if time.monotonic() > deadline:
                 raise CandidateEnded("it did not stand still when it was halted")
             time.sleep(0)
+        # A thread that is called stopped may still be on its way off the processor, for as long
+        # as a busy host does not run that: it stands still once its time stands still.
         self._ran_ns = self._run_ns()
+        while True:
+            time.sleep(_SETTLE_S)
+            before, self._ran_ns = self._ran_ns, self._run_ns()
+            if self._ran_ns == before:
+                return
+            if time.monotonic() > deadline:
+                raise CandidateEnded("it went on running after it was halted")
 
     def resume(self) -> None:
         """Let a halted candidate go on.

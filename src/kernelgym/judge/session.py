@@ -31,6 +31,8 @@ __all__ = ["Rejected", "Session", "Slot", "Window"]
 
 _CPU = torch.device("cpu")
 
+_ROOM_FOR_CALLS = 4  # times the tensors of a call, for what a kernel allocates
+
 
 class Session(Construction):
     """Drives one candidate.
@@ -267,9 +269,9 @@ class Session(Construction):
     def _make_room(self, inputs: list[Any]) -> None:
         """Give back device memory that torch keeps on this side, where the kernel may need it."""
         if self._located is not None:
-            size = sum(tensor.nbytes for tensor in tensors_of(inputs))
-            _, total = torch.cuda.mem_get_info(self.device)
-            if size > total // 32:
+            size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
+            free, _ = torch.cuda.mem_get_info(self.device)
+            if free < _ROOM_FOR_CALLS * size:
                 torch.cuda.empty_cache()
 
     def compare(

@@ -185,21 +185,26 @@ class Stopwatch:
         self._windows.forget_kernel()
         return statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
 
-    def clean(self, measured: Measurement, known_ms: float = 0.0) -> tuple[Measurement, float]:
-        """Make sure that the reference was not slowed down by what the kernel left running.
+    def is_clean(self, measured: Measurement, known_ms: float) -> bool:
+        """Say whether the reference ran as fast beside the kernel as it is known to run alone.
 
         Args:
             measured: The reference beside the kernel.
-            known_ms: What the reference took alone, beside a kernel of earlier; 0.0 if unknown.
+            known_ms: What it took alone, in an earlier verdict; 0.0 if unknown.
+        """
+        return self._on_device and measured.timing.reference_ms <= known_ms * _AS_ALONE
+
+    def clean(self, measured: Measurement) -> tuple[Measurement, float]:
+        """Make sure that the reference was not slowed down by what the kernel left running.
+
+        Args:
+            measured: The reference beside the kernel, whose process is gone.
 
         Returns:
             The measurement, with the faster time of the reference's; and its time alone.
         """
-        beside_ms = measured.timing.reference_ms
-        if self._on_device and beside_ms <= known_ms * _AS_ALONE:
-            return measured, min(known_ms, beside_ms)
         alone_ms = self.alone()
-        slowed = beside_ms / alone_ms
+        slowed = measured.timing.reference_ms / alone_ms
         if slowed <= 1.0:
             return measured, alone_ms
         found = measured.findings

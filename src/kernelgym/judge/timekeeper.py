@@ -86,10 +86,12 @@ class Timekeeper:
             session.grant(self._ruleset.limits.run_s)
             stopwatch = Stopwatch(session, baseline, reference, seeds)
             measured = stopwatch.measure()
-            session.end()
             known = (problem.digest, kind)
-            measured, alone_ms = stopwatch.clean(measured, self._alone_ms.get(known, 0.0))
-            self._alone_ms[known] = alone_ms
+            alone_ms = self._alone_ms.get(known, 0.0)
+            if not stopwatch.is_clean(measured, alone_ms):
+                session.end()
+                measured, alone_ms = stopwatch.clean(measured)
+            self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
         timed = dataclasses.replace(measured.timing, baseline=kind)
         return dataclasses.replace(measured, timing=timed)
 

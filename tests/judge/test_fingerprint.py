@@ -1,0 +1,51 @@
+"""Tensors are told apart by their bytes, and by nothing else."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.judge.fingerprint import _ROW, fingerprint
+
+DTYPES = st.sampled_from([torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool])
+
+
+def random(size, dtype, seed):
+    return (torch.rand(size, generator=torch.Generator().manual_seed(seed)) * 100).to(dtype)
+
+
+@given(st.integers(0, 300), DTYPES, st.integers(0, 99))
+def test_equal_bytes_have_equal_fingerprints_wherever_they_lie(size, dtype, seed):
+    x = random(size, dtype, seed)
+    assert fingerprint(x.clone()) == fingerprint(x)
+    if size:
+        apart = torch.stack([x, x], dim=1)
+        assert fingerprint(apart[:, 1]) == fingerprint(x)
+
+
+@given(st.integers(1, 300), st.data())
+def test_one_bit_more_is_another_tensor(size, data):
+    x = random(size, torch.uint8, 1)
+    y = x.clone()
+    y[data.draw(st.integers(0, size - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    assert fingerprint(x) != fingerprint(y)
+
+
+@pytest.mark.parametrize("size", [37, 2 * _ROW + 5, 70 * _ROW])
+def test_order_counts_within_rows_between_rows_and_between_blocks(size):
+    x = torch.arange(size)
+    for a, b in {(1, 2), (0, size // 2), (size - 1, 3)}:
+        y = x.clone()
+        y[a], y[b] = x[b].item(), x[a].item()
+        assert fingerprint(x) != fingerprint(y)
+    if size > _ROW:
+        y = x.clone()
+        y[:_ROW], y[_ROW : 2 * _ROW] = x[_ROW : 2 * _ROW], x[:_ROW]
+        assert fingerprint(x) != fingerprint(y)
+
+
+def test_type_and_size_count():
+    zeros = torch.zeros(16)
+    assert fingerprint(zeros) != fingerprint(zeros.int())
+    assert fingerprint(zeros) != fingerprint(torch.zeros(17))
+    assert fingerprint(torch.zeros(0)) == fingerprint(torch.zeros(0))
