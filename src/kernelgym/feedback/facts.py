@@ -48,8 +48,9 @@ def wrong_facts(verdict: Verdict) -> list[str]:
     if where.first and where.shape:
         listed = ", ".join(str(list(index)) for index in where.first)
         facts.append(f"The first: {listed}.")
-    if verdict.max_abs_error:
-        facts.append(f"{_LARGEST} over all calls: {_sizes(verdict)}.")
+    if verdict.max_abs_error and where.call:  # a timed call is not among those
+        largest = "Largest finite error" if where.nonfinite else _LARGEST
+        facts.append(f"{largest} over all calls: {_sizes(verdict)}.")
     if where.worst_at:
         facts.append(f"In this call it is largest at {list(where.worst_at)}.")
     if where.nonfinite and where.relation != "nan":
@@ -105,8 +106,7 @@ def figures(verdict: Verdict) -> list[str]:
         )
     if timing is not None and timing.floor_ms:
         told.append(
-            f"Fastest possible speedup by memory alone: {timing.reference_ms / timing.floor_ms:.3g}"
-            "x."
+            f"Speedup of a kernel as fast as that copy: {timing.reference_ms / timing.floor_ms:.3g}x."
         )
     if verdict.profile is not None:
         told.append(f"Profile of one call, {verdict.profile.call_ms:.4g} ms:")
@@ -164,8 +164,8 @@ def _floor(timing: Timing) -> str:
     peak = timing.moved_bytes / timing.floor_ms / 1e6
     told = f"{timing.bandwidth_gb_s:.0f} of {peak:.0f} GB/s, {share} of the device's bandwidth"
     return (
-        f"Moving inputs and outputs once takes at least {timing.floor_ms:.3g} ms here; your kernel "
-        f"takes {times:.3g} times that ({told})."
+        f"Moving as many bytes as inputs and outputs have takes a copy {timing.floor_ms:.3g} ms here; "
+        f"your kernel takes {times:.3g} times that ({told})."
     )
 
 
