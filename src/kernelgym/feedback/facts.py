@@ -106,7 +106,8 @@ def figures(verdict: Verdict) -> list[str]:
         )
     if timing is not None and timing.floor_ms:
         told.append(
-            f"Speedup of a kernel as fast as that copy: {timing.reference_ms / timing.floor_ms:.3g}x."
+            "Speedup of a kernel as fast as that copy: "
+            f"{timing.reference_ms / timing.floor_ms:.3g}x."
         )
     if verdict.profile is not None:
         told.append(f"Profile of one call, {verdict.profile.call_ms:.4g} ms:")
@@ -164,8 +165,8 @@ def _floor(timing: Timing) -> str:
     peak = timing.moved_bytes / timing.floor_ms / 1e6
     told = f"{timing.bandwidth_gb_s:.0f} of {peak:.0f} GB/s, {share} of the device's bandwidth"
     return (
-        f"Moving as many bytes as inputs and outputs have takes a copy {timing.floor_ms:.3g} ms here; "
-        f"your kernel takes {times:.3g} times that ({told})."
+        "Moving as many bytes as inputs and outputs have takes a copy "
+        f"{timing.floor_ms:.3g} ms here; your kernel takes {times:.3g} times that ({told})."
     )
 
 
