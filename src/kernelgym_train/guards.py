@@ -1,0 +1,295 @@
+"""Guards: what the numbers of the last steps say about the health of a run.
+
+Contract: `check_guards` is a pure function of a window of `StepHealth`, the newest last. A number
+that is not available is None, never 0, and a guard that lacks its numbers says nothing, or, where
+that is worth knowing, that it is not available. Each finding carries the numbers it rests on, and
+what is to be done: warn, stop, or roll back to the last good checkpoint. A rollback changes
+something (`rolled_back`): replaying the same steps would lead to the same place.
+
+It reads no file, measures nothing and stops nobody; the loop does. The signals are those that
+Kevin-32B (arXiv 2507.11948) saw rise before a collapse, and what else went wrong in other runs.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from kernelgym.errors import UnknownName, UsageError
+
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "Alarm",
+    "GuardRules",
+    "StepHealth",
+    "check_guards",
+    "logprob_gap",
+    "opening_share",
+    "repetition",
+    "rolled_back",
+]
+
+Action = Literal["off", "warn", "stop", "rollback"]
+"""What is done when a guard is set off."""
+ACTIONS: tuple[Action, ...] = get_args(Action)
+"""From least to most, but for what they mean to the run."""
+
+_NGRAM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StepHealth:
+    """What guards look at, of one step. None: not available."""
+
+    step: int
+    groups: int = 0
+    """Groups played, refills included."""
+    groups_with_signal: int = 0
+    opening_share: float | None = None
+    """See `opening_share`."""
+    repetition: float | None = None
+    """Mean over the answers; see `repetition`."""
+    answer_tokens: float | None = None
+    """Mean length of an answer."""
+    entropy: float | None = None
+    """Mean entropy of the policy per token, in nats."""
+    logprob_gap: float | None = None
+    """See `logprob_gap`."""
+    answers: int = 0
+    """Answers that were judged, or were to be."""
+    failures: int = 0
+    """Those whose verdict is `unavailable`: the judge's failures, not the model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRules:
+    """When guards are set off, and what is done then.
+
+    Raises:
+        UsageError: If a number is out of range or an action unknown.
+    """
+
+    window: int = 10
+    """Steps that are looked at together."""
+    baseline: int = 5
+    """First steps of the run, or after a rollback, that later ones are compared with."""
+    no_signal: Action = "warn"
+    """When no group of a whole window had differing returns: nothing is learned."""
+    collapse: Action = "warn"
+    """When answers begin otherwise than they used to, repeat themselves, grow or shrink, or when
+    entropy runs out."""
+    opening_drop: float = 0.4
+    """Loss of the share of answers with the usual first token, against the baseline."""
+    most_repetition: float = 0.5
+    """Most of an answer that may repeat earlier parts of it."""
+    length_ratio: float = 3.0
+    """Factor by which the mean length may move from the baseline, up or down."""
+    least_entropy: float = 0.001
+    """Least entropy per token, in nats."""
+    gap: Action = "warn"
+    """When sampler and learner disagree about the probabilities of what was sampled."""
+    most_gap: float = 0.1
+    """Most mean difference of their log-probabilities."""
+    infrastructure: Action = "stop"
+    """When too many answers could not be judged."""
+    most_failures: float = 0.2
+    """Most of a window's answers that may go unjudged."""
+
+    def __post_init__(self) -> None:
+        for name in ("no_signal", "collapse", "gap", "infrastructure"):
+            if getattr(self, name) not in ACTIONS:
+                raise UnknownName(f"action for guards.{name}", getattr(self, name), ACTIONS)
+        if self.window < 1 or self.baseline < 1:
+            raise UsageError(
+                f"guards.window and guards.baseline are at least 1, got {self.window} and "
+                f"{self.baseline}"
+            )
+        for name in ("opening_drop", "most_repetition", "most_failures"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise UsageError(f"guards.{name} is a share, got {getattr(self, name)}")
+        if not (self.length_ratio > 1.0 and self.least_entropy >= 0.0 and self.most_gap > 0.0):
+            raise UsageError(
+                "guards.length_ratio is above 1, least_entropy at least 0 and most_gap above 0; "
+                f"got {self.length_ratio}, {self.least_entropy} and {self.most_gap}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One guard that was set off, or cannot be read."""
+
+    guard: str
+    """Such as ``no_signal`` or ``collapse/length``."""
+    action: Action
+    """``off`` if the guard has nothing to go by: said once, nothing is done."""
+    message: str
+    """One line, with the numbers."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def check_guards(
+    rules: GuardRules, history: Sequence[StepHealth], *, first: Sequence[StepHealth] = ()
+) -> tuple[Alarm, ...]:
+    """Return what the newest steps set off, the gravest action first.
+
+    Args:
+        rules: When guards are set off.
+        history: The steps of the run so far, or at least the last window of them.
+        first: The first steps, that later ones are compared with; those of `history` if empty.
+    """
+    recent = list(history)[-rules.window :]
+    if not recent:
+        return ()
+    start = (list(first) or list(history))[: rules.baseline]
+    found = [
+        *_no_signal(rules, recent),
+        *_collapse(rules, recent, start),
+        *_gap(rules, recent),
+        *_infrastructure(rules, recent),
+    ]
+    return tuple(sorted(found, key=lambda alarm: -_GRAVITY[alarm.action]))
+
+
+_GRAVITY = {"off": 0, "warn": 1, "rollback": 2, "stop": 3}
+
+
+def _no_signal(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:
+    groups = sum(step.groups for step in recent)
+    if rules.no_signal == "off" or len(recent) < rules.window or not groups:
+        return []
+    if any(step.groups_with_signal for step in recent):
+        return []
+    message = (
+        f"in {len(recent)} steps none of {groups} groups had returns that differ: nothing is "
+        "learned; take easier or harder problems, more trajectories or a higher temperature"
+    )
+    return [Alarm("no_signal", rules.no_signal, message, {"groups": groups, "steps": len(recent)})]
+
+
+def _collapse(
+    rules: GuardRules, recent: Sequence[StepHealth], start: Sequence[StepHealth]
+) -> list[Alarm]:
+    if rules.collapse == "off":
+        return []
+    found = []
+
+    def alarm(guard: str, message: str, **numbers: float) -> None:
+        found.append(Alarm(f"collapse/{guard}", rules.collapse, message, numbers))
+
+    # The last step against the first ones: over a whole window a fall would show too late.
+    now = recent[-1]
+    compared = len(start) == rules.baseline and now.step > start[-1].step
+    opened = _mean([step.opening_share for step in start])
+    if compared and opened is not None and now.opening_share is not None:
+        drop = opened - now.opening_share
+        if drop > rules.opening_drop:
+            alarm(
+                "opening",
+                f"{now.opening_share:.0%} of answers begin as usual, {opened:.0%} did at first",
+                now=now.opening_share,
+                first=opened,
+            )
+    length = _mean([step.answer_tokens for step in start])
+    if compared and length and now.answer_tokens is not None:
+        ratio = now.answer_tokens / length
+        if not 1.0 / rules.length_ratio <= ratio <= rules.length_ratio:
+            alarm(
+                "length",
+                f"answers have {now.answer_tokens:.0f} tokens, {length:.0f} at first",
+                now=now.answer_tokens,
+                first=length,
+            )
+    if now.repetition is not None and now.repetition > rules.most_repetition:
+        alarm("repetition", f"{now.repetition:.0%} of an answer is repetition", now=now.repetition)
+    if now.entropy is not None and not now.entropy >= rules.least_entropy:
+        alarm("entropy", f"the policy's entropy is {now.entropy:.2g} nats a token", now=now.entropy)
+    return found
+
+
+def _gap(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:
+    if rules.gap == "off":
+        return []
+    known = [step.logprob_gap for step in recent if step.logprob_gap is not None]
+    if not known:
+        message = "not available: the sampler tells no log-probabilities"
+        return [Alarm("gap", "off", message)]
+    gap = statistics.fmean(known)
+    if gap <= rules.most_gap:  # a gap that is no number sets it off
+        return []
+    message = (
+        f"sampler and learner differ by {gap:.3g} in the log-probability of a sampled token; is "
+        "the adapter that is trained the one that samples?"
+    )
+    return [Alarm("gap", rules.gap, message, {"gap": gap, "steps": len(known)})]
+
+
+def _infrastructure(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:
+    answers = sum(step.answers for step in recent)
+    failures = sum(step.failures for step in recent)
+    if rules.infrastructure == "off" or failures <= rules.most_failures * answers:
+        return []
+    message = (
+        f"{failures} of {answers} answers could not be judged, through no fault of theirs; see the "
+        "messages of their verdicts"
+    )
+    numbers = {"failures": failures, "answers": answers}
+    return [Alarm("infrastructure", rules.infrastructure, message, numbers)]
+
+
+def opening_share(answers: Sequence[Sequence[int]], usual: int | None = None) -> float | None:
+    """Return the share of answers that begin with the usual token.
+
+    Args:
+        answers: Token ids of each.
+        usual: The token; the most common one of these answers if None.
+
+    Returns:
+        The share; None if there are no answers.
+    """
+    first = Counter(ids[0] for ids in answers if ids)
+    if not first:
+        return None
+    common = first.most_common(1)[0][1] if usual is None else first[usual]
+    return common / first.total()
+
+
+def repetition(ids: Sequence[int]) -> float:
+    """Return the share of an answer's 4-grams that occurred in it before; 0 if it is shorter."""
+    grams = [tuple(ids[start : start + _NGRAM]) for start in range(len(ids) - _NGRAM + 1)]
+    return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def logprob_gap(
+    sampler: Sequence[Sequence[float] | None], learner: Sequence[Sequence[float]]
+) -> float | None:
+    """Return the mean absolute difference of two models' log-probabilities of the same tokens.
+
+    Args:
+        sampler: Per answer, one per token; None where the sampler does not tell.
+        learner: The same of the learner, at the same weights.
+
+    Returns:
+        The mean over all tokens that both tell; None, and not 0, if there are none.
+    """
+    gaps = [
+        abs(one - other)
+        for told, found in zip(sampler, learner, strict=True)
+        if told is not None
+        for one, other in zip(told, found, strict=True)
+    ]
+    return math.fsum(gaps) / len(gaps) if gaps else None
+
+
+def rolled_back(learning_rate: float, seed_epoch: int) -> tuple[float, int]:
+    """Return learning rate and seed epoch to go on with from the last good checkpoint."""
+    return learning_rate * 0.5, seed_epoch + 1
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
