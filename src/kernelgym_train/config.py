@@ -1,0 +1,127 @@
+"""The configuration of a training run: what can be set, and what fits together.
+
+Contract: `load_config` reads a YAML file, then ``key.path=value`` overrides, then checks it all
+once; what it returns is complete and can be dumped (`dump_config`) and loaded again. `check_config`
+looks at names and numbers only: whether the model, the data and the device are there is the dry
+run's business. Faults are `UsageError`, with what to do.
+
+Sections are in `kernelgym_train.sections`; the docstring under each field is its help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kernelgym.errors import UsageError
+from kernelgym_train.config_check import check_config
+from kernelgym_train.credit import CreditRule
+from kernelgym_train.guards import GuardRules
+from kernelgym_train.sampling import Curriculum
+from kernelgym_train.sections import (
+    CreditConfig,
+    EnvConfig,
+    EvaluationConfig,
+    JudgeConfig,
+    LoggingConfig,
+    ModelConfig,
+    OptimiserConfig,
+    RewardConfig,
+    RunConfig,
+    SamplingConfig,
+)
+from kernelgym_train.settings import keys_that_differ, plain, read_settings, read_yaml
+
+__all__ = ["FREE_ON_RESUME", "Config", "check_resume", "dump_config", "load_config"]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole configuration."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    env: EnvConfig = field(default_factory=EnvConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    credit: CreditConfig = field(default_factory=CreditConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    guards: GuardRules = field(default_factory=GuardRules)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    @property
+    def samples_per_step(self) -> int:
+        """Most samples of a step: one for each turn of each trajectory."""
+        per_group = self.sampling.group_size * self.env.max_turns
+        return self.sampling.problems_per_step * per_group
+
+    @property
+    def credit_rule(self) -> CreditRule:
+        """How credit is given."""
+        constant = self.credit.constant
+        return CreditRule(
+            self.credit.estimator,
+            self.credit.normaliser,
+            self.sampling.max_new_tokens if constant is None else constant,
+            self.reward.gamma,
+            self.reward.returns,
+        )
+
+
+FREE_ON_RESUME = ("run.folder", "run.keep_checkpoints", "optimiser.steps", "judge.workers")
+"""Settings that may be others when a run is resumed, beside the sections logging, guards and
+evaluation: they change nothing of what was done so far."""
+
+
+def load_config(
+    path: str | Path | None = None, overrides: Sequence[str] = (), *, processes: int = 1
+) -> Config:
+    """Return a configuration that has been checked.
+
+    Args:
+        path: A YAML file; defaults only if None.
+        overrides: Texts such as ``optimiser.steps=200``, which go before the file.
+        processes: Processes that train together.
+
+    Raises:
+        UsageError: If the file, a key or a value cannot be used.
+    """
+    data = {} if path is None else read_yaml(path)
+    config = read_settings(Config, data, overrides)
+    check_config(config, processes)
+    return config
+
+
+def dump_config(config: Config) -> str:
+    """Return a configuration as YAML, every default spelt out; `load_config` reads it back."""
+    return str(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+
+
+def check_resume(kept: Mapping[str, Any], config: Config) -> None:
+    """Refuse to go on with a run under a configuration that would have made another run.
+
+    Args:
+        kept: The run's configuration, as plain data.
+        config: The one to go on with.
+
+    Raises:
+        UsageError: If they differ in more than may differ; names the keys.
+    """
+    differing = [
+        key
+        for key in keys_that_differ(kept, plain(config))
+        if key not in FREE_ON_RESUME
+        and key.partition(".")[0] not in ("logging", "guards", "evaluation")
+    ]
+    if differing:
+        raise UsageError(
+            f"the run to be resumed was made with another {', '.join(differing)}; leave "
+            f"{'it' if len(differing) == 1 else 'them'} as in its config.yaml, or start a new run"
+        )

@@ -1,0 +1,160 @@
+"""The one validator of a configuration: what the numbers and names of different sections need.
+
+Contract: `check_config` raises a `UsageError` that says what was given, what fits and what to do,
+or nothing. It looks at no device, folder, model or data set, so it gives the same answer anywhere.
+What one section can tell by itself (an estimator's name, a guard's action) it tells itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelgym.devices import check_device
+from kernelgym.errors import UsageError
+from kernelgym.feedback import check_budget, check_level
+from kernelgym.languages import check_language
+from kernelgym.observer import Observer
+from kernelgym.rewards import check_speed, check_trials, reward_schedule
+from kernelgym.rulesets import ruleset
+from kernelgym.stopping import check_stop_rule, stop_rule
+
+if TYPE_CHECKING:
+    from kernelgym_train.config import Config
+
+__all__ = ["check_config"]
+
+_AT_LEAST = {
+    **{"run.save_every": 1, "run.keep_checkpoints": 1, "run.seed": 0},
+    **{"model.lora_rank": 0, "model.lora_alpha": 1, "model.lora_dropout": 0},
+    **{"env.max_turns": 1, "env.context_tokens": 1},
+    **{"sampling.problems_per_step": 1, "sampling.group_size": 2, "sampling.refill_rounds": 0},
+    **{"sampling.max_prompt_tokens": 1, "sampling.max_new_tokens": 1, "sampling.batch_size": 1},
+    **{"optimiser.steps": 1, "optimiser.warmup_steps": 0, "optimiser.updates_per_step": 1},
+    **{"optimiser.micro_batch": 1, "optimiser.weight_decay": 0, "optimiser.kl_beta": 0},
+    **{"optimiser.clip_low": 0, "optimiser.clip_high": 0},
+    **{"judge.workers": 1, "judge.memory_bytes": 0, "logging.histograms_every": 0},
+    **{"evaluation.every": 0, "evaluation.limit": 0, "evaluation.samples": 1},
+    "evaluation.temperature": 0,
+}
+_ABOVE_0 = ("sampling.temperature", "optimiser.learning_rate", "optimiser.max_grad_norm")
+_SHARES = ("sampling.top_p", "model.lora_dropout", "optimiser.clip_low", "reward.gamma")
+
+
+def check_config(config: Config, processes: int = 1) -> None:
+    """Refuse a configuration that cannot work.
+
+    Args:
+        config: The configuration.
+        processes: Processes that train together.
+
+    Raises:
+        UsageError: If a name is unknown, a number out of range, or two settings do not fit.
+    """
+    _check_ranges(config)
+    _check_names(config)
+    _check_judging(config)
+    _check_division(config, processes)
+    _check_evaluation(config)
+
+
+def _check_ranges(config: Config) -> None:
+    for path, least in _AT_LEAST.items():
+        if (value := _at(config, path)) < least:
+            raise UsageError(f"{path} must be at least {least}, got {value}")
+    for path in _ABOVE_0:
+        if (value := _at(config, path)) <= 0:
+            raise UsageError(f"{path} must be above 0, got {value}")
+    for path in _SHARES:
+        if not 0 <= (value := _at(config, path)) <= 1:
+            raise UsageError(f"{path} must lie in [0, 1], got {value}")
+    if config.sampling.top_p == 0:
+        raise UsageError("sampling.top_p must be above 0, got 0; 1 samples from all tokens")
+
+
+def _check_names(config: Config) -> None:
+    name = config.run.name
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise UsageError(f"run.name is the name of a folder, got {name!r}")
+    if not config.model.id:
+        raise UsageError("model.id is empty; give a name on the hub or the path of a folder")
+    if config.model.quantisation != "none" and config.model.lora_rank == 0:
+        raise UsageError(
+            f"model.quantisation={config.model.quantisation} freezes the weights, and without an "
+            "adapter (model.lora_rank=0) nothing would be trained; set model.lora_rank"
+        )
+    if config.model.device not in ("auto", "cpu"):
+        check_device(config.model.device)
+    if not config.env.suite:
+        raise UsageError("env.suite is empty; give a suite's name or the path of a folder")
+    _ = config.credit_rule  # refuses what it cannot use
+
+
+def _check_judging(config: Config) -> None:
+    env, judge = config.env, config.judge
+    device = check_device(judge.device)
+    check_language(env.language, device)
+    rules = ruleset(env.ruleset)
+    for _, preset in reward_schedule(config.reward.preset).entries:
+        check_speed(preset, env.language, device)
+        if preset.speed == "required" and not judge.timing:
+            raise UsageError(
+                f"reward {preset.name!r} needs measured speed, but judge.timing is false; set "
+                "judge.timing=true, or take another reward.preset"
+            )
+        check_trials(preset, rules)
+    stop = stop_rule(env.stop)
+    check_stop_rule(stop, env.language, device)
+    if stop.needs_speed and not judge.timing:
+        raise UsageError(f"env.stop={stop} needs measured speed; set judge.timing=true")
+    check_level(env.feedback)
+    check_budget(env.feedback_tokens)
+    Observer(
+        *(env.language, device, rules, env.max_turns, env.examples),
+        context=env.context,
+        context_tokens=env.context_tokens,
+    )
+
+
+def _check_division(config: Config, processes: int) -> None:
+    """Refuse a step that cannot be divided evenly among processes, updates and micro-batches."""
+    sampling, optimiser = config.sampling, config.optimiser
+    if sampling.problems_per_step % processes:
+        raise UsageError(
+            f"sampling.problems_per_step={sampling.problems_per_step} does not divide among "
+            f"{processes} processes, and a group stays on one; take a multiple of {processes}"
+        )
+    rows = config.samples_per_step
+    shares = processes * optimiser.updates_per_step
+    if rows % (shares * optimiser.micro_batch):
+        fitting = [n for n in range(1, rows // shares + 1) if rows % (shares * n) == 0]
+        near = sorted(fitting, key=lambda n: abs(n - optimiser.micro_batch))[:2]
+        advice = (
+            f"optimiser.micro_batch={' or '.join(map(str, sorted(near)))} fits"
+            if near
+            else "change sampling.group_size or optimiser.updates_per_step"
+        )
+        raise UsageError(
+            f"a step has {rows} samples (sampling.problems_per_step={sampling.problems_per_step} x "
+            f"sampling.group_size={sampling.group_size} x env.max_turns={config.env.max_turns}), "
+            f"which do not divide by {shares * optimiser.micro_batch} (processes={processes} x "
+            f"optimiser.updates_per_step={optimiser.updates_per_step} x optimiser.micro_batch="
+            f"{optimiser.micro_batch}); "
+            f"{advice}"
+        )
+
+
+def _check_evaluation(config: Config) -> None:
+    chosen = config.evaluation
+    if not chosen.pass_at or not all(1 <= k <= chosen.samples for k in chosen.pass_at):
+        raise UsageError(
+            f"evaluation.pass_at holds values of k from 1 to evaluation.samples="
+            f"{chosen.samples}, got {list(chosen.pass_at)}"
+        )
+    if chosen.max_turns is not None and chosen.max_turns < 1:
+        raise UsageError(f"evaluation.max_turns must be at least 1, got {chosen.max_turns}")
+
+
+def _at(config: Config, path: str) -> float:
+    section, _, name = path.partition(".")
+    value: float = getattr(getattr(config, section), name)
+    return value

@@ -1,0 +1,255 @@
+"""The sections of a configuration: every setting, its default and what it is for.
+
+The docstring under each field is its help. Sections that a module needs as they are stand there:
+`kernelgym_train.sampling.Curriculum` and `kernelgym_train.guards.GuardRules`. What fits together is
+`kernelgym_train.config_check`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelgym.feedback import FEEDBACK_TOKENS
+from kernelgym.observer import HISTORY_TOKENS
+from kernelgym.types import GAMMA, ReturnVariant
+from kernelgym_train.credit import Normaliser
+
+__all__ = [
+    "CreditConfig",
+    "EnvConfig",
+    "EvaluationConfig",
+    "JudgeConfig",
+    "LoggingConfig",
+    "ModelConfig",
+    "OptimiserConfig",
+    "RewardConfig",
+    "RunConfig",
+    "SamplingConfig",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """The run itself."""
+
+    name: str = "run"
+    """Name of the run, and of its folder."""
+    folder: str = "runs"
+    """Folder that the runs are kept in."""
+    backend: Literal["trl", "tinker", "mcgs"] = "trl"
+    """What samples and takes optimiser steps."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+    save_every: int = 10
+    """Steps from one checkpoint to the next."""
+    keep_checkpoints: int = 3
+    """Checkpoints that are kept, beside the first and the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The model that is trained."""
+
+    id: str = "Qwen/Qwen2.5-Coder-7B-Instruct"
+    """Name on the Hugging Face hub, or the path of a folder."""
+    revision: str = ""
+    """Commit, tag or branch on the hub; the newest if empty."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Precision of the weights; auto is bfloat16 on a GPU that has it, else float32."""
+    device: str = "auto"
+    """Where the model is: cpu, cuda:0, or auto for a GPU if there is one."""
+    lora_rank: int = 32
+    """Rank of the LoRA adapter; 0 trains all weights."""
+    lora_alpha: int = 64
+    """Scale of the adapter, divided by its rank."""
+    lora_dropout: float = 0.0
+    """Dropout of the adapter's input."""
+    lora_targets: tuple[str, ...] = ("all-linear",)
+    """Modules that get an adapter, by the ends of their names."""
+    modules_to_save: tuple[str, ...] = ()
+    """Modules that are trained whole beside the adapter, such as lm_head."""
+    quantisation: Literal["none", "4bit", "8bit"] = "none"
+    """Quantisation of the frozen weights, passed on to the backend (QLoRA)."""
+    gradient_checkpointing: bool = True
+    """Compute activations again instead of keeping them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvConfig:
+    """Problems and episodes. Kernels run on the judge's device."""
+
+    suite: str = "KernelBench"
+    """Name of a suite, or the path of a folder of problems."""
+    levels: tuple[int, ...] = ()
+    """Levels to train on; all if empty."""
+    problems: str = ""
+    """Ids, numbers or a range such as 1-20,33; all if empty."""
+    split: str = ""
+    """Split to train on, such as train (KernelBench) or rl (Synthetic); all problems if empty."""
+    language: str = "triton"
+    """Language of the kernels."""
+    ruleset: str = "strict"
+    """Rules of the verdicts."""
+    max_turns: int = 4
+    """Answers of an episode."""
+    stop: str = "correct"
+    """When an episode ends early: correct, never, speedup:<x> or no_improvement:<k>."""
+    context: str = "recent"
+    """What is shown of earlier turns: last, recent, best, kernels, window or whole."""
+    context_tokens: int = HISTORY_TOKENS
+    """Most tokens for that."""
+    feedback: str = "standard"
+    """How much feedback tells: minimal, standard or profile."""
+    feedback_tokens: int = FEEDBACK_TOKENS
+    """Most tokens of one feedback."""
+    examples: int | str = "one_shot"
+    """Worked examples in the prompt: zero_shot, one_shot, few_shot, or how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardConfig:
+    """What turns score, and how scores become returns."""
+
+    preset: str | Mapping[int, str] = "stage2"
+    """A reward preset, or several by their first step, as in {0: stage1, 200: stage2}."""
+    gamma: float = GAMMA
+    """Discount factor over the turns of an episode."""
+    returns: ReturnVariant = "sum"
+    """How the scores from a turn on become its return."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingConfig:
+    """How a step's episodes are sampled."""
+
+    problems_per_step: int = 8
+    """Groups of a step."""
+    group_size: int = 8
+    """Trajectories of a group: those that are compared with each other."""
+    refill_rounds: int = 2
+    """Extra rounds for groups whose returns do not differ; 0 keeps the step short of them."""
+    temperature: float = 1.0
+    """Sampling temperature; credit assumes 1."""
+    top_p: float = 1.0
+    """Share of probability that is sampled from; credit assumes 1."""
+    max_prompt_tokens: int = 8192
+    """Most tokens of a prompt, earlier turns included."""
+    max_new_tokens: int = 4096
+    """Most tokens of an answer."""
+    engine: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
+    """What a local model generates with; vLLM is passed on to the backend."""
+    batch_size: int = 64
+    """Answers that it generates at once."""
+    thinking: bool = True
+    """Let a chat template that can switch thinking on or off switch it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreditConfig:
+    """How returns become advantages and weights; see docs/training.md."""
+
+    estimator: str = "trloo"
+    """trloo, turn_group, kevin, rloo, dr_grpo or grpo."""
+    normaliser: Normaliser = "token"
+    """How weight is spread over tokens: token, sequence or constant."""
+    constant: int | None = None
+    """Tokens that constant divides by; sampling.max_new_tokens if null."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserConfig:
+    """How the model is changed."""
+
+    steps: int = 100
+    """Training steps: each plays, then learns from what was played."""
+    learning_rate: float = 1e-5
+    """Learning rate after the warm-up."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """What becomes of it after the warm-up."""
+    warmup_steps: int = 0
+    """Steps over which it rises from 0."""
+    weight_decay: float = 0.0
+    """Decay of the weights."""
+    max_grad_norm: float = 1.0
+    """Gradients longer than this are cut to it (Kevin-32B: 0.05)."""
+    updates_per_step: int = 1
+    """Optimiser updates that a step's samples are divided among."""
+    micro_batch: int = 8
+    """Samples that a device takes at once; their gradients are added up."""
+    loss: str = "auto"
+    """The backend's name of a loss, such as TRL's cispo; auto is the clipped ratio of PPO, with the
+    weights of credit.normaliser."""
+    importance: Literal["token", "sequence"] = "token"
+    """Whether ratios are of tokens, or of whole answers (GSPO)."""
+    clip_low: float = 0.2
+    """How far a ratio may fall below 1."""
+    clip_high: float = 0.28
+    """How far a ratio may rise above 1."""
+    kl_beta: float = 0.0
+    """Weight of the divergence from the first model."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeConfig:
+    """What judges kernels."""
+
+    device: str = "cpu"
+    """Device kernels run on: cpu, cuda or cuda:N."""
+    workers: int = 2
+    """Worker processes."""
+    timing: bool = False
+    """Time correct kernels during training; evaluation.timing is apart."""
+    memory_bytes: int = 0
+    """Problems whose reference needs more device memory are left out; 0 leaves none out."""
+    cache: bool = True
+    """Give a kernel that was judged before the same verdict again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingConfig:
+    """What is written of a run, beside its metrics."""
+
+    tensorboard: bool = True
+    """Write TensorBoard files."""
+    histograms_every: int = 5
+    """Steps from one set of histograms to the next; 0 for none."""
+    trajectories: bool = True
+    """Write every episode to trajectories.jsonl."""
+    tokens: bool = False
+    """Write token ids and log-probabilities to a file beside it."""
+    live: bool = True
+    """Show a table that follows the run, on a terminal."""
+    wandb_project: str = ""
+    """Weights & Biases project; none if empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationConfig:
+    """Evaluation on problems that are not trained on."""
+
+    every: int = 10
+    """Steps from one evaluation to the next; 0 for none during training."""
+    suite: str = ""
+    """Suite or folder; that of env if empty."""
+    levels: tuple[int, ...] = ()
+    """Levels; those of env if empty."""
+    problems: str = ""
+    """Ids, numbers or a range; all of the split if empty."""
+    split: str = ""
+    """Split, such as test (KernelBench) or heldout (Synthetic)."""
+    limit: int = 0
+    """Most problems, the same ones each time; 0 for all."""
+    samples: int = 4
+    """Episodes of each problem."""
+    pass_at: tuple[int, ...] = (1, 4)
+    """Values of k for pass@k; none above samples."""
+    temperature: float = 1.0
+    """Sampling temperature."""
+    greedy: bool = True
+    """Play one greedy episode of each problem, too."""
+    max_turns: int | None = None
+    """Answers of an episode; those of env if null."""
+    timing: bool = False
+    """Time correct kernels, for fast_p."""
