@@ -30,6 +30,7 @@ class Side:
         self.asked, self.kept, self.slots, self.running = [], [], 0, True
         self.outcome = Comparison(True)
         self.refuses = None
+        self.graph, self.graph_is_empty = False, False
         self.around, self.near = None, True
         self.jitter = iter(())
 
@@ -38,7 +39,7 @@ class Side:
 
     def reserve(self, inputs, output, count, timed=False):
         assert self.running and timed
-        self.slots = count
+        self.slots, self.graph = count, False
         self.asked.append(("reserve", count))
 
     def vacate(self):
@@ -61,6 +62,7 @@ class Side:
     def capture(self):
         assert self.running
         self.asked.append(("capture", self.captures))
+        self.graph = self.captures
         return self.captures
 
     def timed_run(self, batches, forward_seeds, keep):
@@ -78,6 +80,8 @@ class Side:
 
     def compare(self, index, inputs, outputs, result, expected):
         self.asked.append(("compare", index))
+        if self.graph and self.graph_is_empty:
+            return Comparison(False, message="stale values")
         return self.outcome
 
     def surroundings(self, expected):
@@ -156,6 +160,18 @@ def test_a_kernel_that_cannot_be_captured_says_so_and_is_still_bounded():
     measured, _ = timed(liar, Side(0.1))
     assert [finding.code for finding in measured.findings] == ["clock_mismatch", "host_bound"]
     assert measured.timing.speedup == pytest.approx(2.0, rel=0.05)
+
+
+@pytest.mark.parametrize("reference_captures", [True, False])
+def test_a_kernel_on_a_stream_of_its_own_is_not_in_the_graph_and_is_timed_without(
+    reference_captures,
+):
+    kernel = Side(0.05)
+    kernel.graph_is_empty = True
+    measured, _ = timed(kernel, Side(0.1, captures=reference_captures))
+    assert measured.timing.speedup == pytest.approx(2.0) and not kernel.graph
+    codes = [finding.code for finding in measured.findings]
+    assert codes == (["host_bound"] if reference_captures else [])
 
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9])

@@ -15,6 +15,7 @@ import secrets
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -96,6 +97,7 @@ class Baselines:
     ) -> None:
         self._kept, self._ruleset, self._device = kept, ruleset, device
         self._lease, self._open = lease, open_process
+        self._standing: _Standing | None = None
 
     def start(
         self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
@@ -115,6 +117,8 @@ class Baselines:
         wanted = self._ruleset.timing.baseline
         if wanted == "eager":
             with self._lease.shared():
+                if self._device != "cpu":  # where a process is dear to make
+                    return self._stand(stack, problem, reference, seeds), "eager"
                 return self._eager(stack, problem, reference, seeds), "eager"
         packed = self._kept.find(problem)
         if packed is None:
@@ -202,6 +206,45 @@ class Baselines:
             except Rejected as end:
                 raise _Unfit(f"the compiled reference cannot be timed: {end}") from None
 
+    def _stand(
+        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
+    ) -> Session:
+        """Return an eager reference that stays for later verdicts on its problem."""
+        standing, session = self._standing, None
+        if standing is not None and standing.digest == problem.digest:
+            try:
+                standing.session.grant(_BUDGET_S)
+                standing.session.resume()
+                standing.session.construct(reference, seeds)
+                session = standing.session
+            except Rejected:
+                pass  # whatever became of it: there is another one soon
+        if session is None:
+            self.dismiss()
+            with ExitStack() as opened:
+                session = self._eager(opened, problem, reference, seeds)
+                self._standing = _Standing(problem.digest, session, opened.pop_all())
+        stack.callback(self._rest)
+        return session
+
+    def _rest(self) -> None:
+        """Have the standing reference give its buffers back and halt."""
+        if self._standing is None:
+            return
+        session = self._standing.session
+        try:
+            session.resume()
+            session.vacate()
+            session.pause()
+        except (Rejected, JudgeError):
+            self.dismiss()
+
+    def dismiss(self) -> None:
+        """End what stands by."""
+        standing, self._standing = self._standing, None
+        if standing is not None:
+            standing.stack.close()
+
     def _eager(
         self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
     ) -> Session:
@@ -250,6 +293,17 @@ class Baselines:
 
     def _command(self, problem: Problem) -> str:
         return command_for(problem.id, self._ruleset, self._device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """An eager reference between verdicts. It runs the problem's code only, never a kernel's."""
+
+    digest: str
+    """Of its problem."""
+    session: Session
+    stack: ExitStack
+    """Ends its process."""
 
 
 class _Unfit(Exception):

@@ -288,10 +288,12 @@ class Worker:
 
     def reset(self) -> None:
         """Start clean at the next job, after a failure of ours."""
+        self._baselines.dismiss()
         self._processes.reset()
 
     def close(self) -> None:
         """End all processes."""
+        self._baselines.dismiss()
         self._processes.close()
 
 

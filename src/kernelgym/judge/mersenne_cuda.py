@@ -26,6 +26,10 @@ SEGMENT_POWER = 20
 
 _JUMP_THREADS = 640
 _DRAW_THREADS = 224
+_KEPT_RUNS = 32
+# Where segments begin, a thousandth of what is drawn, by where the generator was: seeds that
+# everybody knows are drawn from again for every kernel of a problem.
+_runs: dict[tuple[bytes, int, int, torch.device], tuple[torch.Tensor, torch.Tensor, Any]] = {}
 _TRIED_ELEMENTS = (5 << (SEGMENT_POWER - 1)) + 1234
 
 # One block for each new place: `states[have + block]` lies one jump behind `states[block]`. A
@@ -121,22 +125,36 @@ def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.
     """
     segment = 1 << SEGMENT_POWER
     segments = -(-count // segment)
-    behind, given = place.after(count)
+    _, given = place.after(count)
     with torch.cuda.device(device):
-        states = torch.empty(segments, WORDS, dtype=torch.int32, device=device)
-        states[0].copy_(torch.from_numpy(place.words.view("<i4").copy()))
-        have = 1
-        while have < segments:
-            new = min(have, segments - have)
-            bits = _bits(SEGMENT_POWER + have.bit_length() - 1, device)
-            _kernel("jump", device)((new, 1, 1), (_JUMP_THREADS, 1, 1), [states, bits, have])
-            have += new
+        run = _runs.get((place.words.tobytes(), place.given, count, device))
+        states, plan, end = run or (*_begin(count, place, device), None)
         out = torch.empty(count, dtype=torch.float32, device=device)
         last = torch.empty(WORDS, dtype=torch.int32, device=device)
-        plan = torch.tensor([count, place.given, segment, behind], device=device)
         arguments = [out, states, last, plan]
         _kernel("draw", device)((segments, 1, 1), (_DRAW_THREADS, 1, 1), arguments)
-        return out, Place(last.cpu().numpy().view("<u4").copy(), given)
+        if end is None:
+            end = last.cpu().numpy().view("<u4").copy()
+            if len(_runs) >= _KEPT_RUNS:
+                del _runs[next(iter(_runs))]
+            _runs[place.words.tobytes(), place.given, count, device] = states, plan, end
+        return out, Place(end.copy(), given)
+
+
+def _begin(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the words at which each segment begins, and what the drawing kernel is told."""
+    segment = 1 << SEGMENT_POWER
+    segments = -(-count // segment)
+    behind, _ = place.after(count)
+    states = torch.empty(segments, WORDS, dtype=torch.int32, device=device)
+    states[0].copy_(torch.from_numpy(place.words.view("<i4").copy()))
+    have = 1
+    while have < segments:
+        new = min(have, segments - have)
+        bits = _bits(SEGMENT_POWER + have.bit_length() - 1, device)
+        _kernel("jump", device)((new, 1, 1), (_JUMP_THREADS, 1, 1), [states, bits, have])
+        have += new
+    return states, torch.tensor([count, place.given, segment, behind], device=device)
 
 
 @functools.lru_cache(maxsize=16)

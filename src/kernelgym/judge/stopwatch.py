@@ -172,12 +172,16 @@ class Stopwatch:
 
     def _capture(self, calls: int) -> tuple[bool, bool]:
         captured = self._windows.capture()
+        if captured[1] and not self._windows.holds_what_it_captured():
+            # Work on another stream than torch's is not in a graph, but done while it is captured.
+            captured = captured[0], False
+            self._windows.reserve(calls)
         if captured == (True, False):
             # What a window costs beside its calls is then read off the reference's, uncaptured.
             self._windows.reserve(calls)
             run = [self._windows.pair() for _ in range(_EAGER_PAIRS)]
             self._eager_costs = timing.window_costs(run, calls)
-            captured = self._windows.capture()
+            captured = self._windows.capture(kernel_too=False)
         return captured
 
     def alone(self) -> float:

@@ -111,12 +111,22 @@ class Windows:
         self._guarded(which, side.pause)
         return answer
 
-    def capture(self) -> tuple[bool, bool]:
+    def capture(self, kernel_too: bool = True) -> tuple[bool, bool]:
         """Have both sides capture their calls; says which of them (reference, kernel) could."""
         if self._reference.draws:
             return False, False  # random numbers are seeded from the host, call by call
-        could = [bool(self._awake(which, side.capture)) for which, side in enumerate(self._sides)]
-        return could[0], could[1]
+        reference = bool(self._awake(0, self._sides[0].capture))
+        return reference, kernel_too and bool(self._awake(1, self._sides[1].capture))
+
+    def holds_what_it_captured(self) -> bool:
+        """Say whether the kernel's graph gives right outputs."""
+        try:
+            self.pair()
+        except Rejected as end:
+            if end.status is Status.WRONG:
+                return False
+            raise
+        return True
 
     def pair(self) -> Pair:
         """Run one window of each side on the same fresh inputs."""
