@@ -98,7 +98,7 @@ def tasks_of(
     ]
 
 
-def request_seed(seed: int, key: Key) -> int:
+def request_seed(seed: int | str, key: Key) -> int:
     """Return the 63-bit seed of one answer's sampling."""
     text = ":".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
@@ -111,7 +111,7 @@ async def play(
     observer: Observer,
     rules: EpisodeRules | None = None,
     *,
-    seed: int = 0,
+    seed: int | str = 0,
     at_once: int | None = None,
     on_rollout: Callable[[Rollout], None] | None = None,
 ) -> list[Rollout]:
@@ -184,7 +184,7 @@ async def _play_one(
     judge: AwaitedEvaluator,
     observer: Observer,
     rules: EpisodeRules,
-    seed: int,
+    seed: int | str,
 ) -> Rollout:
     episode = Episode(
         task.problem,

@@ -1,0 +1,3 @@
+"""One module per trainer: sampling and the optimiser step, and nothing else."""
+
+__all__ = ()

@@ -1,0 +1,78 @@
+"""The rows that TRL is given for a step: one per sample, and fillers up to the number it wants.
+
+Contract: as many rows as were asked for; the samples first, in the order of their keys, with the
+ids that were sampled; fillers are one prompt token and the end token, outside of the loss, and
+nobody rewards them. Advantage and weight of each row are the sample's own (0 for a filler).
+
+Pure: no tensors, no trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelgym_train.types import Sample
+
+__all__ = ["Rows", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One step's rows, column by column."""
+
+    prompt_ids: list[list[int]]
+    completion_ids: list[list[int]]
+    logprobs: list[list[float]] | None
+    """The sampler's, or None if it told none."""
+    env_mask: list[list[int]]
+    """1 for tokens that are trained on."""
+    rewards: list[float | None]
+    """What TRL's own bookkeeping is told: the advantage; None for a filler."""
+    advantages: list[float]
+    weights: list[float]
+    """Of every token of a row."""
+
+    def __len__(self) -> int:
+        return len(self.advantages)
+
+    def output(self) -> dict[str, Any]:
+        """Return what a rollout function returns."""
+        return {
+            "prompt_ids": self.prompt_ids,
+            "completion_ids": self.completion_ids,
+            "logprobs": self.logprobs,
+            "env_mask": self.env_mask,
+            "given": self.rewards,
+        }
+
+
+def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> Rows:
+    """Return a step's rows.
+
+    Args:
+        samples: What is learned from.
+        count: How many rows TRL wants.
+        end: Id of the token that ends an answer.
+
+    Raises:
+        ValueError: If there are more samples than rows.
+    """
+    if len(samples) > count:
+        raise ValueError(f"{len(samples)} samples do not fit into {count} rows")
+    fillers = count - len(samples)
+    told = [sample.logprobs for sample in samples]
+    logprobs: list[list[float]] | None = None
+    # TRL takes them of all rows or of none.
+    if samples and all(each is not None for each in told):
+        logprobs = [list(each or ()) for each in told] + [[0.0]] * fillers
+    return Rows(
+        [list(sample.prompt_ids) for sample in samples] + [[end]] * fillers,
+        [list(sample.ids) for sample in samples] + [[end]] * fillers,
+        logprobs,
+        [[1] * len(sample.ids) for sample in samples] + [[0]] * fillers,
+        [*(sample.advantage for sample in samples), *([None] * fillers)],
+        [*(sample.advantage for sample in samples), *([0.0] * fillers)],
+        [*(sample.weight for sample in samples), *([0.0] * fillers)],
+    )

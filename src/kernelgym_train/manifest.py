@@ -1,0 +1,71 @@
+"""What a run was made with: versions, machine, rules, seed, commit. For the record only.
+
+Contract: never raises for what it cannot find out; that is empty. Nothing of the environment's
+variables is written down.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from kernelgym.devices import cuda_devices
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["manifest"]
+
+_PACKAGES = (
+    *("kernelgym", "torch", "triton", "transformers", "trl", "peft", "accelerate"),
+    *("tokenizers", "numpy", "vllm", "bitsandbytes"),
+)
+
+
+def manifest(backend: str, ruleset: Ruleset, seed: int) -> dict[str, Any]:
+    """Return what a run is made with, as JSON data.
+
+    Args:
+        backend: Name of the backend that trains.
+        ruleset: The rules of its verdicts.
+        seed: The run's seed.
+    """
+    return {
+        "backend": backend,
+        "seed": seed,
+        "ruleset": ruleset.label,
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": len(os.sched_getaffinity(0)),
+            "gpus": [gpu.name for gpu in cuda_devices()],
+        },
+        "git": _git(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _git() -> dict[str, Any]:
+    """Return the commit of the code that runs, if it runs from a checkout."""
+    here = Path(__file__).parent
+    try:
+        commit = _run("git", "-C", str(here), "rev-parse", "HEAD")
+        changed = _run("git", "-C", str(here), "status", "--porcelain", "--", str(here))
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"commit": commit, "changed": bool(changed)}
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()

@@ -1,0 +1,176 @@
+"""The numbers of one training step, from its rollouts: one flat dict, names as in TensorBoard.
+
+Contract: pure. A number that nothing speaks for is left out, never made up: no turn, no rate; no
+timed kernel, no speedup. Rates are over turns that were judged; what our own side failed at is in
+``infra/`` and in no other. docs/training.md lists the names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from kernelgym.types import Status, Trajectory, Turn
+from kernelgym_train.types import Rollout, Sample
+
+__all__ = ["advantage_metrics", "distributions", "rollout_metrics", "summary"]
+
+
+def summary(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Return mean, standard deviation and extremes of some values; nothing if there are none."""
+    if not values:
+        return {}
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / len(values)
+    return {
+        f"{name}/mean": mean,
+        f"{name}/std": math.sqrt(variance),
+        f"{name}/min": min(values),
+        f"{name}/max": max(values),
+    }
+
+
+def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
+    """Return what a step's rollouts came to, in all, per level, per turn and per part."""
+    rollouts = list(rollouts)
+    played = [rollout.trajectory for rollout in rollouts]
+    valid = [each for each in played if each.valid and each.turns]
+    turns = [turn for each in valid for turn in each.turns]
+    found: dict[str, float] = {
+        "batch/groups": len({rollout.key.group for rollout in rollouts}),
+        "batch/trajectories": len(played),
+        "batch/turns": sum(len(each.turns) for each in played),
+    }
+    if played:
+        found["infra/fail_rate"] = 1.0 - len(valid) / len(played)
+    found |= summary("reward", [turn.score.total for turn in turns])
+    found |= _rates("kernel", turns) | _episodes(valid) | _statuses(turns)
+    found |= _parts(turns) | _hacks(turns) | _tokens(rollouts)
+    by_level: dict[int, list[Turn]] = defaultdict(list)
+    by_turn: dict[int, list[Turn]] = defaultdict(list)
+    for each in valid:
+        for turn in each.turns:
+            by_level[each.problem.level].append(turn)
+            by_turn[turn.index + 1].append(turn)
+    for level, some in sorted(by_level.items()):
+        found[f"level_{level}/reward_mean"] = _mean([turn.score.total for turn in some])
+        found |= _rates(f"level_{level}", some)
+    for number, some in sorted(by_turn.items()):
+        found[f"turn_{number}/reward_mean"] = _mean([turn.score.total for turn in some])
+        found |= _rates(f"turn_{number}", some)
+    return found
+
+
+def advantage_metrics(samples: Iterable[Sample]) -> dict[str, float]:
+    """Return what the advantages of a step look like."""
+    samples = list(samples)
+    found = {"advantage/samples": float(len(samples))}
+    return found | summary("advantage", [sample.advantage for sample in samples])
+
+
+def distributions(
+    rollouts: Iterable[Rollout], samples: Iterable[Sample] = ()
+) -> dict[str, list[float]]:
+    """Return the values of a step that histograms are drawn of; empty ones are left out."""
+    rollouts = list(rollouts)
+    turns = [turn for each in rollouts if each.trajectory.valid for turn in each.trajectory.turns]
+    found = {
+        "rewards": [turn.score.total for turn in turns],
+        "speedups": [turn.verdict.speedup for turn in turns if turn.verdict.timed],
+        "answer_tokens": [float(len(one.ids)) for each in rollouts for one in each.completions],
+        "advantages": [sample.advantage for sample in samples],
+    }
+    return {name: values for name, values in found.items() if values}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _share(turns: Sequence[Turn], holds: Iterable[bool]) -> float:
+    return sum(holds) / len(turns)
+
+
+def _rates(name: str, turns: Sequence[Turn]) -> dict[str, float]:
+    if not turns:
+        return {}
+    return {
+        f"{name}/format_rate": _share(turns, (turn.reply.kernel is not None for turn in turns)),
+        f"{name}/compile_rate": _share(turns, (turn.verdict.compiled for turn in turns)),
+        f"{name}/correct_rate": _share(turns, (turn.verdict.correct for turn in turns)),
+        f"{name}/cheat_rate": _share(
+            turns, (turn.verdict.status is Status.REJECTED for turn in turns)
+        ),
+    }
+
+
+def _episodes(played: Sequence[Trajectory]) -> dict[str, float]:
+    if not played:
+        return {}
+    scores = [score for each in played for score in each.scores]
+    fastest = [max((turn.verdict.speedup for turn in each.turns), default=0.0) for each in played]
+    timed = [speed for speed in fastest if speed > 0.0]
+    found = {
+        "episode/score_mean": _mean(scores),
+        "episode/score_max_mean": _mean([max(each.scores) for each in played]),
+        "episode/correct_turns_mean": _mean(
+            [float(sum(turn.verdict.correct for turn in each.turns)) for each in played]
+        ),
+        "episode/success_rate": _mean(
+            [float(any(turn.verdict.correct for turn in each.turns)) for each in played]
+        ),
+        "episode/turns_mean": _mean([float(len(each.turns)) for each in played]),
+    }
+    if timed:
+        found["episode/best_speedup_mean"] = _mean(timed)
+        found["episode/best_speedup_max"] = max(timed)
+        found["episode/best_speedup_geometric_mean"] = math.exp(_mean([math.log(s) for s in timed]))
+    return found
+
+
+def _statuses(turns: Sequence[Turn]) -> dict[str, float]:
+    tally = Counter(turn.verdict.status for turn in turns)
+    known = [status for status in Status if status is not Status.UNAVAILABLE]
+    return {f"status/{each.value}": tally[each] / len(turns) for each in known} if turns else {}
+
+
+def _parts(turns: Sequence[Turn]) -> dict[str, float]:
+    if not turns:
+        return {}
+    sums: Mapping[str, float] = Counter()
+    for turn in turns:
+        sums = Counter(sums)
+        for part, value in turn.score.parts.items():
+            sums[part] += value
+    return {f"reward_part/{part}": value / len(turns) for part, value in sorted(sums.items())}
+
+
+def _hacks(turns: Sequence[Turn]) -> dict[str, float]:
+    """Return how many turns each hard or soft finding was made on."""
+    tally = Counter(
+        code
+        for turn in turns
+        for code in {found.code for found in turn.verdict.findings if found.severity != "info"}
+    )
+    return {f"finding/{code}": float(count) for code, count in sorted(tally.items())}
+
+
+def _tokens(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    answers = [one for rollout in rollouts for one in rollout.completions]
+    if not answers:
+        return {}
+    thought = [
+        len(turn.reply.thought) / max(1, len(turn.action))
+        for rollout in rollouts
+        for turn in rollout.trajectory.turns
+    ]
+    return {
+        "tokens/prompt_mean": _mean([float(len(one.prompt_ids)) for one in answers]),
+        "tokens/answer_mean": _mean([float(len(one.ids)) for one in answers]),
+        "tokens/answer_max": float(max(len(one.ids) for one in answers)),
+        "tokens/total": float(sum(len(one.prompt_ids) + len(one.ids) for one in answers)),
+        "tokens/cut_off_rate": sum(one.finish == "length" for one in answers) / len(answers),
+        "tokens/thought_share": _mean(thought),
+        "tokens/policy_version_min": float(min(one.policy_version for one in answers)),
+    }

@@ -1,0 +1,292 @@
+"""Policies that are a Hugging Face model in this process, and how text becomes tokens and back.
+
+Contract: `ChatText` renders messages by the tokenizer's own chat template, and turns sampled ids
+into the text that is parsed: special tokens are left out, but not the tags of thinking and answer;
+where the template opens a thinking block, the text begins with its tag. Ids are passed on as they
+were sampled, never tokenised again.
+
+`HFPolicy` is a `kernelgym_train.rollout.BatchPolicy`: left-padded batches, prompts of a like length
+together. The seed of a batch is made of the seeds of its requests, so the same requests give the
+same ids on the same machine; torch's own generator is left as it was found.
+
+The model is the caller's: it is not loaded, moved, trained or saved here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelgym import Message, UsageError
+from kernelgym_train.types import Completion, Request
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ChatText", "HFPolicy", "Sampling", "batch_seed", "end_ids"]
+
+_TAG = re.compile(r"</?(?:think(?:ing)?|KERNEL|SUMMARY)>", re.IGNORECASE)
+_OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn."""
+
+    max_new_tokens: int = 512
+    """Most tokens of an answer."""
+    temperature: float = 1.0
+    """0 takes the likeliest token each time."""
+    top_p: float = 1.0
+    """Share of the likeliest tokens' probability that is kept."""
+    top_k: int = 0
+    """How many of the likeliest tokens are kept; 0 for all."""
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise UsageError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
+        if self.temperature < 0.0 or not 0.0 < self.top_p <= 1.0 or self.top_k < 0:
+            raise UsageError(
+                "temperature and top_k must not be negative, and top_p lie in (0, 1]; got "
+                f"{self.temperature}, {self.top_k} and {self.top_p}"
+            )
+
+    def options(self) -> dict[str, Any]:
+        """Return them as options of `generate`."""
+        if self.temperature == 0.0:
+            none = {"temperature": None, "top_p": None, "top_k": None}
+            return {"max_new_tokens": self.max_new_tokens, "do_sample": False, **none}
+        return {
+            "max_new_tokens": self.max_new_tokens,
+            "do_sample": True,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+        }
+
+
+class ChatText:
+    """A tokenizer's chat template, forwards and backwards.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+        template: Arguments for its template, such as ``{"enable_thinking": False}``.
+
+    Raises:
+        UsageError: If it has no chat template, or the template takes none of our conversations.
+    """
+
+    def __init__(self, tokenizer: Any, template: Mapping[str, Any] | None = None) -> None:
+        if not getattr(tokenizer, "chat_template", None):
+            name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+            raise UsageError(
+                f"the tokenizer of {name!r} has no chat template, so nobody knows how the model is "
+                "to be asked; use an instruction-tuned model, or set tokenizer.chat_template"
+            )
+        self.tokenizer = tokenizer
+        self._template = dict(template or {})
+        special = getattr(tokenizer, "added_tokens_decoder", {})
+        kept = {number for number, token in special.items() if _TAG.fullmatch(str(token))}
+        self._dropped = frozenset(tokenizer.all_special_ids) - kept
+        self._merges_system = False
+        self._merges_system = not self._takes_system()
+
+    def prompt(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], str]:
+        """Return the ids that the model reads, and the thinking tag that they end in, if any."""
+        text = self._render(messages)
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        opened = _OPEN_THINK.search(text)
+        return tuple(ids), opened[0] if opened else ""
+
+    def answer(self, ids: Sequence[int], opened: str = "") -> str:
+        """Return the text of sampled ids.
+
+        Args:
+            ids: As they were sampled.
+            opened: The thinking tag that the prompt ended in; the text begins with it.
+        """
+        kept = [number for number in ids if number not in self._dropped]
+        text: str = self.tokenizer.decode(
+            kept, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return opened + text
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        if self._merges_system and turns[0]["role"] == "system" and len(turns) > 1:
+            joined = f"{turns[0]['content']}\n\n{turns[1]['content']}"
+            turns = [{"role": turns[1]["role"], "content": joined}, *turns[2:]]
+        text: str = self.tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, **self._template
+        )
+        return text
+
+    def _takes_system(self) -> bool:
+        """Say whether the template takes a system message; some models have none."""
+        from jinja2 import TemplateError
+
+        trial = (Message("system", "s"), Message("user", "u"))
+        try:
+            self._render(trial)
+        except TemplateError:
+            try:
+                self._render(trial[1:])
+            except TemplateError as error:
+                raise UsageError(f"the tokenizer's chat template fails: {error}") from None
+            return False
+        return True
+
+
+class HFPolicy:
+    """Samples from a model of transformers.
+
+    Args:
+        model: A causal language model, with or without adapters.
+        tokenizer: Its tokenizer.
+        sampling: How tokens are drawn.
+        batch: Most requests of one `generate`.
+        template: Arguments for the chat template.
+        logprobs: Whether completions carry log-probabilities; they take memory for every logit.
+        version: How many optimiser steps the model has taken.
+
+    Raises:
+        UsageError: If an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        sampling: Sampling | None = None,
+        *,
+        batch: int = 64,
+        template: Mapping[str, Any] | None = None,
+        logprobs: bool = False,
+        version: int = 0,
+    ) -> None:
+        if batch < 1:
+            raise UsageError(f"batch must be at least 1, got {batch}")
+        self.model = model
+        self.sampling = Sampling() if sampling is None else sampling
+        self.version = version
+        """Stamped on completions."""
+        self._text = ChatText(tokenizer, template)
+        self._batch, self._logprobs = batch, logprobs
+        self._ends = end_ids(model, tokenizer)
+        pad = tokenizer.pad_token_id
+        self._pad = self._ends[0] if pad is None else pad
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one completion per request, in their order.
+
+        Raises:
+            UsageError: If a prompt and its answer do not fit into the model's context.
+        """
+        prompts = [self._text.prompt(request.messages) for request in requests]
+        self._check(max((len(ids) for ids, _ in prompts), default=0))
+        found: dict[int, Completion] = {}
+        for chunk in _by_length([len(ids) for ids, _ in prompts], self._batch):
+            seed = batch_seed([requests[index].seed for index in chunk])
+            sampled = self._sample([prompts[index][0] for index in chunk], seed)
+            for index, (ids, logprobs) in zip(chunk, sampled, strict=True):
+                read, opened = prompts[index]
+                found[index] = Completion(
+                    text=self._text.answer(ids, opened),
+                    prompt_ids=read,
+                    ids=ids,
+                    logprobs=logprobs,
+                    finish="stop" if ids and ids[-1] in self._ends else "length",
+                    policy_version=self.version,
+                )
+        return [found[index] for index in range(len(requests))]
+
+    def _check(self, longest: int) -> None:
+        context = getattr(self.model.config, "max_position_embeddings", None)
+        needed = longest + self.sampling.max_new_tokens
+        if context is not None and needed > context:
+            raise UsageError(
+                f"a prompt of {longest} tokens and an answer of {self.sampling.max_new_tokens} do "
+                f"not fit into the model's context of {context}; lower max_new_tokens, the "
+                "observer's context_tokens or its examples"
+            )
+
+    def _sample(
+        self, prompts: Sequence[Sequence[int]], seed: int
+    ) -> list[tuple[tuple[int, ...], tuple[float, ...] | None]]:
+        import torch
+
+        width = max(map(len, prompts))
+        device = self.model.device
+        ids = torch.tensor([[self._pad] * (width - len(row)) + [*row] for row in prompts])
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts])
+        was_training = self.model.training
+        self.model.eval()
+        gpus = [device] if device.type == "cuda" else []
+        try:
+            with torch.random.fork_rng(devices=gpus), torch.no_grad():
+                torch.manual_seed(seed)
+                out = self.model.generate(
+                    input_ids=ids.to(device),
+                    attention_mask=mask.to(device),
+                    eos_token_id=list(self._ends),
+                    pad_token_id=self._pad,
+                    use_cache=True,
+                    return_dict_in_generate=True,
+                    output_scores=self._logprobs,
+                    **self.sampling.options(),
+                )
+        finally:
+            self.model.train(was_training)
+        answers = [self._until_end(row) for row in out.sequences[:, width:].tolist()]
+        if not self._logprobs:
+            return [(answer, None) for answer in answers]
+        told = _logprobs(out.scores, answers)
+        return list(zip(answers, told, strict=True))
+
+    def _until_end(self, row: Sequence[int]) -> tuple[int, ...]:
+        """Return a row up to the token that ended it; what follows is padding."""
+        for place, number in enumerate(row):
+            if number in self._ends:
+                return tuple(row[: place + 1])
+        return tuple(row)
+
+
+def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids that end an answer: the tokenizer's own, and all that the model declares.
+
+    Raises:
+        UsageError: If there are none.
+    """
+    declared = getattr(model.generation_config, "eos_token_id", None)
+    many = declared if isinstance(declared, list | tuple) else [declared]
+    found = dict.fromkeys(n for n in (tokenizer.eos_token_id, *many) if n is not None)
+    if not found:
+        raise UsageError("neither tokenizer nor model says which token ends an answer")
+    return tuple(found)
+
+
+def batch_seed(seeds: Sequence[int]) -> int:
+    """Return one 63-bit seed for requests that are sampled together."""
+    text = ":".join(map(str, seeds))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def _by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
+    """Yield indices in batches, the longest first: what does not fit in memory fails at once."""
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    for start in range(0, len(order), batch):
+        yield order[start : start + batch]
+
+
+def _logprobs(
+    scores: Sequence[torch.Tensor], answers: Sequence[Sequence[int]]
+) -> list[tuple[float, ...]]:
+    """Return each sampled token's log-probability, given the scores it was drawn by."""
+    per_step = [score.float().log_softmax(-1) for score in scores]
+    return [
+        tuple(float(per_step[place][row, number]) for place, number in enumerate(answer))
+        for row, answer in enumerate(answers)
+    ]

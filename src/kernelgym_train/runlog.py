@@ -1,0 +1,290 @@
+"""A run's folder: what was configured, played, measured and kept, and where to go on after a kill.
+
+::
+
+    runs/<name>/
+      config.yaml         the resolved configuration
+      manifest.json       versions, machine, ruleset, seed, git commit
+      secret              what the judge's inputs follow from; readable by its owner only
+      metrics.jsonl       one row of numbers per step
+      trajectories.jsonl  every episode, in the schema of kernelgym.trajectories
+      tokens.jsonl        the ids that were sampled, one row per turn
+      events.jsonl        what happened to the run itself: starts, warnings, rollbacks
+      verdicts.jsonl      every verdict, written before it was used
+      checkpoints.jsonl   one row per checkpoint
+      checkpoints/        their folders
+      tensorboard/
+
+Contract: a checkpoint counts from the moment its row is written, which is last; its row says how
+long the logs were. `RunLog.resume` cuts the logs back to that length and removes checkpoint folders
+that have no row, so that a run killed at any point goes on as if it had not been. `events` and
+`verdicts` are never cut: a verdict that was given once is given again.
+
+Rows of a step are appended as the step goes on. Nothing is printed; watchers may show something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from kernelgym import EpisodeRecord, UsageError, append_record
+from kernelgym.jsonlines import append_line, read_lines, write_lines
+from kernelgym.observer import Observer, render
+from kernelgym.observer_settings import observer_settings
+from kernelgym.rewards import reward_preset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.types import Evaluator, text_digest
+from kernelgym_train.rollout import EpisodeRules
+from kernelgym_train.types import Rollout
+from kernelgym_train.verdict_log import VerdictLog
+
+__all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest"]
+
+_CUT_BACK = ("metrics.jsonl", "trajectories.jsonl", "tokens.jsonl")
+
+
+class Watcher(Protocol):
+    """Is told what is logged, to show it or pass it on."""
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Take the numbers of one step."""
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Take the distributions of one step."""
+
+    def close(self) -> None:
+        """Write out what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that counts."""
+
+    step: int
+    """Steps that were done."""
+    folder: Path
+    weights: str
+    """Digest of the trained weights; empty if none was taken."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what the run's own parts kept with it."""
+        found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
+        return found
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits that equal configurations share."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+class RunLog:
+    """A run's folder, open for writing. Make one with `create` or `resume`."""
+
+    def __init__(self, folder: Path, start: Checkpoint | None, watchers: Iterable[Watcher]) -> None:
+        self.folder = folder
+        self.start = start
+        """Where the run goes on; None for the beginning."""
+        self.watchers = list(watchers)
+        self.secret = (folder / "secret").read_text().strip()
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        config: Mapping[str, Any],
+        manifest: Mapping[str, Any],
+        watchers: Iterable[Watcher] = (),
+    ) -> Self:
+        """Make a run's folder.
+
+        Raises:
+            UsageError: If there is something already, or it cannot be made.
+        """
+        import yaml
+
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise UsageError(
+                f"there is a run in {str(folder)!r} already; go on with it by --resume "
+                f"{folder}, or give another name"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"cannot make {str(folder)!r}: {error.strerror}") from None
+        (folder / "checkpoints").mkdir()
+        descriptor = os.open(folder / "secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        about = dict(manifest) | {"config": config_digest(config)}
+        (folder / "manifest.json").write_text(json.dumps(about, indent=2) + "\n")
+        # Last: a folder without it was never a run.
+        (folder / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
+        made = cls(folder, None, watchers)
+        made.event("started")
+        return made
+
+    @classmethod
+    def resume(cls, folder: str | Path, watchers: Iterable[Watcher] = ()) -> Self:
+        """Open a run's folder where its last checkpoint left it.
+
+        Raises:
+            UsageError: If there is no run.
+        """
+        folder = Path(folder)
+        if not (folder / "config.yaml").is_file():
+            raise UsageError(
+                f"there is no run in {str(folder)!r} (no config.yaml); give the folder that a run "
+                "was started in, such as runs/<name>"
+            )
+        rows = _rows(folder)
+        # A row whose folder is gone was pruned, not broken.
+        kept = [row for row in rows if (folder / row["path"] / "state.json").is_file()]
+        last = kept[-1] if kept else None
+        sizes = last["sizes"] if last else {}
+        for name in _CUT_BACK:
+            if (folder / name).exists():
+                os.truncate(folder / name, sizes.get(name, 0))
+        write_lines(folder / "checkpoints.jsonl", rows[: rows.index(last) + 1] if last else [])
+        named = {row["path"] for row in kept}
+        for path in (folder / "checkpoints").iterdir():
+            if str(path.relative_to(folder)) not in named:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        start = Checkpoint(last["step"], folder / last["path"], last["weights"]) if last else None
+        opened = cls(folder, start, watchers)
+        opened.event("resumed", step=start.step if start else 0)
+        return opened
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration the run was started with."""
+        import yaml
+
+        found: dict[str, Any] = yaml.safe_load((self.folder / "config.yaml").read_text())
+        return found
+
+    def verdicts(self, evaluator: Evaluator) -> VerdictLog:
+        """Return `evaluator` with its verdicts kept in this run."""
+        return VerdictLog(evaluator, self.folder / "verdicts.jsonl", secret=self.secret)
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the numbers of a step; what is not finite is written as null."""
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        row = {name: finite.get(name) for name in sorted(values)}
+        append_line(self.folder / "metrics.jsonl", {"step": step, **row})
+        for watcher in self.watchers:
+            watcher.scalars(step, finite)
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Pass the distributions of a step on to the watchers; no file keeps them."""
+        for watcher in self.watchers:
+            watcher.histograms(step, values)
+
+    def event(self, what: str, **facts: Any) -> None:
+        """Write down something that happened to the run itself."""
+        append_line(
+            self.folder / "events.jsonl", {"event": what, "time": _now(), "pid": os.getpid()} | facts
+        )
+
+    def rollouts(
+        self,
+        rollouts: Iterable[Rollout],
+        observer: Observer,
+        rules: EpisodeRules,
+        *,
+        writer: str = "kernelgym-train",
+    ) -> None:
+        """Write episodes, and their tokens beside them."""
+        for rollout in rollouts:
+            key, turns = rollout.key, rollout.trajectory.turns
+            read = tuple(
+                text_digest(render(observer.observe(rollout.trajectory.problem, turns[:place])))
+                for place in range(len(turns))
+            )
+            record = EpisodeRecord(
+                rollout.trajectory,
+                language=observer.language,
+                device=observer.device,
+                ruleset=find_ruleset(observer.ruleset).label,
+                reward=reward_preset(rules.reward).name,
+                stop_when=str(rules.stop_when),
+                observer=observer_settings(observer),
+                observations=read,
+                writer=writer,
+                key="/".join(map(str, key[:3])),
+            )
+            append_record(self.folder / "trajectories.jsonl", record)
+            for place, answer in enumerate(rollout.completions):
+                row = {
+                    "key": list(key._replace(turn=place)),
+                    "prompt_ids": list(answer.prompt_ids),
+                    "ids": list(answer.ids),
+                    "logprobs": None if answer.logprobs is None else list(answer.logprobs),
+                    "finish": answer.finish,
+                    "policy_version": answer.policy_version,
+                }
+                append_line(self.folder / "tokens.jsonl", row)
+
+    def commit(
+        self, step: int, folder: str | Path, state: Mapping[str, Any], weights: str = ""
+    ) -> None:
+        """Make a checkpoint count: its folder is whole, and the logs are as long as they are.
+
+        Args:
+            step: Steps that are done.
+            folder: The checkpoint's folder, inside of the run's.
+            state: What the run's own parts need to go on; plain JSON data.
+            weights: Digest of the trained weights.
+        """
+        folder = Path(folder)
+        (folder / "state.json").write_text(json.dumps(state))
+        sizes = {}
+        for name in _CUT_BACK:
+            path = self.folder / name
+            sizes[name] = path.stat().st_size if path.exists() else 0
+            _sync(path)
+        _sync(folder / "state.json")
+        row = {
+            "step": step,
+            "path": str(folder.resolve().relative_to(self.folder.resolve())),
+            "sizes": sizes,
+            "weights": weights,
+            "time": _now(),
+        }
+        append_line(self.folder / "checkpoints.jsonl", row)
+        _sync(self.folder / "checkpoints.jsonl")
+
+    def close(self) -> None:
+        """Close the watchers."""
+        for watcher in self.watchers:
+            watcher.close()
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "checkpoints.jsonl"
+    return [row for _, row in read_lines(path)] if path.exists() else []
+
+
+def _sync(path: Path) -> None:
+    """Have a file written to the disk itself."""
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,196 @@
+"""One training step up to the optimiser: draw problems, play, refill, give credit, write it down.
+
+Contract: the same for every backend. Given the state of the sampler, the step's number and a policy
+that answers the same, everything that comes out is the same, in the same order: that is what makes
+a resumed run equal the unbroken one. Time is measured, and decides nothing.
+
+Several processes may share a step: each plays its share of the groups, `gather` brings together
+what all have played, and all go on with the same rollouts. Only the one that holds the log writes.
+
+It holds no model and takes no optimiser step; that is the backend's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernelgym.observer import Observer
+from kernelgym.rewards import RewardSchedule
+from kernelgym.types import Evaluator
+from kernelgym_train.credit import Credit, CreditRule, assign_credit
+from kernelgym_train.metrics import advantage_metrics, distributions, rollout_metrics
+from kernelgym_train.refill import Refill
+from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.runlog import RunLog
+from kernelgym_train.sampling import ProblemSampler
+from kernelgym_train.types import Completion, Request, Rollout
+
+__all__ = ["Gather", "Step", "StepPlan", "Steps"]
+
+Gather = Callable[[list[Rollout]], list[Rollout]]
+"""Brings together what every process has played."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """How much is played in a step."""
+
+    groups: int
+    """Groups that are learned from."""
+    trajectories: int
+    """Trajectories of each."""
+    extra_rounds: int = 2
+    """Most rounds of refills for groups that had nothing to teach."""
+
+    def rows(self, turns: int) -> int:
+        """Return the most turns that a step can give to learn from."""
+        return self.groups * self.trajectories * turns
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step gives to learn from."""
+
+    credit: Credit
+    rollouts: tuple[Rollout, ...]
+    """All that was played, groups that had nothing to teach included."""
+    metrics: dict[str, float]
+
+
+class Steps:
+    """Makes the steps of a run.
+
+    Args:
+        plan: How much is played in a step.
+        sampler: Draws the problems.
+        evaluator: Judges the answers.
+        observer: What the model reads.
+        rules: How episodes end and what feedback tells; its reward is the schedule's.
+        schedule: Which preset scores at which step.
+        credit: How credit is given.
+        seed: The run's seed.
+        log: Where it is written down; None in processes that write nothing.
+    """
+
+    def __init__(
+        self,
+        plan: StepPlan,
+        *,
+        sampler: ProblemSampler,
+        evaluator: Evaluator,
+        observer: Observer,
+        rules: EpisodeRules,
+        schedule: RewardSchedule,
+        credit: CreditRule,
+        seed: int,
+        log: RunLog | None = None,
+    ) -> None:
+        self.plan, self.sampler, self.evaluator = plan, sampler, evaluator
+        self.observer, self.credit, self.log = observer, credit, log
+        self._rules, self._schedule, self._seed = rules, schedule, seed
+
+    @property
+    def seed(self) -> str:
+        """The run's seed and how often it was rolled back: what all sampling follows from."""
+        return f"{self._seed}/{self.sampler.seed_epoch}"
+
+    async def take(
+        self,
+        step: int,
+        policy: Policy | BatchPolicy,
+        *,
+        share: tuple[int, int] = (0, 1),
+        gather: Gather | None = None,
+    ) -> Step:
+        """Play one step.
+
+        Args:
+            step: Its number, from 0.
+            policy: Gives the answers.
+            share: Number of this process and how many there are.
+            gather: Brings together what all have played, where there are several.
+
+        Raises:
+            UsageError: What `kernelgym_train.rollout.play` raises.
+        """
+        rules = replace(self._rules, reward=self._schedule.at(step))
+        timed = _Timed(policy) if isinstance(policy, BatchPolicy) else None
+        fill = Refill(self.plan.groups, self.credit, self.plan.extra_rounds)
+        started = time.monotonic()
+        while fill.missing:
+            problems = self.sampler.draw(step, fill.missing, fill.round)
+            tasks = tasks_of(step, problems, self.plan.trajectories, first=fill.groups)
+            played = await play(
+                [task for task in tasks if task.key.problem % share[1] == share[0]],
+                policy if timed is None else timed,
+                self.evaluator,
+                self.observer,
+                rules,
+                seed=self.seed,
+            )
+            fill.add(played if gather is None else gather(played))
+        play_s = time.monotonic() - started
+        # The order in which the sampler learns is that of keys, whoever played them.
+        every = sorted((*fill.rollouts, *fill.discarded), key=lambda rollout: rollout.key)
+        credit = assign_credit(fill.rollouts, self.credit)
+        self.sampler.record(every)
+        metrics = self._metrics(every, credit, fill)
+        metrics["time/play_s"] = play_s
+        if timed is not None:
+            metrics["time/model_s"] = timed.seconds
+            metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
+        if self.log is not None:
+            self.log.rollouts(every, self.observer, rules)
+            self.log.histograms(step, distributions(every, credit.samples))
+        metrics["time/bookkeeping_s"] = time.monotonic() - started - play_s
+        return Step(credit, tuple(every), metrics)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as JSON data."""
+        return {"sampler": self.sampler.state_dict()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from what a checkpoint kept.
+
+        Raises:
+            UsageError: If it is another run's.
+        """
+        self.sampler.load_state_dict(state["sampler"])
+
+    def _metrics(self, every: list[Rollout], credit: Credit, fill: Refill) -> dict[str, float]:
+        found = rollout_metrics(every) | advantage_metrics(credit.samples)
+        found |= {
+            "groups/wanted": float(self.plan.groups),
+            "groups/with_signal": float(credit.groups),
+            "groups/flat": float(len({rollout.key.group for rollout in fill.discarded})),
+            "groups/waste": fill.waste,
+            "groups/rounds": float(fill.round),
+            "infra/left_out": float(credit.left_out),
+            "curriculum/levels": float(len(self.sampler.levels)),
+        }
+        for bucket, rate in self.sampler.solve_rates.items():
+            if rate is not None:
+                found[f"curriculum/{bucket}"] = rate
+        hits, misses = (getattr(self.evaluator, name, 0) for name in ("hits", "misses"))
+        if hits + misses:
+            found["judge/hit_rate"] = hits / (hits + misses)
+            found["judge/judged"] = float(misses)
+        return found
+
+
+class _Timed:
+    """A batch policy that knows how long it took."""
+
+    def __init__(self, policy: BatchPolicy) -> None:
+        self._policy = policy
+        self.seconds = 0.0
+
+    def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        started = time.monotonic()
+        try:
+            return self._policy.generate(requests)
+        finally:
+            self.seconds += time.monotonic() - started
