@@ -127,11 +127,12 @@ def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _put(kind: type, data: dict[str, Any], path: str, text: str) -> None:
     """Put an override where it belongs, as text or as what the text means."""
+    root = kind
     *sections, name = path.split(".")
     for place, section in enumerate(sections):
         hints = typing.get_type_hints(kind)
         if not dataclasses.is_dataclass(hints.get(section)):
-            raise _unknown(kind, ".".join(sections[:place]), path)
+            raise _unknown(kind, ".".join(sections[:place]), path, root)
         kind = cast(type, hints[section])
         inner = data.get(section)
         data[section] = data = {} if inner is None else inner
@@ -139,7 +140,7 @@ def _put(kind: type, data: dict[str, Any], path: str, text: str) -> None:
             raise UsageError(f"{section} is a section of settings, got {data!r}")
     hint = typing.get_type_hints(kind).get(name)
     if hint is None:
-        raise _unknown(kind, ".".join(sections), path)
+        raise _unknown(kind, ".".join(sections), path, root)
     # A text is taken as it stands: a run may be called 1e5, or no.
     data[name] = text if hint is str else _yaml(text, path)
 
@@ -208,13 +209,13 @@ def _number(value: Any, hint: type) -> Any:
     return int(number) if number.is_integer() else _NO
 
 
-def _unknown(kind: Any, section: str, path: str, root: type | None = None) -> UnknownName:
-    prefix = f"{section}." if section else ""
-    known = [f"{prefix}{name}" for name in typing.get_type_hints(kind)]
-    name = path.rpartition(".")[2]
-    elsewhere = [key.path for key in describe(root or kind) if key.path.endswith(f".{name}")]
-    hint = f"There is {' and '.join(elsewhere)}." if elsewhere and path not in elsewhere else ""
-    return UnknownName("setting", path, known, hint)
+def _unknown(kind: Any, section: str, path: str, root: type) -> UnknownName:
+    name = path[len(section) :].lstrip(".")
+    leaf = path.rpartition(".")[2]
+    elsewhere = [key.path for key in describe(root) if key.path.endswith(f".{leaf}")]
+    hint = f"There is {' and '.join(elsewhere)}." if elsewhere else ""
+    what = f"setting of {section}" if section else "setting"
+    return UnknownName(what, name, typing.get_type_hints(kind), hint)
 
 
 def _named(hint: Any) -> str:

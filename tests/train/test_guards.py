@@ -1,0 +1,217 @@
+"""Guards: each is set off by its own numbers, says them, and is silent without them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.guards import (
+    ACTIONS,
+    Alarm,
+    GuardRules,
+    StepHealth,
+    check_guards,
+    logprob_gap,
+    opening_share,
+    repetition,
+    rolled_back,
+)
+
+RULES = GuardRules(window=3, baseline=2)
+WELL = StepHealth(
+    0,
+    groups=8,
+    groups_with_signal=5,
+    opening_share=0.9,
+    repetition=0.1,
+    answer_tokens=100.0,
+    entropy=0.5,
+    logprob_gap=0.01,
+    answers=64,
+    failures=1,
+)
+
+
+def steps(count: int = 6, last: int = 1, **changes) -> list[StepHealth]:
+    """Return healthy steps, of which the last ones are otherwise."""
+    return [
+        dataclasses.replace(WELL, step=step, **(changes if step >= count - last else {}))
+        for step in range(count)
+    ]
+
+
+def names(alarms: tuple[Alarm, ...]) -> list[str]:
+    return [alarm.guard for alarm in alarms]
+
+
+def test_a_healthy_run_sets_nothing_off() -> None:
+    for count in range(7):
+        assert check_guards(RULES, steps(count, last=0)) == ()
+
+
+@pytest.mark.parametrize(
+    ("guard", "changes", "numbers"),
+    [
+        ("collapse/opening", {"opening_share": 0.4}, {"now": 0.4, "first": 0.9}),
+        ("collapse/length", {"answer_tokens": 301.0}, {"now": 301.0, "first": 100.0}),
+        ("collapse/length", {"answer_tokens": 33.0}, {"now": 33.0, "first": 100.0}),
+        ("collapse/repetition", {"repetition": 0.6}, {"now": 0.6}),
+        ("collapse/entropy", {"entropy": 0.0005}, {"now": 0.0005}),
+        ("gap", {"logprob_gap": 0.5}, {"gap": (0.5 + 0.02) / 3, "steps": 3}),
+        ("infrastructure", {"failures": 64}, {"failures": 66, "answers": 192}),
+    ],
+)
+def test_each_guard_says_its_numbers(guard: str, changes, numbers) -> None:
+    (alarm,) = check_guards(RULES, steps(**changes))
+    assert alarm.guard == guard
+    assert alarm.numbers == pytest.approx(numbers)
+    assert alarm.action == getattr(RULES, guard.partition("/")[0])
+    assert "\n" not in alarm.message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"opening_share": 0.51},
+        {"answer_tokens": 299.0},
+        {"answer_tokens": 34.0},
+        {"repetition": 0.5},
+        {"entropy": 0.001},
+        {"logprob_gap": 0.27},
+        {"failures": 36},
+    ],
+)
+def test_what_is_within_bounds_sets_nothing_off(changes) -> None:
+    assert check_guards(RULES, steps(**changes)) == ()
+
+
+def test_no_signal_takes_a_whole_window() -> None:
+    for last in (1, 2):
+        assert check_guards(RULES, steps(last=last, groups_with_signal=0)) == ()
+    (alarm,) = check_guards(RULES, steps(last=3, groups_with_signal=0))
+    assert alarm.guard == "no_signal" and alarm.numbers == {"groups": 24, "steps": 3}
+    # Two steps of a run are less than a window.
+    assert check_guards(RULES, steps(2, last=2, groups_with_signal=0)) == ()
+
+
+def test_what_is_not_available_is_not_nought() -> None:
+    (alarm,) = check_guards(RULES, steps(last=6, logprob_gap=None))
+    assert (alarm.guard, alarm.action, alarm.numbers) == ("gap", "off", {})
+    assert alarm.message.startswith("not available")
+    # One step that has it is enough to go by.
+    assert check_guards(RULES, steps(last=2, logprob_gap=None)) == ()
+    without = {"opening_share": None, "repetition": None, "answer_tokens": None, "entropy": None}
+    assert check_guards(RULES, steps(last=6, **without)) == ()
+    assert check_guards(RULES, steps(last=1, **without)) == ()
+
+
+def test_numbers_that_are_none_set_guards_off() -> None:
+    assert names(check_guards(RULES, steps(entropy=math.nan))) == ["collapse/entropy"]
+    assert names(check_guards(RULES, steps(logprob_gap=math.nan))) == ["gap"]
+
+
+def test_the_first_steps_are_what_later_ones_are_compared_with() -> None:
+    drift = [dataclasses.replace(WELL, step=step, answer_tokens=100.0 + step) for step in range(9)]
+    far = dataclasses.replace(WELL, step=900, answer_tokens=500.0)
+    assert names(check_guards(RULES, [*drift, far])) == ["collapse/length"]
+    # Of a long run a window and the first steps are enough.
+    assert names(check_guards(RULES, [drift[-1], far], first=drift[:2])) == ["collapse/length"]
+    assert check_guards(RULES, [drift[-1], far], first=[far, far]) == ()
+    # While the first steps are being played there is nothing to compare with.
+    early = [WELL, dataclasses.replace(WELL, step=1, answer_tokens=900.0)]
+    assert check_guards(RULES, early) == ()
+
+
+def test_the_gravest_comes_first() -> None:
+    rules = dataclasses.replace(RULES, collapse="rollback", gap="warn", infrastructure="stop")
+    sick = steps(repetition=0.9, logprob_gap=9.0, failures=64, entropy=0.0)
+    assert [alarm.action for alarm in check_guards(rules, sick)] == [
+        *("stop", "rollback", "rollback", "warn")
+    ]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_guard_does_what_the_rules_say(action) -> None:
+    rules = GuardRules(
+        window=3, baseline=2, no_signal=action, collapse=action, gap=action, infrastructure=action
+    )
+    sick = steps(
+        last=3, groups_with_signal=0, repetition=0.9, entropy=0.0, logprob_gap=9.0, failures=64
+    )
+    sick[-1] = dataclasses.replace(sick[-1], opening_share=0.1, answer_tokens=1.0)
+    found = check_guards(rules, sick)
+    assert {alarm.action for alarm in found} == (set() if action == "off" else {action})
+    assert len(found) == (0 if action == "off" else 7)
+
+
+@given(
+    st.lists(
+        st.builds(
+            StepHealth,
+            st.integers(0, 50),
+            st.integers(0, 9),
+            st.integers(0, 9),
+            *[st.none() | st.floats(0, 1)] * 2,
+            st.none() | st.floats(0, 1e4),
+            *[st.none() | st.floats(allow_nan=True)] * 2,
+            st.integers(0, 99),
+            st.integers(0, 99),
+        ),
+        max_size=12,
+    )
+)
+def test_any_history_is_read(history: list[StepHealth]) -> None:
+    found = check_guards(RULES, history)
+    assert len(found) == len({alarm.guard for alarm in found})
+    assert all(alarm.action in ACTIONS for alarm in found)
+
+
+def test_openings() -> None:
+    assert opening_share([(1, 2), (1,), (3,), ()]) == pytest.approx(2 / 3)
+    assert opening_share([(1, 2), (1,), (3,)], usual=3) == pytest.approx(1 / 3)
+    assert opening_share([(1,)], usual=4) == 0.0
+    assert opening_share([(), ()]) is None
+
+
+def test_repetition() -> None:
+    assert repetition(range(40)) == 0.0
+    assert repetition((1, 2, 3)) == 0.0
+    assert repetition((7,) * 103) == pytest.approx(0.99)
+    # Five grams of four, the last of which is the first again.
+    assert repetition((1, 2, 3, 4, 1, 2, 3, 4)) == pytest.approx(1 / 5)
+
+
+@given(st.lists(st.integers(0, 5), max_size=40))
+def test_saying_it_twice_is_repetition(ids: list[int]) -> None:
+    assert 0.0 <= repetition(ids) < 1.0
+    assert repetition(ids * 2) >= repetition(ids)
+
+
+def test_gaps() -> None:
+    assert logprob_gap([(-1.0, -2.0), None], [(-1.5, -2.0), (-9.0,)]) == pytest.approx(0.25)
+    assert logprob_gap([None], [(-9.0,)]) is None
+    assert logprob_gap([], []) is None
+    assert logprob_gap([(-1.0,)], [(-1.0,)]) == 0.0
+    with pytest.raises(ValueError):
+        logprob_gap([(-1.0,)], [(-1.0, -2.0)])
+
+
+def test_a_rollback_changes_something() -> None:
+    assert rolled_back(2e-5, 0) == (1e-5, 1)
+    assert rolled_back(*rolled_back(2e-5, 0)) == (5e-6, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"baseline": 0}, {"opening_drop": 1.5}, {"length_ratio": 1.0}, {"most_gap": 0.0}],
+)
+def test_rules_that_make_no_sense_are_refused(wrong) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        GuardRules(**wrong)
+    with pytest.raises(UnknownName, match="did you mean rollback"):
+        GuardRules(gap="rolback")  # type: ignore[arg-type]
