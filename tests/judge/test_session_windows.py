@@ -9,8 +9,7 @@ import pytest
 import torch
 from peers import PROBLEM, SEEDS, SHAPE, meeting, rejection, says, tensor
 
-from kernelgym.judge import arena, device_memory
-from kernelgym.judge import session as session_module
+from kernelgym.judge import arena, device_memory, layout
 from kernelgym.judge.device_outputs import DeviceOutputs
 from kernelgym.judge.reference import Reference
 from kernelgym.types import Status
@@ -126,8 +125,8 @@ def device(monkeypatch):
         raise device_memory.DriverError("no such memory")
 
     monkeypatch.setattr(arena._HostArena, "span", span)
-    monkeypatch.setattr(session_module, "new_arena", lambda n, size, _: arena._HostArena(n, size))
-    monkeypatch.setattr(session_module, "DeviceOutputs", _Located)
+    monkeypatch.setattr(layout, "new_arena", lambda n, size, _: arena._HostArena(n, size))
+    monkeypatch.setattr(layout, "DeviceOutputs", _Located)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     monkeypatch.setattr(device_memory, "view", view)
     monkeypatch.setattr(device_memory, "open_shared", refuse)

@@ -23,6 +23,7 @@ from kernelgym.judge.compiled import CompiledAhead
 from kernelgym.judge.evidence import gather, with_evidence
 from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.processes import Processes
+from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.rehearsal import Rehearsal
 from kernelgym.judge.runner import bytes_of
@@ -65,6 +66,7 @@ class Worker:
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
         ahead = CompiledAhead(folder / "triton")
+        self._public = PublicCalls(self._accelerator.device)
         self._rehearsal = Rehearsal(ruleset, self._accelerator, self._processes, ahead)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
@@ -98,6 +100,7 @@ class Worker:
         clock = self._accelerator.clock
         clock.read()
         with clock.stage("load"), self._processes.open(kernel.language) as session:
+            session.public = None if self._ruleset.secret_seed else self._public
             log = ""
             try:
                 with clock.stage("compile"):

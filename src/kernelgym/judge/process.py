@@ -23,11 +23,11 @@ from typing import Any, Protocol
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 from kernelgym.judge.scratch import remove_folder
+from kernelgym.judge.streams import BoundedStream
 from kernelgym.rulesets import Limits
 
 __all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
 
-_KEPT_OUTPUT_BYTES = 16_384
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
 _MAX_BUILDS = 16
@@ -66,8 +66,8 @@ class Candidate:
         self.scratch = tempfile.mkdtemp(prefix="run-", dir=root)
         self._channel, self._their_channel = socket.socketpair()
         pairs = [os.pipe() for _ in range(2)]
-        self._pipes = {read: _Bounded() for read, _ in pairs}
-        self._ended_streams: list[_Bounded] = []
+        self._pipes = {read: BoundedStream() for read, _ in pairs}
+        self._ended_streams: list[BoundedStream] = []
         self._their_fds = [write for _, write in pairs]
         self._decoder = wire.Decoder()
         self._nonce = ""
@@ -292,7 +292,7 @@ class Candidate:
         texts = [stream.text().strip() for stream in self._streams()]
         return "\n".join(filter(None, texts))
 
-    def _streams(self) -> list[_Bounded]:
+    def _streams(self) -> list[BoundedStream]:
         return [*self._ended_streams, *self._pipes.values()]
 
     def kill(self) -> None:
@@ -337,24 +337,3 @@ def _readable(fds: list[int], timeout_s: float) -> set[int]:
     for fd in fds:
         poll.register(fd, select.POLLIN)
     return {fd for fd, _ in poll.poll(timeout_s * 1e3)}
-
-
-class _Bounded:
-    """The beginning and the end of a stream."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._head, self._tail = bytearray(), bytearray()
-
-    def add(self, data: bytes) -> None:
-        self.total += len(data)
-        room = _KEPT_OUTPUT_BYTES // 2 - len(self._head)
-        self._head += data[:room]
-        self._tail += data[max(0, room) :]
-        del self._tail[: -_KEPT_OUTPUT_BYTES // 2]
-
-    def text(self) -> str:
-        cut = self.total - len(self._head) - len(self._tail)
-        middle = f"\n... {cut} bytes cut ...\n" if cut > 0 else ""
-        head = self._head.decode("utf-8", "replace")
-        return head + middle + self._tail.decode("utf-8", "replace")

@@ -22,6 +22,7 @@ from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.distributions import GIVEN, Sampling, plan
 from kernelgym.judge.drawing import draw_as_on_cpu
+from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.runner import Expected, Runner, bytes_of, place, same_bytes, tensors_of
 from kernelgym.judge.seeds import Seeds, seed_all
 from kernelgym.judge.state import constant_state, put_state, vary
@@ -143,6 +144,28 @@ class Reference:
             found = self._runner.expect(inputs, forward_seed)
         known = self._conditions.calibration(kind, self._ruleset)
         return Expected(found.output, found.precise, found.mutates_inputs, kind, known)
+
+    def judged_call(
+        self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
+    ) -> tuple[list[Any], Expected]:
+        """Return inputs of a judged call and what they should give; neither may be changed.
+
+        Args:
+            seed: Seed of the inputs.
+            forward_seed: Seed set before the call.
+            kind: Which kind of inputs they are.
+            public: What is known of calls on values that everybody knows.
+        """
+        key = (self._problem.digest, seed, forward_seed, kind)
+        # A call that depends on the calls before it, or on random numbers, is made again.
+        alike = not (self._seeds.secret or self.stateful or self.draws)
+        if public is not None and alike and (found := public.find(key)) is not None:
+            return found
+        inputs = self.inputs(seed, kind)
+        expected = self.expect(inputs, forward_seed, kind)
+        if public is not None and alike and not (self.draws or expected.mutates_inputs):
+            public.keep(key, inputs, expected)
+        return inputs, expected
 
     def bears(self, expected: Expected) -> bool:
         """Say whether the reference was well conditioned in this call."""

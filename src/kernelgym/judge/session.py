@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.arena import Arena, Region, new_arena
 from kernelgym.judge.compare import Comparison, Surroundings, byte_copy, compare, near, surroundings
-from kernelgym.judge.construction import Construction
 from kernelgym.judge.conversation import Rejected
-from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
+from kernelgym.judge.device_outputs import Unreadable
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.idleness import Tally
+from kernelgym.judge.layout import Layout
 from kernelgym.judge.process import Candidate
+from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
-from kernelgym.judge.slots import Slot, Window, alike, encode_all
+from kernelgym.judge.slots import Slot, Window
 from kernelgym.judge.structure import describe_shape_of, outline
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
@@ -31,10 +31,8 @@ __all__ = ["Rejected", "Session", "Slot", "Window"]
 
 _CPU = torch.device("cpu")
 
-_ROOM_FOR_CALLS = 4  # times the tensors of a call, for what a kernel allocates
 
-
-class Session(Construction):
+class Session(Layout):
     """Drives one candidate.
 
     Args:
@@ -51,61 +49,17 @@ class Session(Construction):
         build: Any,
         device: torch.device = _CPU,
     ) -> None:
-        super().__init__(candidate, ruleset, build)
-        self.device = device
-        self._arena: Arena | None = None
-        self._slots: list[Slot] = []
+        super().__init__(candidate, ruleset, build, device)
         self._launched: Any = 0
+        self.public: PublicCalls | None = None
+        """What is known of calls on values that everybody knows."""
         self.tally = Tally()
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
-        self._located = DeviceOutputs(device) if device.type == "cuda" else None
-        self.example: tuple[list[Any], Any] = ([], ())
-        """Inputs and reference output of the last judged call: their shapes, without values."""
 
     @property
     def protocol(self) -> TimingProtocol:
         """How its ruleset times kernels."""
         return self._ruleset.timing
-
-    def end(self) -> None:
-        """Kill the candidate's process, and give its buffers back."""
-        self._candidate.kill()
-        self.close()
-
-    def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
-        """Lay out `count` slots for calls with such inputs and outputs, in one new arena.
-
-        Timed calls on a device need no room for outputs: those are read where they are.
-        """
-        self.example = (outline(inputs), outline(output))
-        outputs = [] if timed and self._located is not None else tensors_of(output)
-        tensors = tensors_of(inputs)
-        size = sum(t.untyped_storage().nbytes() for t in tensors)
-        size += sum(t.numel() * t.element_size() for t in outputs)
-        self.vacate()
-        room = count * (len(tensors) + len(outputs))
-        arena = self._arena = new_arena(room, count * size, self.device)
-        self._slots, calls = [], []
-        for _ in range(count):
-            regions: list[Region] = []
-
-            def place(tensor: torch.Tensor, regions: list[Region] = regions) -> Region:
-                regions.append(arena.place(tensor))
-                return regions[-1]
-
-            arguments = encode_all(inputs, place)
-            places = [arena.place(t, contiguous=True) for t in outputs]
-            calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
-            self._slots.append(
-                Slot(
-                    tuple(arena.view(r) for r in regions),
-                    tuple(arena.view(r) for r in places),
-                    tuple(places),
-                )
-            )
-        self._share(arena)
-        self._post({"op": "prepare", "calls": calls})
-        self._answer("prepare")
 
     def run(self, batches: list[list[Any]], forward_seeds: list[int]) -> list[Any]:
         """Make one call per batch; return the candidate's descriptions of its outputs."""
@@ -173,14 +127,6 @@ class Session(Construction):
             raise
         return True
 
-    def vacate(self) -> None:
-        """Have the candidate let go of its buffers, and give them back."""
-        if self._arena is not None and self._located is not None:
-            self._post({"op": "release"})
-            self._answer("prepare")
-            self._located.forget()
-        self.close()
-
     def distrust(self, other: Session) -> None:
         """Never take memory that another session's process has shared for this one's output."""
         if self._located is not None and other._located is not None:
@@ -194,15 +140,6 @@ class Session(Construction):
         except Unreadable as reason:
             raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None
 
-    def _flush_cache(self) -> None:
-        """Push what was just written to the slots out of the device's cache."""
-        if self._located is not None:
-            self._located.flush_cache()
-
-    def _finish(self) -> None:
-        if self._located is not None:
-            torch.cuda.synchronize(self.device)
-
     def trace(self, mode: str) -> dict[str, Any]:
         """Have calls watched from now on (``record``, ``ablate`` or ``off``).
 
@@ -212,14 +149,6 @@ class Session(Construction):
         self._post({"op": "trace", "mode": mode})
         seen = self._answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
-
-    def _fill(self, batches: list[list[Any]], poison: bool) -> None:
-        for slot, inputs in zip(self._slots, batches, strict=False):
-            for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
-                view.copy_(tensor)
-            if poison and self._arena is not None:
-                for region in slot.regions:
-                    self._arena.poison(region)
 
     def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
         results, self._launched = answer.get("results"), answer.get("launches")
@@ -250,8 +179,7 @@ class Session(Construction):
     def _attempt(
         self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
     ) -> tuple[Comparison, Expected]:
-        inputs = reference.inputs(seed, kind)
-        expected = reference.expect(inputs, forward_seed, kind)
+        inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
         self.example = (outline(inputs), outline(expected.output))
@@ -265,14 +193,6 @@ class Session(Construction):
         compared = self.compare(0, inputs, outputs, results[0], expected, locate)
         self.resume()
         return compared, expected
-
-    def _make_room(self, inputs: list[Any]) -> None:
-        """Give back device memory that torch keeps on this side, where the kernel may need it."""
-        if self._located is not None:
-            size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
-            free, _ = torch.cuda.mem_get_info(self.device)
-            if free < _ROOM_FOR_CALLS * size:
-                torch.cuda.empty_cache()
 
     def compare(
         self,
@@ -341,28 +261,3 @@ class Session(Construction):
         """What the run itself showed; policy for honest kernels, forgeable by hostile ones."""
         idle = self.tally.finding(kernel, Severity.SOFT)
         return () if idle is None else (idle,)
-
-    def alike(self, inputs: list[Any]) -> bool:
-        """Say whether such inputs have the types, shapes and strides of the last judged call's."""
-        return alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
-
-    def _holds(self, inputs: list[Any]) -> bool:
-        return bool(self._slots) and alike(tensors_of(inputs), self._slots[0].inputs)
-
-    def _fits(self, inputs: list[Any], output: Any) -> bool:
-        # A number may change from call to call, so it is encoded anew.
-        only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
-        return (
-            only_tensors
-            and self._holds(inputs)
-            and alike(tensors_of(output), self._slots[0].outputs)
-        )
-
-    def close(self) -> None:
-        """Give the buffers back; on a device only once the candidate is gone or has let go."""
-        self._slots = []
-        if self._located is not None:
-            self._located.forget()
-        if self._arena is not None:
-            self._arena.close()
-            self._arena = None
