@@ -9,6 +9,7 @@ DOCUMENTED := types verdict stages returns devices errors rulesets languages par
 	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
 	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector wrappers \
 	asynchronous recording trajectories rescoring exporting observer_settings jsonlines
+TRAINING := types estimators credit sampling refill guards config sections settings
 
 .PHONY: help setup demo test test-all redteam lint bench docs clean
 
@@ -45,7 +46,8 @@ bench: setup  ## Measure overhead and throughput on this machine
 	$(BIN)/python benchmarks/judge_cpu.py --out benchmarks/results/judge_cpu.json
 
 docs: setup  ## Write the API reference to build/docs
-	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym $(DOCUMENTED:%=kernelgym.%)
+	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym $(DOCUMENTED:%=kernelgym.%) \
+		kernelgym_train $(TRAINING:%=kernelgym_train.%)
 
 clean:  ## Remove what the targets above made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
