@@ -26,7 +26,7 @@ from kernelgym_train.types import Completion, Request
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ChatText", "HFPolicy", "Sampling", "batch_seed", "end_ids"]
+__all__ = ["ChatText", "HFPolicy", "Sampling", "batch_seed", "by_length", "end_ids"]
 
 _TAG = re.compile(r"</?(?:think(?:ing)?|KERNEL|SUMMARY)>", re.IGNORECASE)
 _OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
@@ -188,7 +188,7 @@ class HFPolicy:
         prompts = [self._text.prompt(request.messages) for request in requests]
         self._check(max((len(ids) for ids, _ in prompts), default=0))
         found: dict[int, Completion] = {}
-        for chunk in _by_length([len(ids) for ids, _ in prompts], self._batch):
+        for chunk in by_length([len(ids) for ids, _ in prompts], self._batch):
             seed = batch_seed([requests[index].seed for index in chunk])
             sampled = self._sample([prompts[index][0] for index in chunk], seed)
             for index, (ids, logprobs) in zip(chunk, sampled, strict=True):
@@ -274,7 +274,7 @@ def batch_seed(seeds: Sequence[int]) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def _by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
+def by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
     """Yield indices in batches, the longest first: what does not fit in memory fails at once."""
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     for start in range(0, len(order), batch):

@@ -78,6 +78,9 @@ class EpisodeRules:
     """How much feedback tells."""
     feedback_tokens: int = FEEDBACK_TOKENS
     """Most tokens of one feedback."""
+    prompt_tokens: int | None = None
+    """Most tokens of all that the model reads, by the observer's count; what was tried before is
+    cut to it. The problem itself is always given in full."""
 
 
 def tasks_of(
@@ -197,10 +200,14 @@ async def _play_one(
         feedback_tokens=rules.feedback_tokens,
         count=observer.count,
     )
+    budget = observer.context_tokens
+    if rules.prompt_tokens is not None:
+        first = observer.tokens(observer.observe(task.problem))
+        budget = max(0, min(budget, rules.prompt_tokens - first))
     completions: list[Completion] = []
     while not episode.over:
         key = task.key._replace(turn=len(completions))
-        messages = observer.observe(task.problem, episode.turns)
+        messages = observer.observe(task.problem, episode.turns, budget)
         answer = await ask(Request(key, messages, request_seed(seed, key)))
         completions.append(answer)
         read = episode.read(answer.text, cut_off=answer.finish == "length")

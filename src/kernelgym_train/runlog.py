@@ -7,6 +7,7 @@
       manifest.json       versions, machine, ruleset, seed, git commit
       secret              what the judge's inputs follow from; readable by its owner only
       metrics.jsonl       one row of numbers per step
+      evaluations.jsonl   one row per evaluation on held-out problems
       trajectories.jsonl  every episode, in the schema of kernelgym.trajectories
       tokens.jsonl        the ids that were sampled, one row per turn
       events.jsonl        what happened to the run itself: starts, warnings, rollbacks
@@ -51,7 +52,7 @@ from kernelgym_train.verdict_log import VerdictLog
 
 __all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest"]
 
-_CUT_BACK = ("metrics.jsonl", "trajectories.jsonl", "tokens.jsonl")
+_CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
 
 
 class Watcher(Protocol):
@@ -91,11 +92,24 @@ def config_digest(config: Mapping[str, Any]) -> str:
 class RunLog:
     """A run's folder, open for writing. Make one with `create` or `resume`."""
 
-    def __init__(self, folder: Path, start: Checkpoint | None, watchers: Iterable[Watcher]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        start: Checkpoint | None,
+        watchers: Iterable[Watcher] = (),
+        *,
+        writes: bool = True,
+    ) -> None:
         self.folder = folder
+        self.writes = writes
+        """False in a process that only goes along with the one that writes."""
         self.start = start
         """Where the run goes on; None for the beginning."""
         self.watchers = list(watchers)
+        self.keeps_trajectories = True
+        """Whether episodes are written."""
+        self.keeps_tokens = True
+        """Whether the ids that were sampled are written."""
         self.secret = (folder / "secret").read_text().strip()
 
     @classmethod
@@ -136,8 +150,15 @@ class RunLog:
         return made
 
     @classmethod
-    def resume(cls, folder: str | Path, watchers: Iterable[Watcher] = ()) -> Self:
+    def resume(
+        cls, folder: str | Path, watchers: Iterable[Watcher] = (), *, good: bool = False
+    ) -> Self:
         """Open a run's folder where its last checkpoint left it.
+
+        Args:
+            folder: The run's folder.
+            watchers: Are told what is logged.
+            good: Take the last checkpoint at which no guard was set off.
 
         Raises:
             UsageError: If there is no run.
@@ -151,6 +172,7 @@ class RunLog:
         rows = _rows(folder)
         # A row whose folder is gone was pruned, not broken.
         kept = [row for row in rows if (folder / row["path"] / "state.json").is_file()]
+        kept = [row for row in kept if row["good"] or not good]
         last = kept[-1] if kept else None
         sizes = last["sizes"] if last else {}
         for name in _CUT_BACK:
@@ -161,10 +183,17 @@ class RunLog:
         for path in (folder / "checkpoints").iterdir():
             if str(path.relative_to(folder)) not in named:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        start = Checkpoint(last["step"], folder / last["path"], last["weights"]) if last else None
+        start = _checkpoint(folder, last) if last else None
         opened = cls(folder, start, watchers)
         opened.event("resumed", step=start.step if start else 0)
         return opened
+
+    @classmethod
+    def follow(cls, folder: str | Path) -> Self:
+        """Open a run's folder that another process writes to, once that one has opened it."""
+        folder = Path(folder)
+        rows = _rows(folder)
+        return cls(folder, _checkpoint(folder, rows[-1]) if rows else None, writes=False)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -174,17 +203,27 @@ class RunLog:
         found: dict[str, Any] = yaml.safe_load((self.folder / "config.yaml").read_text())
         return found
 
-    def verdicts(self, evaluator: Evaluator) -> VerdictLog:
-        """Return `evaluator` with its verdicts kept in this run."""
-        return VerdictLog(evaluator, self.folder / "verdicts.jsonl", secret=self.secret)
+    def verdicts(self, evaluator: Evaluator, name: str = "verdicts") -> VerdictLog:
+        """Return `evaluator` with its verdicts kept in this run, under a name of their own."""
+        return VerdictLog(evaluator, self.folder / f"{name}.jsonl", secret=self.secret)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write the numbers of a step; what is not finite is written as null."""
+        if not self.writes:
+            return
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
         row = {name: finite.get(name) for name in sorted(values)}
         append_line(self.folder / "metrics.jsonl", {"step": step, **row})
         for watcher in self.watchers:
             watcher.scalars(step, finite)
+
+    def evaluation(self, step: int, values: Mapping[str, Any], **facts: Any) -> None:
+        """Write what an evaluation came to, after so many steps."""
+        if not self.writes:
+            return
+        append_line(self.folder / "evaluations.jsonl", {"step": step, **facts, **values})
+        for watcher in self.watchers:
+            watcher.scalars(step, values)
 
     def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
         """Pass the distributions of a step on to the watchers; no file keeps them."""
@@ -193,8 +232,11 @@ class RunLog:
 
     def event(self, what: str, **facts: Any) -> None:
         """Write down something that happened to the run itself."""
+        if not self.writes:
+            return
         append_line(
-            self.folder / "events.jsonl", {"event": what, "time": _now(), "pid": os.getpid()} | facts
+            self.folder / "events.jsonl",
+            {"event": what, "time": _now(), "pid": os.getpid()} | facts,
         )
 
     def rollouts(
@@ -205,8 +247,14 @@ class RunLog:
         *,
         writer: str = "kernelgym-train",
     ) -> None:
-        """Write episodes, and their tokens beside them."""
+        """Write episodes, and their tokens beside them, as far as the log keeps them."""
+        if not self.writes:
+            return
         for rollout in rollouts:
+            if self.keeps_tokens:
+                self._write_tokens(rollout)
+            if not self.keeps_trajectories:
+                continue
             key, turns = rollout.key, rollout.trajectory.turns
             read = tuple(
                 text_digest(render(observer.observe(rollout.trajectory.problem, turns[:place])))
@@ -225,19 +273,16 @@ class RunLog:
                 key="/".join(map(str, key[:3])),
             )
             append_record(self.folder / "trajectories.jsonl", record)
-            for place, answer in enumerate(rollout.completions):
-                row = {
-                    "key": list(key._replace(turn=place)),
-                    "prompt_ids": list(answer.prompt_ids),
-                    "ids": list(answer.ids),
-                    "logprobs": None if answer.logprobs is None else list(answer.logprobs),
-                    "finish": answer.finish,
-                    "policy_version": answer.policy_version,
-                }
-                append_line(self.folder / "tokens.jsonl", row)
 
     def commit(
-        self, step: int, folder: str | Path, state: Mapping[str, Any], weights: str = ""
+        self,
+        step: int,
+        folder: str | Path,
+        state: Mapping[str, Any],
+        *,
+        weights: str = "",
+        good: bool = True,
+        score: float | None = None,
     ) -> None:
         """Make a checkpoint count: its folder is whole, and the logs are as long as they are.
 
@@ -246,7 +291,11 @@ class RunLog:
             folder: The checkpoint's folder, inside of the run's.
             state: What the run's own parts need to go on; plain JSON data.
             weights: Digest of the trained weights.
+            good: Whether no guard was set off, so that a run may go back to it.
+            score: What held-out problems said of it, if they were asked; more is better.
         """
+        if not self.writes:
+            return
         folder = Path(folder)
         (folder / "state.json").write_text(json.dumps(state))
         sizes = {}
@@ -260,15 +309,48 @@ class RunLog:
             "path": str(folder.resolve().relative_to(self.folder.resolve())),
             "sizes": sizes,
             "weights": weights,
+            "good": good,
+            "score": score,
             "time": _now(),
         }
         append_line(self.folder / "checkpoints.jsonl", row)
         _sync(self.folder / "checkpoints.jsonl")
 
+    def prune(self, keep: int) -> None:
+        """Remove checkpoint folders but for the last ones, the first, and the best by score."""
+        if not self.writes:
+            return
+        rows = _rows(self.folder)
+        there = [row for row in rows if (self.folder / row["path"]).is_dir()]
+        best = max(
+            (row for row in there if row["score"] is not None),
+            key=lambda row: (row["score"], row["step"]),
+            default=None,
+        )
+        for row in there[1:-keep]:
+            if row is not best:
+                shutil.rmtree(self.folder / row["path"])
+
     def close(self) -> None:
         """Close the watchers."""
         for watcher in self.watchers:
             watcher.close()
+
+    def _write_tokens(self, rollout: Rollout) -> None:
+        for place, answer in enumerate(rollout.completions):
+            row = {
+                "key": list(rollout.key._replace(turn=place)),
+                "prompt_ids": list(answer.prompt_ids),
+                "ids": list(answer.ids),
+                "logprobs": None if answer.logprobs is None else list(answer.logprobs),
+                "finish": answer.finish,
+                "policy_version": answer.policy_version,
+            }
+            append_line(self.folder / "tokens.jsonl", row)
+
+
+def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(row["step"], folder / row["path"], row["weights"])
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:

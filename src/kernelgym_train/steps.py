@@ -12,15 +12,25 @@ It holds no model and takes no optimiser step; that is the backend's.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kernelgym.observer import Observer
 from kernelgym.rewards import RewardSchedule
 from kernelgym.types import Evaluator
 from kernelgym_train.credit import Credit, CreditRule, assign_credit
+from kernelgym_train.guards import (
+    Alarm,
+    GuardRules,
+    StepHealth,
+    check_guards,
+    opening_share,
+    repetition,
+)
 from kernelgym_train.metrics import advantage_metrics, distributions, rollout_metrics
 from kernelgym_train.refill import Refill
 from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy, play, tasks_of
@@ -71,7 +81,9 @@ class Steps:
         rules: How episodes end and what feedback tells; its reward is the schedule's.
         schedule: Which preset scores at which step.
         credit: How credit is given.
+        guards: When something is wrong.
         seed: The run's seed.
+        histograms_every: Steps from one set of histograms to the next; 0 for none.
         log: Where it is written down; None in processes that write nothing.
     """
 
@@ -85,12 +97,20 @@ class Steps:
         rules: EpisodeRules,
         schedule: RewardSchedule,
         credit: CreditRule,
+        guards: GuardRules | None = None,
         seed: int,
+        histograms_every: int = 1,
         log: RunLog | None = None,
     ) -> None:
         self.plan, self.sampler, self.evaluator = plan, sampler, evaluator
         self.observer, self.credit, self.log = observer, credit, log
         self._rules, self._schedule, self._seed = rules, schedule, seed
+        self._guards = GuardRules() if guards is None else guards
+        self._histograms_every = histograms_every
+        self._first: list[StepHealth] = []
+        self._recent: list[StepHealth] = []
+        self._usual: int | None = None
+        self._told: set[str] = set()
 
     @property
     def seed(self) -> str:
@@ -144,13 +164,85 @@ class Steps:
             metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
         if self.log is not None:
             self.log.rollouts(every, self.observer, rules)
-            self.log.histograms(step, distributions(every, credit.samples))
+            every_so_often = self._histograms_every
+            if every_so_often and step % every_so_often == 0:
+                self.log.histograms(step, distributions(every, credit.samples))
         metrics["time/bookkeeping_s"] = time.monotonic() - started - play_s
         return Step(credit, tuple(every), metrics)
 
+    def finish(
+        self,
+        step: int,
+        taken: Step,
+        measured: Mapping[str, float],
+        *,
+        entropy: float | None = None,
+        gap: float | None = None,
+    ) -> tuple[Alarm, ...]:
+        """Write down a step's numbers, once the optimiser step is taken, and check the guards.
+
+        Args:
+            step: Its number.
+            taken: What `take` returned.
+            measured: What the backend measured.
+            entropy: The policy's mean entropy per token, in nats; None if not available.
+            gap: Mean difference of the sampler's and the learner's log-probabilities; likewise.
+
+        Returns:
+            What was set off, the gravest first; what is not available is said once.
+        """
+        health = self._health(step, taken, entropy, gap)
+        if len(self._first) < self._guards.baseline:
+            self._first.append(health)
+        self._recent = [*self._recent, health][-self._guards.window :]
+        found = check_guards(self._guards, self._recent, first=self._first)
+        alarms = tuple(
+            alarm for alarm in found if alarm.action != "off" or alarm.guard not in self._told
+        )
+        self._told |= {alarm.guard for alarm in alarms if alarm.action == "off"}
+        metrics = taken.metrics | measured
+        metrics["guards/alarms"] = float(sum(alarm.action != "off" for alarm in alarms))
+        known = {"opening_share": health.opening_share, "repetition": health.repetition, "gap": gap}
+        metrics |= {f"guards/{name}": value for name, value in known.items() if value is not None}
+        if self.log is not None:
+            self.log.metrics(step, metrics)
+            for alarm in alarms:
+                numbers = dict(alarm.numbers)
+                facts = {"guard": alarm.guard, "action": alarm.action, "numbers": numbers}
+                self.log.event("alarm", step=step, message=alarm.message, **facts)
+        return alarms
+
+    def _health(
+        self, step: int, taken: Step, entropy: float | None, gap: float | None
+    ) -> StepHealth:
+        answers = [one.ids for rollout in taken.rollouts for one in rollout.completions]
+        if self._usual is None and answers:
+            first = Counter(ids[0] for ids in answers if ids)
+            self._usual = min(first, key=lambda token: (-first[token], token)) if first else None
+        turns = [turn for rollout in taken.rollouts for turn in rollout.trajectory.turns]
+        count = len(answers)
+        return StepHealth(
+            step,
+            groups=len({rollout.key.group for rollout in taken.rollouts}),
+            groups_with_signal=taken.credit.groups,
+            opening_share=opening_share(answers, self._usual),
+            repetition=math.fsum(map(repetition, answers)) / count if count else None,
+            answer_tokens=sum(map(len, answers)) / count if count else None,
+            entropy=entropy,
+            logprob_gap=gap,
+            answers=len(turns),
+            failures=sum(not turn.verdict.valid for turn in turns),
+        )
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON data."""
-        return {"sampler": self.sampler.state_dict()}
+        return {
+            "sampler": self.sampler.state_dict(),
+            "first": [asdict(health) for health in self._first],
+            "recent": [asdict(health) for health in self._recent],
+            "usual": self._usual,
+            "told": sorted(self._told),
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept.
@@ -159,6 +251,14 @@ class Steps:
             UsageError: If it is another run's.
         """
         self.sampler.load_state_dict(state["sampler"])
+        self._first = [StepHealth(**health) for health in state["first"]]
+        self._recent = [StepHealth(**health) for health in state["recent"]]
+        self._usual, self._told = state["usual"], set(state["told"])
+
+    def roll_back(self) -> None:
+        """Draw otherwise from here on, and compare with the steps to come."""
+        self.sampler.seed_epoch += 1
+        self._first, self._recent = [], []
 
     def _metrics(self, every: list[Rollout], credit: Credit, fill: Refill) -> dict[str, float]:
         found = rollout_metrics(every) | advantage_metrics(credit.samples)

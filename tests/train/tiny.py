@@ -86,3 +86,36 @@ def judge(problem: Problem, kernel: Kernel) -> Verdict:
 
 
 __all__ = ["judge", "model", "problems", "tokenizer"]
+
+
+SETTINGS = (
+    *("env.suite=Tiny", "env.language=triton", "env.ruleset=kernelbench", "env.max_turns=2"),
+    *("env.examples=zero_shot", "sampling.problems_per_step=2", "sampling.group_size=4"),
+    *("sampling.max_new_tokens=8", "sampling.refill_rounds=1", "optimiser.micro_batch=4"),
+    *("optimiser.steps=5", "optimiser.learning_rate=0.01", "model.lora_rank=0"),
+    *("model.gradient_checkpointing=false", "model.device=cpu", "run.save_every=2"),
+    *("evaluation.every=0", "logging.tokens=true", "logging.tensorboard=false"),
+    "logging.live=false",
+)
+
+
+def config(*overrides: str) -> Any:
+    """A configuration of a run of five steps."""
+    from kernelgym_train.config import load_config
+
+    return load_config(None, (*SETTINGS, *overrides))
+
+
+def run(folder: Any, settings: Any, *, resume: bool = False, seed: int = 0, script: Any = judge) -> Any:
+    """Train the tiny model by a configuration; returns (outcome, log)."""
+    from kernelgym.testing import ScriptedEvaluator
+    from kernelgym_train.assembly import make_steps
+    from kernelgym_train.backends.trl import train
+    from kernelgym_train.runlog import RunLog
+    from kernelgym_train.settings import plain
+
+    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
+    words = tokenizer()
+    evaluator = log.verdicts(ScriptedEvaluator(script, ruleset="kernelbench"))
+    steps = make_steps(settings, tuple(problems(6)), evaluator, log=log)
+    return train(settings, log, steps, lambda: model(len(words), seed), words), log

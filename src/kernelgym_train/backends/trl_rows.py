@@ -9,6 +9,7 @@ Pure: no tensors, no trainer.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,12 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.advantages)
+
+    def part(self, first: int, count: int) -> Rows:
+        """Return so many of the rows, for one of several processes."""
+        chosen = slice(first, first + count)
+        columns = [getattr(self, field.name) for field in dataclasses.fields(self)]
+        return Rows(*(None if column is None else column[chosen] for column in columns))
 
     def output(self) -> dict[str, Any]:
         """Return what a rollout function returns."""

@@ -1,0 +1,170 @@
+"""The parts of a run, made from its configuration: problems, judge, observer, steps.
+
+Contract: the same for every backend, and for evaluation alone. Nothing is loaded that judges or
+samples before it is asked for; what the configuration asks for and is not there is a `UsageError`.
+Who makes an evaluator here closes it.
+
+Models and optimisers are the backends' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kernelgym import LocalEvaluator, Observer, Problem, UsageError
+from kernelgym.choice import choose_problems
+from kernelgym.rewards import reward_schedule
+from kernelgym.rulesets import ruleset
+from kernelgym.types import Evaluator
+from kernelgym_train.config import Config
+from kernelgym_train.rollout import EpisodeRules
+from kernelgym_train.runlog import RunLog
+from kernelgym_train.sampling import ProblemSampler
+from kernelgym_train.steps import StepPlan, Steps
+
+__all__ = [
+    "episode_rules",
+    "held_out_problems",
+    "local_evaluator",
+    "make_steps",
+    "token_counter",
+    "training_observer",
+    "training_problems",
+]
+
+
+def training_problems(config: Config) -> tuple[Problem, ...]:
+    """Return the problems to train on, without those that are known to be degenerate.
+
+    Raises:
+        UsageError: If there are none, or the suite cannot be read.
+    """
+    env = config.env
+    return _problems(config, env.suite, env.levels, env.problems, env.split)
+
+
+def held_out_problems(config: Config) -> tuple[Problem, ...]:
+    """Return the problems to evaluate on.
+
+    Raises:
+        UsageError: If there are none, one is trained on, or the suite cannot be read.
+    """
+    env, chosen = config.env, config.evaluation
+    found = _problems(
+        config,
+        chosen.suite or env.suite,
+        chosen.levels or env.levels,
+        chosen.problems,
+        chosen.split,
+    )
+    trained = {problem.digest for problem in training_problems(config)}
+    both = [problem.id for problem in found if problem.digest in trained]
+    if both:
+        raise UsageError(
+            f"{len(both)} of {len(found)} problems to evaluate on are trained on, too, such as "
+            f"{both[0]}; set env.split and evaluation.split (or problems) to parts that share none"
+        )
+    return found[: chosen.limit] if chosen.limit else found
+
+
+def local_evaluator(config: Config, *, timing: bool | None = None) -> LocalEvaluator:
+    """Return a judge on this machine, in processes of its own.
+
+    Args:
+        config: The configuration.
+        timing: Whether correct kernels are timed; as configured for training if None.
+    """
+    judge = config.judge
+    times = judge.timing if timing is None else timing
+    return LocalEvaluator(judge.device, config.env.ruleset, judge.workers, times)
+
+
+def training_observer(
+    config: Config,
+    device: str,
+    count: Callable[[str], int] | None = None,
+    *,
+    max_turns: int | None = None,
+) -> Observer:
+    """Return what the model reads.
+
+    Args:
+        config: The configuration.
+        device: The evaluator's.
+        count: Counts tokens; estimated if None.
+        max_turns: Answers of an episode; as configured for training if None.
+    """
+    env = config.env
+    extra: dict[str, Any] = {} if count is None else {"count": count}
+    return Observer(
+        env.language,
+        device,
+        ruleset(env.ruleset),
+        env.max_turns if max_turns is None else max_turns,
+        env.examples,
+        context=env.context,
+        context_tokens=env.context_tokens,
+        **extra,
+    )
+
+
+def episode_rules(config: Config) -> EpisodeRules:
+    """Return how episodes end and what feedback tells; the reward is that of the first step."""
+    env = config.env
+    return EpisodeRules(
+        reward=reward_schedule(config.reward.preset).at(0),
+        stop_when=env.stop,
+        feedback_level=env.feedback,
+        feedback_tokens=env.feedback_tokens,
+        prompt_tokens=config.sampling.max_prompt_tokens,
+    )
+
+
+def make_steps(
+    config: Config,
+    problems: tuple[Problem, ...],
+    evaluator: Evaluator,
+    *,
+    count: Callable[[str], int] | None = None,
+    log: RunLog | None = None,
+) -> Steps:
+    """Return what makes the steps of a run."""
+    sampling = config.sampling
+    return Steps(
+        StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
+        sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
+        evaluator=evaluator,
+        observer=training_observer(config, evaluator.device, count),
+        rules=episode_rules(config),
+        schedule=reward_schedule(config.reward.preset),
+        credit=config.credit_rule,
+        guards=config.guards,
+        seed=config.run.seed,
+        log=log,
+        histograms_every=config.logging.histograms_every,
+    )
+
+
+def token_counter(tokenizer: Any) -> Callable[[str], int]:
+    """Return a function that counts a text's tokens."""
+
+    def count(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    return count
+
+
+def _problems(
+    config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str
+) -> tuple[Problem, ...]:
+    rules, device = ruleset(config.env.ruleset), config.judge.device
+
+    def of(level: int | None) -> Iterator[Problem]:
+        choice = choose_problems(
+            suite, level, ids or None, split or None, ruleset=rules, device=device
+        )
+        yield from choice.drawn
+
+    found = [problem for level in levels or (None,) for problem in of(level)]
+    return tuple({problem.id: problem for problem in found}.values())

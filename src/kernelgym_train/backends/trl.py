@@ -1,0 +1,200 @@
+"""Training with TRL: its GRPOTrainer takes the optimiser steps, and its model samples.
+
+Contract:
+
+- TRL asks for rows; `kernelgym_train.steps` plays and gives credit; TRL's prompts are ignored;
+- sampling and problems follow from seed and step, checkpoints are taken between steps, and a row in
+  checkpoints.jsonl makes one count: so a run that was killed and resumed equals the unbroken one
+  (bit by bit on a CPU; tests/train/test_trl_resume.py);
+- model and judge never work at the same time in one process: a step's answers are sampled in
+  batches, judged, and learned from, one after the other. They may share a GPU, timed or not;
+- kernels run in the judge's processes. Here they would share a process with the weights.
+
+A rollback changes the seed of all sampling and halves the learning rate; how often is counted in
+events.jsonl, so that a resumed run knows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelgym import UsageError
+from kernelgym.jsonlines import read_lines
+from kernelgym_train.backends.trl_loop import Evaluate, TrlLoop
+from kernelgym_train.backends.trl_options import grpo_options
+from kernelgym_train.config import Config
+from kernelgym_train.guards import rolled_back
+from kernelgym_train.models import adapter_options, weights_digest
+from kernelgym_train.runlog import RunLog, Watcher
+from kernelgym_train.steps import Steps
+
+if TYPE_CHECKING:
+    from kernelgym_train.backends.trl_trainer import KernelTrainer
+
+__all__ = ["Outcome", "train"]
+
+_MOST_ROLLBACKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a training ended."""
+
+    steps: int
+    """Steps that were done."""
+    model: Any
+    """The trained model, its adapter not merged."""
+    weights: str
+    """Digest of what was trained."""
+    stopped: str = ""
+    """Which guard stopped it, and why; empty if it went to its end."""
+
+
+def train(
+    config: Config,
+    log: RunLog,
+    steps: Steps,
+    make_model: Callable[[], Any],
+    tokenizer: Any,
+    *,
+    evaluate: Evaluate | None = None,
+    watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
+) -> Outcome:
+    """Train until the last step, or until a guard stops the run.
+
+    Args:
+        config: The configuration.
+        log: The run's folder.
+        steps: Makes the steps; its log is `log`.
+        make_model: Returns the model as it was before any training, without an adapter.
+        tokenizer: Its tokenizer.
+        evaluate: Evaluates the model every so often.
+        watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
+
+    Raises:
+        UsageError: If what was configured does not work.
+    """
+    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+        raise UsageError(
+            "TRITON_INTERPRET is set, and TRL's loss would be interpreted, too; unset it (the "
+            "judge sets it for its own processes)"
+        )
+    while True:
+        done = _train_once(config, log, steps, make_model, tokenizer, evaluate)
+        if done.action != "rollback":
+            return done.outcome
+        log.event("rollback", step=done.outcome.steps, reason=done.outcome.stopped)
+        log.close()
+        log = RunLog.resume(log.folder, good=True)
+        log.watchers = list(watchers(log.start.step if log.start else 0))
+        steps.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    outcome: Outcome
+    action: str
+
+
+def _train_once(
+    config: Config,
+    log: RunLog,
+    steps: Steps,
+    make_model: Callable[[], Any],
+    tokenizer: Any,
+    evaluate: Evaluate | None,
+) -> _Done:
+    start = log.start
+    rollbacks = _rollbacks(log.folder)
+    rate = config.optimiser.learning_rate
+    if start is not None:
+        steps.load(start.state()["steps"])
+    for epoch in range(rollbacks):
+        rate, steps.sampler.seed_epoch = rolled_back(rate, epoch)
+    loop = TrlLoop(
+        config, log, steps, tokenizer, evaluate, may_roll_back=rollbacks < _MOST_ROLLBACKS
+    )
+    trainer = _make_trainer(config, loop, make_model(), tokenizer, log, rate)
+    trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    updates = config.optimiser.updates_per_step
+    outcome = Outcome(
+        trainer.state.global_step // updates, model, weights_digest(model), loop.stopped
+    )
+    return _Done(outcome, loop.action)
+
+
+def _make_trainer(
+    config: Config,
+    loop: TrlLoop,
+    model: Any,
+    tokenizer: Any,
+    log: RunLog,
+    rate: float,
+) -> KernelTrainer:
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    from datasets import Dataset
+    from transformers import PrinterCallback, TrainerCallback
+    from trl import GRPOConfig
+
+    from kernelgym_train.backends.trl_trainer import KernelTrainer
+
+    device = str(model.device)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    options = grpo_options(config, log.folder / "checkpoints", device=device, processes=processes)
+    args = GRPOConfig(**options)
+    if processes == 1 and args.n_gpu > 1:
+        args._n_gpu = 1  # the others are the judge's; torch's DataParallel is nobody's wish
+    adapter = adapter_options(config.model)
+    if adapter is not None:
+        from peft import LoraConfig
+
+        adapter = LoraConfig(**adapter)
+
+    class Callback(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            _set_rate(trainer, rate)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step >= state.max_steps:
+                control.should_save = True
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            where = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            if state.is_world_process_zero:
+                loop.saved(state.global_step, where)
+
+    prompts = Dataset.from_dict({"prompt": [""] * options["num_generations"] * 8})
+    trainer = KernelTrainer(
+        source=loop,
+        updates=config.optimiser.updates_per_step,
+        model=model,
+        args=args,
+        train_dataset=prompts,
+        processing_class=tokenizer,
+        peft_config=adapter,
+        callbacks=[Callback()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    loop.trainer = trainer
+    return trainer
+
+
+def _set_rate(trainer: Any, rate: float) -> None:
+    """Have the learning rate be `rate` times its schedule; does nothing if it is already."""
+    for group in trainer.optimizer.param_groups:
+        first = group.get("initial_lr", rate)
+        if first != rate:
+            group["lr"] *= rate / first
+            group["initial_lr"] = rate
+    scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
+    scheduler.base_lrs = [rate for _ in scheduler.base_lrs]
+
+
+def _rollbacks(folder: Path) -> int:
+    path = folder / "events.jsonl"
+    return sum(row["event"] == "rollback" for _, row in read_lines(path)) if path.exists() else 0

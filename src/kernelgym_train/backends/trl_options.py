@@ -1,0 +1,105 @@
+"""TRL's options, from ours. Contract: pure; every key is one of GRPOConfig's.
+
+tests/train/test_trl_contract.py holds that against the installed TRL.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelgym import UnknownName, UsageError
+from kernelgym_train.config import Config
+
+__all__ = ["LOSSES", "grpo_options"]
+
+LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
+"""Losses that the backend knows the weights of. They differ in how ratios are clipped only."""
+
+_OF_NORMALISER = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
+
+
+def grpo_options(
+    config: Config, folder: str | Path, *, device: str = "cpu", processes: int = 1
+) -> dict[str, Any]:
+    """Return the options of TRL's GRPOConfig.
+
+    Args:
+        config: The configuration.
+        folder: Where checkpoints go.
+        device: The model's.
+        processes: Processes that train together.
+
+    Raises:
+        UsageError: If the loss is not one of TRL's, or steps cannot be divided.
+    """
+    sampling, optimiser = config.sampling, config.optimiser
+    loss = _loss(config)
+    rows = config.samples_per_step
+    window, left = divmod(rows, processes * optimiser.micro_batch)
+    if left or window % optimiser.updates_per_step:
+        raise UsageError(
+            f"{rows} samples of a step do not divide by {processes} processes x "
+            f"{optimiser.updates_per_step} updates x micro-batches of {optimiser.micro_batch}"
+        )
+    updates = optimiser.updates_per_step
+    # TRL clips CISPO's ratio at the number itself, and the others' at one more than it.
+    high = 1.0 + optimiser.clip_high if loss == "cispo" else optimiser.clip_high
+    vllm = sampling.engine.removeprefix("vllm_") if sampling.engine != "transformers" else None
+    options = {
+        "output_dir": str(folder),
+        "seed": config.run.seed,
+        "max_steps": optimiser.steps * updates,
+        "per_device_train_batch_size": optimiser.micro_batch,
+        "steps_per_generation": window,
+        "gradient_accumulation_steps": window // updates,
+        # TRL compares rows in blocks of this size; what it finds is replaced.
+        "num_generations": config.sampling.group_size * config.env.max_turns,
+        "max_completion_length": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": 0,
+        "learning_rate": optimiser.learning_rate,
+        "lr_scheduler_type": _SCHEDULES[optimiser.schedule],
+        "warmup_steps": optimiser.warmup_steps * updates,
+        "weight_decay": optimiser.weight_decay,
+        "max_grad_norm": optimiser.max_grad_norm,
+        "loss_type": loss,
+        "importance_sampling_level": optimiser.importance,
+        "epsilon": optimiser.clip_low,
+        "epsilon_high": high,
+        "beta": optimiser.kl_beta,
+        "scale_rewards": "none",
+        "mask_truncated_completions": False,
+        "shuffle_dataset": False,
+        "gradient_checkpointing": config.model.gradient_checkpointing,
+        "bf16": device != "cpu" and config.model.dtype in ("auto", "bfloat16"),
+        "fp16": device != "cpu" and config.model.dtype == "float16",
+        "use_cpu": device == "cpu",
+        "save_strategy": "steps",
+        "save_steps": config.run.save_every * updates,
+        "save_total_limit": None,
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "ignore_data_skip": True,
+        "disable_tqdm": True,
+        "report_to": "none",
+        "remove_unused_columns": False,
+        "dataloader_pin_memory": False,
+    }
+    if vllm is not None:
+        options |= {"use_vllm": True, "vllm_mode": vllm}
+    return options
+
+
+_SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+
+
+def _loss(config: Config) -> str:
+    name = config.optimiser.loss
+    if name == "auto":
+        return _OF_NORMALISER[config.credit.normaliser]
+    if name not in LOSSES:
+        raise UnknownName("loss of TRL", name, LOSSES)
+    return name

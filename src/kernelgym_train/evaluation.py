@@ -1,0 +1,206 @@
+"""How good a policy is on problems: pass@k, best of turns, fast_p, with intervals.
+
+Contract: episodes are those of training (`kernelgym_train.rollout.play`). A problem counts once,
+however often it is sampled: intervals are bootstrapped over problems. Episodes that our own side
+failed at are left out and counted. A kernel that is the fastest of several is measured again before
+its speed counts, since the best of several measurements flatters; the second one stands.
+
+- ``pass@k``: k first answers, one of them correct;
+- ``pass@k_within``: k episodes, one of their turns correct;
+- ``fast_p``: episodes whose best turn is correct and more than p times as fast as the reference.
+
+It trains nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
+from kernelgym.observer import Observer
+from kernelgym.types import Kernel, Problem, Trajectory, Turn, Verdict
+from kernelgym_train.metrics import rollout_metrics
+from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.types import Rollout
+
+__all__ = ["Evaluation", "ProblemResult", "bootstrap_interval", "evaluate", "score_rollouts"]
+
+_FAST = (1.0, 1.5, 2.0)
+_DRAWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemResult:
+    """What became of one problem."""
+
+    problem: str
+    level: int
+    episodes: int
+    """Those that were judged."""
+    first: int
+    """Episodes whose first answer was correct."""
+    within: int
+    """Episodes with a correct answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation came to."""
+
+    metrics: dict[str, float]
+    problems: tuple[ProblemResult, ...]
+    rollouts: tuple[Rollout, ...]
+
+
+def evaluate(
+    policy: Policy | BatchPolicy,
+    problems: Sequence[Problem],
+    evaluator: Evaluator,
+    observer: Observer,
+    rules: EpisodeRules | None = None,
+    *,
+    samples: int = 4,
+    pass_at: Sequence[int] = (1, 4),
+    seed: int | str = 0,
+    step: int = 0,
+    again: Evaluator | None = None,
+    name: str = "eval",
+) -> Evaluation:
+    """Play problems and return how it went.
+
+    Args:
+        policy: Gives the answers.
+        problems: What is played.
+        evaluator: Judges them.
+        observer: What the policy reads.
+        rules: How episodes are scored and end.
+        samples: Episodes of each problem.
+        pass_at: Values of k.
+        seed: Of the sampling.
+        step: Stands in the keys.
+        again: Measures the fastest kernels a second time; must not remember the first. None to
+            believe the first measurement.
+        name: First part of the metrics' names.
+
+    Raises:
+        UsageError: If an argument makes no sense.
+    """
+    if not problems:
+        raise UsageError("there is no problem to evaluate on")
+    if samples < 1 or not all(1 <= k <= samples for k in pass_at):
+        raise UsageError(f"pass@k needs 1 <= k <= samples, got {list(pass_at)} of {samples}")
+    tasks = tasks_of(step, problems, samples)
+    rollouts = asyncio.run(play(tasks, policy, evaluator, observer, rules, seed=f"{name}/{seed}"))
+    return score_rollouts(rollouts, pass_at=pass_at, again=again, name=name)
+
+
+def score_rollouts(
+    rollouts: Iterable[Rollout],
+    *,
+    pass_at: Sequence[int] = (1,),
+    again: Evaluator | None = None,
+    name: str = "eval",
+) -> Evaluation:
+    """Return what episodes came to; see `evaluate`."""
+    rollouts = tuple(rollouts)
+    by_problem: dict[str, list[Trajectory]] = defaultdict(list)
+    for rollout in rollouts:
+        played = rollout.trajectory
+        if played.valid and played.turns and played.ended != "cut":
+            by_problem[played.problem.id].append(played)
+    results = tuple(
+        ProblemResult(
+            identity,
+            played[0].problem.level,
+            len(played),
+            sum(each.turns[0].verdict.correct for each in played),
+            sum(any(turn.verdict.correct for turn in each.turns) for each in played),
+        )
+        for identity, played in by_problem.items()
+    )
+    metrics = {
+        f"{name}/{key}": value
+        for key, value in rollout_metrics(rollouts).items()
+        if not key.startswith(("batch/", "advantage/"))
+    }
+    metrics[f"{name}/problems"] = float(len(results))
+    metrics |= _pass_rates(name, results, pass_at)
+    for level in sorted({result.level for result in results}):
+        some = [result for result in results if result.level == level]
+        metrics |= _pass_rates(f"{name}/level_{level}", some, pass_at, intervals=False)
+    played = [each for group in by_problem.values() for each in group]
+    metrics |= _speeds(name, played, again)
+    return Evaluation(metrics, results, rollouts)
+
+
+def bootstrap_interval(
+    values: Sequence[float], *, draws: int = _DRAWS, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % interval of a mean over problems, resampling problems.
+
+    Raises:
+        UsageError: If there are no values.
+    """
+    if not values:
+        raise UsageError("an interval needs at least one value")
+    chance, size = random.Random(seed), len(values)
+    means = sorted(sum(chance.choices(values, k=size)) / size for _ in range(draws))
+    return means[int(0.025 * draws)], means[min(draws - 1, int(0.975 * draws))]
+
+
+def _pass_rates(
+    name: str, results: Sequence[ProblemResult], pass_at: Sequence[int], intervals: bool = True
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for k in pass_at:
+        # A problem of which too many episodes were lost says nothing about this k.
+        known = [result for result in results if result.episodes >= k]
+        if not known:
+            continue
+        for suffix, counts in (
+            ("", [result.first for result in known]),
+            ("_within", [result.within for result in known]),
+        ):
+            rates = [
+                pass_at_k(each.episodes, count, k)
+                for each, count in zip(known, counts, strict=True)
+            ]
+            found[f"{name}/pass@{k}{suffix}"] = sum(rates) / len(rates)
+            if intervals:
+                low, high = bootstrap_interval(rates)
+                found[f"{name}/pass@{k}{suffix}_low"] = low
+                found[f"{name}/pass@{k}{suffix}_high"] = high
+    return found
+
+
+def _speeds(name: str, played: Sequence[Trajectory], again: Evaluator | None) -> dict[str, float]:
+    if not played:
+        return {}
+    best = [_measured_again(each, again) for each in played]
+    known = [verdict for verdict in best if verdict.valid]
+    if not known:
+        return {}
+    found = {f"{name}/fast_0": fast_p(known, 0.0)}
+    if any(verdict.timed for verdict in known):
+        for p in _FAST:
+            found[f"{name}/fast_{p:g}"] = fast_p(known, p)
+        timed = [verdict for verdict in known if verdict.timed]
+        found[f"{name}/speedup_geometric_mean"] = geometric_mean_speedup(timed)
+        found[f"{name}/speedup_mean"] = sum(verdict.speedup for verdict in timed) / len(timed)
+    return found
+
+
+def _measured_again(played: Trajectory, again: Evaluator | None) -> Verdict:
+    best = max(played.turns, key=_merit)
+    kernel: Kernel | None = best.reply.kernel
+    if again is None or kernel is None or not best.verdict.timed:
+        return best.verdict
+    return again.evaluate(played.problem, kernel)
+
+
+def _merit(turn: Turn) -> tuple[bool, float]:
+    return turn.verdict.correct, turn.verdict.speedup

@@ -1,0 +1,165 @@
+"""What a run shows while it goes on: TensorBoard files, a live table, Weights & Biases.
+
+Contract: a `kernelgym_train.runlog.Watcher` is told of every row once it is written, and decides
+nothing. Each needs its own package, imported when it is made; `UsageError` says what to install.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelgym import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["LiveTable", "TensorBoard", "WeightsAndBiases"]
+
+_COLUMNS = {
+    "reward": "reward/mean",
+    "parsed": "kernel/format_rate",
+    "compiled": "kernel/compile_rate",
+    "correct": "kernel/correct_rate",
+    "solved": "episode/success_rate",
+    "cheated": "kernel/cheat_rate",
+    "groups": "groups/with_signal",
+    "entropy": "train/entropy",
+    "grad": "train/grad_norm",
+    "model s": "time/model_s",
+    "judge s": "time/judge_s",
+}
+_ROWS = 12
+
+
+class TensorBoard:
+    """Writes event files.
+
+    Args:
+        folder: Where to.
+        first: The step the run goes on with; what files hold of later ones is left out.
+
+    Raises:
+        UsageError: If TensorBoard is not installed.
+    """
+
+    def __init__(self, folder: str | Path, first: int = 0) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UsageError(
+                "logging.tensorboard needs TensorBoard: pip install 'kernelgym[report]', or set "
+                "logging.tensorboard=false"
+            ) from None
+        self._writer: Any = SummaryWriter(str(folder), purge_step=first or None)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Write distributions."""
+        import numpy as np
+
+        for name, some in values.items():
+            self._writer.add_histogram(f"distribution/{name}", np.asarray(some), step)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Sends numbers to Weights & Biases.
+
+    Args:
+        project: The project.
+        name: The run's name, by which it is found again when it is resumed.
+        config: The run's configuration.
+
+    Raises:
+        UsageError: If its client is not installed.
+    """
+
+    def __init__(self, project: str, name: str, config: Mapping[str, Any]) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise UsageError(
+                "logging.wandb_project needs the client of Weights & Biases: pip install wandb, or "
+                "leave logging.wandb_project empty"
+            ) from None
+        self._wandb: Any = wandb
+        self._run: Any = wandb.init(
+            project=project, name=name, id=name, resume="allow", config=dict(config)
+        )
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Send numbers."""
+        self._run.log(dict(values), step=step)
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Send distributions."""
+        sent = {f"distribution/{name}": self._wandb.Histogram(v) for name, v in values.items()}
+        self._run.log(sent, step=step)
+
+    def close(self) -> None:
+        """End the run there."""
+        self._run.finish()
+
+
+class LiveTable:
+    """Shows the last steps as a table that renews itself; on a terminal only.
+
+    Args:
+        title: Stands above.
+        steps: How many there will be.
+        console: Where to; standard error if None.
+    """
+
+    def __init__(self, title: str, steps: int, console: Any = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._title, self._steps = title, steps
+        self._rows: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=_ROWS)
+        out = Console(stderr=True) if console is None else console
+        self._live = Live(console=out, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Add a row; numbers that are not of a training step leave the table as it is."""
+        if "reward/mean" not in values and "batch/groups" not in values:
+            return
+        self._rows.append((step, values))
+        self._live.update(self.table(), refresh=True)
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Show nothing of them."""
+
+    def close(self) -> None:
+        """Leave the last table standing."""
+        self._live.stop()
+
+    def table(self) -> Table:
+        """Return the table as it is now."""
+        from rich.table import Table
+
+        table = Table(title=self._title, title_justify="left", box=None, pad_edge=False)
+        for name in ("step", *_COLUMNS):
+            table.add_column(name, justify="right")
+        for step, values in self._rows:
+            cells = [_number(values.get(key)) for key in _COLUMNS.values()]
+            table.add_row(f"{step + 1}/{self._steps}", *cells)
+        return table
+
+
+def _number(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
