@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.rulesets import RULESETS
+from kernelgym_train import config_check
 from kernelgym_train.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.credit import CreditRule
 from kernelgym_train.settings import describe, keys_that_differ, plain, read_settings
@@ -158,6 +161,14 @@ def test_what_does_not_fit_is_refused(overrides: list[str], said: str) -> None:
 def test_what_needs_timing_is_taken_where_there_is_some() -> None:
     load_config(None, ["reward.preset=kevin", "judge.device=cuda:1", "judge.timing=true"])
     load_config(None, ["reward.preset=kevin", "env.language=cpp", "judge.timing=true"])
+
+
+def test_a_share_of_trials_is_not_paid_where_not_all_are_made(monkeypatch) -> None:
+    hasty = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
+    monkeypatch.setattr(config_check, "ruleset", lambda name: hasty)
+    load_config(None, ["reward.preset=sparse"])
+    with pytest.raises(UsageError, match="stops at the first failure"):
+        load_config(None, ["reward.preset=stage2"])
 
 
 def test_groups_stay_on_one_process() -> None:

@@ -123,7 +123,7 @@ def test_the_first_steps_are_what_later_ones_are_compared_with() -> None:
     assert names(check_guards(RULES, [drift[-1], far], first=drift[:2])) == ["collapse/length"]
     assert check_guards(RULES, [drift[-1], far], first=[far, far]) == ()
     # While the first steps are being played there is nothing to compare with.
-    early = [WELL, dataclasses.replace(WELL, step=1, answer_tokens=900.0)]
+    early = [WELL, dataclasses.replace(WELL, step=1, opening_share=0.0)]
     assert check_guards(RULES, early) == ()
 
 

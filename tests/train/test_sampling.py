@@ -209,7 +209,18 @@ def test_a_rollback_draws_something_else() -> None:
     assert one.draw(0, 20) == before
     one.load_state_dict(good)
     one.seed_epoch += 1
-    assert one.draw(0, 20) != before
+    after = one.draw(0, 20)
+    # Other problems, of other buckets.
+    assert [p.family for p in after] != [p.family for p in before]
+    assert {p.id for p in after} != {p.id for p in before}
+
+
+def test_what_another_has_drawn_is_not_drawn_again() -> None:
+    one, resumed = sampler(), sampler()
+    one.draw(4, 2, round=1)
+    resumed.load_state_dict(one.state_dict())
+    with pytest.raises(ValueError, match="was drawn already"):
+        resumed.draw(4, 2, round=1)
 
 
 @pytest.mark.parametrize("other", [sampler(1), sampler(0, EASY), sampler(0, EVERY[:-1])])
