@@ -109,18 +109,18 @@ def score_rollouts(
     rollouts = tuple(rollouts)
     by_problem: dict[str, list[Trajectory]] = defaultdict(list)
     for rollout in rollouts:
-        played = rollout.trajectory
-        if played.valid and played.turns and played.ended != "cut":
-            by_problem[played.problem.id].append(played)
+        episode = rollout.trajectory
+        if episode.valid and episode.turns and episode.ended != "cut":
+            by_problem[episode.problem.id].append(episode)
     results = tuple(
         ProblemResult(
             identity,
-            played[0].problem.level,
-            len(played),
-            sum(each.turns[0].verdict.correct for each in played),
-            sum(any(turn.verdict.correct for turn in each.turns) for each in played),
+            group[0].problem.level,
+            len(group),
+            sum(each.turns[0].verdict.correct for each in group),
+            sum(any(turn.verdict.correct for turn in each.turns) for each in group),
         )
-        for identity, played in by_problem.items()
+        for identity, group in by_problem.items()
     )
     metrics = {
         f"{name}/{key}": value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.types import Rollout, Sample
@@ -38,9 +38,9 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
     valid = [each for each in played if each.valid and each.turns]
     turns = [turn for each in valid for turn in each.turns]
     found: dict[str, float] = {
-        "batch/groups": len({rollout.key.group for rollout in rollouts}),
-        "batch/trajectories": len(played),
-        "batch/turns": sum(len(each.turns) for each in played),
+        "batch/groups": float(len({rollout.key.group for rollout in rollouts})),
+        "batch/trajectories": float(len(played)),
+        "batch/turns": float(sum(len(each.turns) for each in played)),
     }
     if played:
         found["infra/fail_rate"] = 1.0 - len(valid) / len(played)
@@ -138,12 +138,11 @@ def _statuses(turns: Sequence[Turn]) -> dict[str, float]:
 def _parts(turns: Sequence[Turn]) -> dict[str, float]:
     if not turns:
         return {}
-    sums: Mapping[str, float] = Counter()
+    found: dict[str, list[float]] = defaultdict(list)
     for turn in turns:
-        sums = Counter(sums)
         for part, value in turn.score.parts.items():
-            sums[part] += value
-    return {f"reward_part/{part}": value / len(turns) for part, value in sorted(sums.items())}
+            found[part].append(value)
+    return {f"reward_part/{p}": math.fsum(v) / len(turns) for p, v in sorted(found.items())}
 
 
 def _hacks(turns: Sequence[Turn]) -> dict[str, float]:

@@ -36,7 +36,16 @@ from kernelgym.stopping import StopRule
 from kernelgym.types import Evaluator, Finding, Kernel, Problem, Severity, Status, Verdict
 from kernelgym_train.types import Completion, Key, Request, Rollout
 
-__all__ = ["BatchPolicy", "EpisodeRules", "Policy", "Task", "play", "request_seed", "tasks_of"]
+__all__ = [
+    "BatchPolicy",
+    "EpisodeRules",
+    "Policy",
+    "Task",
+    "history_budget",
+    "play",
+    "request_seed",
+    "tasks_of",
+]
 
 _ATTEMPTS = 2
 
@@ -105,6 +114,14 @@ def request_seed(seed: int | str, key: Key) -> int:
     """Return the 63-bit seed of one answer's sampling."""
     text = ":".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def history_budget(problem: Problem, observer: Observer, rules: EpisodeRules) -> int:
+    """Return how many tokens there are for what was tried before."""
+    if rules.prompt_tokens is None:
+        return observer.context_tokens
+    first = observer.tokens(observer.observe(problem))
+    return max(0, min(observer.context_tokens, rules.prompt_tokens - first))
 
 
 async def play(
@@ -200,10 +217,7 @@ async def _play_one(
         feedback_tokens=rules.feedback_tokens,
         count=observer.count,
     )
-    budget = observer.context_tokens
-    if rules.prompt_tokens is not None:
-        first = observer.tokens(observer.observe(task.problem))
-        budget = max(0, min(budget, rules.prompt_tokens - first))
+    budget = history_budget(task.problem, observer, rules)
     completions: list[Completion] = []
     while not episode.over:
         key = task.key._replace(turn=len(completions))

@@ -39,13 +39,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from kernelgym import EpisodeRecord, UsageError, append_record
+from kernelgym import UsageError, append_record
 from kernelgym.jsonlines import append_line, read_lines, write_lines
-from kernelgym.observer import Observer, render
-from kernelgym.observer_settings import observer_settings
-from kernelgym.rewards import reward_preset
-from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import Evaluator, text_digest
+from kernelgym.observer import Observer
+from kernelgym.types import Evaluator
+from kernelgym_train.records import rollout_record, token_rows
 from kernelgym_train.rollout import EpisodeRules
 from kernelgym_train.types import Rollout
 from kernelgym_train.verdict_log import VerdictLog
@@ -240,39 +238,18 @@ class RunLog:
         )
 
     def rollouts(
-        self,
-        rollouts: Iterable[Rollout],
-        observer: Observer,
-        rules: EpisodeRules,
-        *,
-        writer: str = "kernelgym-train",
+        self, rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeRules
     ) -> None:
         """Write episodes, and their tokens beside them, as far as the log keeps them."""
         if not self.writes:
             return
         for rollout in rollouts:
+            if self.keeps_trajectories:
+                record = rollout_record(rollout, observer, rules)
+                append_record(self.folder / "trajectories.jsonl", record)
             if self.keeps_tokens:
-                self._write_tokens(rollout)
-            if not self.keeps_trajectories:
-                continue
-            key, turns = rollout.key, rollout.trajectory.turns
-            read = tuple(
-                text_digest(render(observer.observe(rollout.trajectory.problem, turns[:place])))
-                for place in range(len(turns))
-            )
-            record = EpisodeRecord(
-                rollout.trajectory,
-                language=observer.language,
-                device=observer.device,
-                ruleset=find_ruleset(observer.ruleset).label,
-                reward=reward_preset(rules.reward).name,
-                stop_when=str(rules.stop_when),
-                observer=observer_settings(observer),
-                observations=read,
-                writer=writer,
-                key="/".join(map(str, key[:3])),
-            )
-            append_record(self.folder / "trajectories.jsonl", record)
+                for row in token_rows(rollout):
+                    append_line(self.folder / "tokens.jsonl", row)
 
     def commit(
         self,
@@ -335,18 +312,6 @@ class RunLog:
         """Close the watchers."""
         for watcher in self.watchers:
             watcher.close()
-
-    def _write_tokens(self, rollout: Rollout) -> None:
-        for place, answer in enumerate(rollout.completions):
-            row = {
-                "key": list(rollout.key._replace(turn=place)),
-                "prompt_ids": list(answer.prompt_ids),
-                "ids": list(answer.ids),
-                "logprobs": None if answer.logprobs is None else list(answer.logprobs),
-                "finish": answer.finish,
-                "policy_version": answer.policy_version,
-            }
-            append_line(self.folder / "tokens.jsonl", row)
 
 
 def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:

@@ -200,7 +200,7 @@ class Steps:
             alarm for alarm in found if alarm.action != "off" or alarm.guard not in self._told
         )
         self._told |= {alarm.guard for alarm in alarms if alarm.action == "off"}
-        metrics = taken.metrics | measured
+        metrics = {**taken.metrics, **measured}
         metrics["guards/alarms"] = float(sum(alarm.action != "off" for alarm in alarms))
         known = {"opening_share": health.opening_share, "repetition": health.repetition, "gap": gap}
         metrics |= {f"guards/{name}": value for name, value in known.items() if value is not None}

@@ -92,7 +92,7 @@ class VerdictLog:
             future, mine = self._ask(job)
             futures.append(future)
             todo += [(job, future)] * mine
-            future.add_done_callback(lambda _, index=index: done.put(index))
+            future.add_done_callback(_putting(done, index))
         self._start(todo)
         for _ in futures:
             index = done.get()
@@ -196,6 +196,10 @@ class VerdictLog:
     def _key(self, job: Job) -> _Key:
         problem = f"{job.problem.id}@{job.problem.digest}"
         return problem, job.kernel.digest, self.ruleset.label, self.device
+
+
+def _putting(done: queue.SimpleQueue[int], index: int) -> Callable[[Future[Verdict]], None]:
+    return lambda _: done.put(index)
 
 
 def _takes_seed(evaluator: Evaluator) -> bool:

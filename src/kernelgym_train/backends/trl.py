@@ -16,8 +16,11 @@ events.jsonl, so that a resumed run knows.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +80,8 @@ def train(
 
     Raises:
         UsageError: If what was configured does not work.
+        KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken; at
+            a second one, at once.
     """
     if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
         raise UsageError(
@@ -84,7 +89,10 @@ def train(
             "judge sets it for its own processes)"
         )
     while True:
-        done = _train_once(config, log, steps, make_model, tokenizer, evaluate)
+        with _interrupt() as interrupted:
+            done = _train_once(config, log, steps, make_model, tokenizer, evaluate, interrupted)
+        if interrupted.is_set():
+            raise KeyboardInterrupt
         if done.action != "rollback":
             return done.outcome
         log.event("rollback", step=done.outcome.steps, reason=done.outcome.stopped)
@@ -107,6 +115,7 @@ def _train_once(
     make_model: Callable[[], Any],
     tokenizer: Any,
     evaluate: Evaluate | None,
+    interrupted: threading.Event,
 ) -> _Done:
     start = log.start
     rollbacks = _rollbacks(log.folder)
@@ -118,7 +127,7 @@ def _train_once(
     loop = TrlLoop(
         config, log, steps, tokenizer, evaluate, may_roll_back=rollbacks < _MOST_ROLLBACKS
     )
-    trainer = _make_trainer(config, loop, make_model(), tokenizer, log, rate)
+    trainer = _make_trainer(config, loop, make_model(), tokenizer, log, rate, interrupted)
     trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
     model = trainer.accelerator.unwrap_model(trainer.model)
     updates = config.optimiser.updates_per_step
@@ -135,6 +144,7 @@ def _make_trainer(
     tokenizer: Any,
     log: RunLog,
     rate: float,
+    interrupted: threading.Event,
 ) -> KernelTrainer:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from datasets import Dataset
@@ -149,18 +159,22 @@ def _make_trainer(
     args = GRPOConfig(**options)
     if processes == 1 and args.n_gpu > 1:
         args._n_gpu = 1  # the others are the judge's; torch's DataParallel is nobody's wish
-    adapter = adapter_options(config.model)
-    if adapter is not None:
+    adapter: Any = None
+    if (chosen := adapter_options(config.model)) is not None:
         from peft import LoraConfig
 
-        adapter = LoraConfig(**adapter)
+        adapter = LoraConfig(**chosen)
 
     class Callback(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             _set_rate(trainer, rate)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step >= state.max_steps:
+            if state.global_step % config.optimiser.updates_per_step:
+                return
+            if interrupted.is_set():
+                control.should_training_stop = True
+            if interrupted.is_set() or state.global_step >= state.max_steps:
                 control.should_save = True
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -182,6 +196,26 @@ def _make_trainer(
     trainer.remove_callback(PrinterCallback)
     loop.trainer = trainer
     return trainer
+
+
+@contextlib.contextmanager
+def _interrupt() -> Iterator[threading.Event]:
+    """Yield what an interrupt sets, the first time; the second raises as ever."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def ask(*_: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _set_rate(trainer: Any, rate: float) -> None:

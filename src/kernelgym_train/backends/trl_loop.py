@@ -1,7 +1,7 @@
 """What stands between TRL's trainer and the steps of a run.
 
 It samples with the trainer's model, gives it rows, takes its numbers and makes its checkpoints
-count. Contract: see `kernelgym_train.backends.trl`. Imports neither TRL nor torch when it is imported.
+count. Contract: see `kernelgym_train.backends.trl`. Importing it imports neither TRL nor torch.
 """
 
 from __future__ import annotations

@@ -41,8 +41,11 @@ class Rows:
     def part(self, first: int, count: int) -> Rows:
         """Return so many of the rows, for one of several processes."""
         chosen = slice(first, first + count)
-        columns = [getattr(self, field.name) for field in dataclasses.fields(self)]
-        return Rows(*(None if column is None else column[chosen] for column in columns))
+        cut: dict[str, Any] = {
+            field.name: None if (column := getattr(self, field.name)) is None else column[chosen]
+            for field in dataclasses.fields(self)
+        }
+        return dataclasses.replace(self, **cut)
 
     def output(self) -> dict[str, Any]:
         """Return what a rollout function returns."""

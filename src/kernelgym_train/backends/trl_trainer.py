@@ -52,6 +52,8 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
         options: Of GRPOTrainer, but for reward and rollout functions.
     """
 
+    _buffered_inputs: list[dict[str, Any]] | None
+
     def __init__(self, *, source: RowSource, updates: int = 1, **options: Any) -> None:
         self._source = source
         self._updates = updates
@@ -110,6 +112,9 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
         # dapo, cispo, vespo: the tokens of the whole step, in one window of accumulation
         tokens = inputs["num_items_in_batch"].clamp(min=1) / self.accelerator.num_processes
         return one / (tokens * window / self.args.steps_per_generation)
+
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """Write none: the run's manifest says more."""
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, and pass it on."""

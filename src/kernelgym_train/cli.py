@@ -1,0 +1,159 @@
+"""The `kernelgym-train` command.
+
+Contract: `main` returns the exit code. 0: done. 1: failed, or stopped by a guard, with one line on
+standard error. 2: a usage error, with one line that says what was given, what is known and what to
+do. 130: interrupted; a run that is resumed goes on from its last checkpoint. Results go to standard
+output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym import UsageError
+from kernelgym_train.config import Config, check_resume, dump_config, load_config
+from kernelgym_train.settings import describe
+
+__all__ = ["main"]
+
+_BACKENDS = ("trl", "tinker", "mcgs")
+_DESCRIPTION = """\
+Train a model to write kernels, on the reward of executing them.
+
+Settings are read from a YAML file, then from key.path=value; --help-settings lists them all.
+Exit codes: 0 done, 1 failed or stopped by a guard, 2 usage error, 130 interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    config: Config
+    resume: Path | None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
+    verbose = False
+    try:
+        options = _parser().parse_args(argv)
+        verbose = options.verbose
+        return _run(options)
+    except SystemExit as done:  # help was printed, or argparse said what is wrong
+        return done.code if isinstance(done.code, int) else 2
+    except KeyboardInterrupt:
+        _say("interrupted; go on with --resume")
+        return 130
+    except UsageError as error:
+        _say(f"error: {error}", verbose)
+        return 2
+    except Exception as error:
+        _say(f"failed: {type(error).__name__}: {error}", verbose)
+        return 1
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"{message}; see `kernelgym-train --help`")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "kernelgym-train",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("settings", nargs="*", metavar="key.path=value", help="settings, over those of the file")
+    add("--backend", choices=_BACKENDS, help="what samples and takes optimiser steps")
+    add("--config", type=Path, help="YAML file of settings")
+    add("--resume", type=Path, metavar="RUN", help="folder of a run to go on with")
+    add("--evaluate", type=Path, metavar="RUN", help="evaluate the model that a run has trained")
+    add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")
+    add("--dry-run", action="store_true", help="print the settings and check what a run needs")
+    add("--assume-gpu", type=float, metavar="GIB", help="with --dry-run: plan for such a GPU")
+    add("--help-settings", action="store_true", help="list every setting")
+    add("-v", "--verbose", action="store_true", help="show the traceback of a failure")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.help_settings:
+        for key in describe(Config):
+            print(f"{key.path} = {key.default!r}\n    {key.help} ({key.type})")
+        return 0
+    if options.assume_gpu is not None and not options.dry_run:
+        raise UsageError("--assume-gpu is for --dry-run: a run needs the GPU itself")
+    given = [name for name in ("resume", "evaluate", "merge") if getattr(options, name)]
+    if len(given) > 1:
+        raise UsageError(f"--{' and --'.join(given)} exclude each other; give one of them")
+    if options.merge:
+        from kernelgym_train.models import merge_adapter
+
+        merge_adapter(options.merge / "model", options.merge / "merged")
+        print(options.merge / "merged")
+        return 0
+    asked = _asked(options)
+    if asked.config.run.backend != "trl":
+        raise UsageError(
+            f"backend {asked.config.run.backend!r} is not in this version of kernelgym; "
+            "the one that is: trl"
+        )
+    if options.dry_run:
+        from kernelgym_train.dry_run import dry_run
+
+        print(dump_config(asked.config))
+        for line in dry_run(asked.config, assume_gpu_gib=options.assume_gpu):
+            print(line, flush=True)
+        return 0
+    if options.evaluate:
+        from kernelgym_train.launch import evaluate_run
+
+        for name, value in evaluate_run(asked.config, options.evaluate).items():
+            print(f"{name:<40} {value:.4f}")
+        return 0
+    from kernelgym_train.launch import train_run
+
+    outcome = train_run(asked.config, asked.resume)
+    print(outcome.folder)
+    if outcome.stopped:
+        _say(f"stopped after {outcome.steps} steps: {outcome.stopped}")
+        return 1
+    return 0
+
+
+def _asked(options: argparse.Namespace) -> _Asked:
+    """Return the configuration: a run's own one with what is given over it, or a file's."""
+    settings = list(options.settings)
+    if options.backend:
+        settings.append(f"run.backend={options.backend}")
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    folder = options.resume or options.evaluate
+    if folder is None:
+        return _Asked(load_config(options.config, settings, processes=processes), None)
+    if options.config is not None:
+        raise UsageError("a run is gone on with by its own config.yaml; leave --config out")
+    own = folder / "config.yaml"
+    if not own.is_file():
+        raise UsageError(
+            f"there is no run in {str(folder)!r} (no config.yaml); give the folder that a run was "
+            "started in, such as runs/<name>"
+        )
+    config = load_config(own, settings, processes=processes)
+    if options.resume:
+        from kernelgym_train.settings import read_yaml
+
+        check_resume(read_yaml(own), config)
+    return _Asked(config, options.resume)
+
+
+def _say(text: str, verbose: bool = False) -> None:
+    if verbose:
+        traceback.print_exc()
+    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    print(f"kernelgym-train: {line}", file=sys.stderr)

@@ -1,0 +1,113 @@
+"""`kernelgym-train --dry-run`: is everything there that a run needs, and does it fit?
+
+Contract: looks, and changes nothing: no weights are loaded, no run folder is made, no kernel is
+judged. The first thing that is missing is a `UsageError` with its fix; what is found is returned
+line by line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernelgym import UsageError
+from kernelgym.devices import cuda_devices, find_device
+from kernelgym.rulesets import ruleset
+from kernelgym_train.assembly import held_out_problems, training_observer, training_problems
+from kernelgym_train.config import Config
+from kernelgym_train.memory import estimate_memory
+from kernelgym_train.models import load_tokenizer, model_device
+from kernelgym_train.policies import ChatText
+
+__all__ = ["dry_run", "missing_packages"]
+
+_PACKAGES = {"trl": ("trl", "transformers", "peft", "accelerate")}
+_PROMPTS_TRIED = 200
+
+
+def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[str]:
+    """Check what a run needs; yields what was found.
+
+    Args:
+        config: The configuration.
+        assume_gpu_gib: Memory of a GPU that this machine is taken to have, for planning; its own
+            GPUs are not looked at then.
+
+    Raises:
+        UsageError: At the first thing that is missing or does not fit.
+    """
+    missing_packages(config)
+    yield f"backend     {config.run.backend}, its packages are installed"
+    folder = Path(config.run.folder) / config.run.name
+    if folder.exists():
+        raise UsageError(
+            f"there is a run in {str(folder)!r} already; go on with it by --resume {folder}, or "
+            "set run.name"
+        )
+    yield f"run         {folder}, will be made"
+    if assume_gpu_gib is None:
+        device = model_device(config.model)
+        judge = find_device(config.judge.device)
+    else:
+        device, judge = "cuda:0", config.judge.device
+    yield f"devices     model on {device}, kernels on {judge}"
+    problems = training_problems(config)
+    yield f"problems    {len(problems)} to train on, of {config.env.suite}"
+    if config.evaluation.every:
+        yield f"held out    {len(held_out_problems(config))} to evaluate on"
+    tokenizer = load_tokenizer(config.model)
+    text = ChatText(tokenizer, {"enable_thinking": config.sampling.thinking})
+    observer = training_observer(config, judge)
+    longest, where = max(
+        (len(text.prompt(observer.observe(problem))[0]), problem.id)
+        for problem in problems[:_PROMPTS_TRIED]
+    )
+    if longest > config.sampling.max_prompt_tokens:
+        raise UsageError(
+            f"the first prompt of {where} has {longest} tokens, above sampling.max_prompt_tokens="
+            f"{config.sampling.max_prompt_tokens}; raise it, lower env.examples, or leave it out"
+        )
+    yield f"prompts     at most {longest} tokens on the first turn ({where})"
+    yield f"ruleset     {ruleset(config.env.ruleset).label}"
+    yield f"step        at most {config.samples_per_step} samples to learn from"
+    estimate = estimate_memory(config, half=device != "cpu")
+    yield from (f"memory      {line}" for line in estimate.lines())
+    if device == "cpu":
+        return
+    number = int(device.partition(":")[2])
+    total = (
+        assume_gpu_gib * 2**30
+        if assume_gpu_gib is not None
+        else float(cuda_devices()[number].memory_bytes)
+    )
+    if estimate.peak > total:
+        raise UsageError(
+            f"the run is estimated to take {estimate.peak / 2**30:.0f} GiB of a GPU that has "
+            f"{total / 2**30:.0f}; lower optimiser.micro_batch, sampling.batch_size, "
+            "sampling.max_new_tokens or max_prompt_tokens, or set model.quantisation=4bit"
+        )
+    yield f"memory      fits into {total / 2**30:.0f} GiB"
+
+
+def missing_packages(config: Config) -> None:
+    """Refuse a backend whose packages are not installed.
+
+    Raises:
+        UsageError: If so.
+    """
+    wanted = list(_PACKAGES.get(config.run.backend, ()))
+    extra = {"vllm": config.sampling.engine != "transformers"}
+    extra["bitsandbytes"] = config.model.quantisation != "none"
+    lacking = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise UsageError(
+            f"backend {config.run.backend!r} needs {', '.join(lacking)}: "
+            f"pip install 'kernelgym[{config.run.backend}]'"
+        )
+    for name, needed in extra.items():
+        if needed and importlib.util.find_spec(name) is None:
+            what = "sampling.engine" if name == "vllm" else "model.quantisation"
+            raise UsageError(
+                f"{what} as configured needs {name}, which is not installed: pip install {name}"
+            )

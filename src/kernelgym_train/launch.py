@@ -1,0 +1,257 @@
+"""A whole run: everything made from the configuration, trained, evaluated, saved and closed.
+
+Contract: what is missing is said before anything is made. The run's folder holds all that comes of
+it: the trained model, or its adapter, is in ``model/``. An interruption closes the judge and leaves
+the folder as a kill would.
+
+It knows the backends by name only, and imports one when it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym import Evaluator, Problem, UsageError
+from kernelgym.rulesets import ruleset
+from kernelgym_train.assembly import (
+    episode_rules,
+    held_out_problems,
+    local_evaluator,
+    make_steps,
+    token_counter,
+    training_observer,
+    training_problems,
+)
+from kernelgym_train.config import Config
+from kernelgym_train.dry_run import missing_packages
+from kernelgym_train.evaluation import Evaluation, evaluate
+from kernelgym_train.manifest import manifest
+from kernelgym_train.models import load_model, load_tokenizer, model_device, save_model
+from kernelgym_train.policies import HFPolicy, Sampling
+from kernelgym_train.runlog import RunLog, Watcher
+from kernelgym_train.settings import plain
+
+__all__ = ["HeldOutEvaluation", "RunOutcome", "evaluate_run", "make_watchers", "train_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended."""
+
+    folder: Path
+    steps: int
+    stopped: str
+    """Which guard stopped it; empty if it went to its end."""
+
+
+def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
+    """Train by a configuration, or go on with a run.
+
+    Raises:
+        UsageError: If something is missing.
+    """
+    from kernelgym_train.backends.trl import train
+
+    missing_packages(config)
+    model_device(config.model)
+    problems = training_problems(config)
+    held_out = held_out_problems(config) if config.evaluation.every else ()
+    tokenizer = load_tokenizer(config.model)
+    first = load_model(config.model)  # before the folder: most faults are here
+    models = iter([first])
+    del first
+
+    def make_model() -> Any:
+        return next(models, None) or load_model(config.model)
+
+    with _quiet_frameworks():
+        log = _open(config, resume)
+        log.watchers = list(make_watchers(config, log, log.start.step if log.start else 0))
+        log.keeps_tokens = config.logging.tokens
+        log.keeps_trajectories = config.logging.trajectories
+        with contextlib.ExitStack() as stack:
+            judge: Evaluator = local_evaluator(config)
+            stack.callback(judge.close)
+            steps = make_steps(
+                config,
+                problems,
+                log.verdicts(judge),
+                count=token_counter(tokenizer),
+                log=log,
+            )
+            tested = None
+            if held_out:
+                tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
+            try:
+                outcome = train(
+                    config,
+                    log,
+                    steps,
+                    make_model,
+                    tokenizer,
+                    evaluate=tested,
+                    watchers=lambda first: make_watchers(config, log, first),
+                )
+            finally:
+                steps.log.close() if steps.log else log.close()
+            if log.writes:
+                save_model(outcome.model, tokenizer, log.folder / "model")
+                log.event("finished", step=outcome.steps, stopped=outcome.stopped)
+    return RunOutcome(log.folder, outcome.steps, outcome.stopped)
+
+
+def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
+    """Evaluate the model that a run has trained on the held-out problems; returns the metrics.
+
+    Raises:
+        UsageError: If something is missing.
+    """
+    from dataclasses import replace
+
+    if not (folder / "model").is_dir():
+        raise UsageError(
+            f"the run in {str(folder)!r} has no model/ yet: it writes that at its end; go on with "
+            f"it by --resume {folder}"
+        )
+    held_out = held_out_problems(config)
+    model = load_model(replace(config.model, id=str(folder / "model"), revision=""))
+    tokenizer = load_tokenizer(replace(config.model, id=str(folder / "model"), revision=""))
+    log = RunLog.follow(folder)
+    log.writes = True
+    with contextlib.ExitStack() as stack, _quiet_frameworks():
+        judge = local_evaluator(config)
+        stack.callback(judge.close)
+        run = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
+        run(model, config.optimiser.steps)
+        return run.last.metrics if run.last else {}
+
+
+class HeldOutEvaluation:
+    """Evaluates a model on held-out problems, sampled and greedy; called by the trainer.
+
+    Args:
+        config: The configuration.
+        log: Where it is written down.
+        problems: What is played.
+        tokenizer: The model's.
+        judge: Judges untimed answers.
+        stack: Closes the judge that times, if one is needed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        log: RunLog,
+        problems: tuple[Problem, ...],
+        tokenizer: Any,
+        judge: Evaluator,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._config, self._log, self._problems = config, log, problems
+        self._tokenizer = tokenizer
+        self._again: Evaluator | None = None
+        if config.evaluation.timing and not config.judge.timing:
+            timed = local_evaluator(config, timing=True)
+            stack.callback(timed.close)
+            self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed")
+        else:
+            self._again = judge if config.evaluation.timing else None
+            self._judge = log.verdicts(judge)
+        self.last: Evaluation | None = None
+
+    def __call__(self, model: Any, step: int) -> float | None:
+        """Evaluate, write it down, and return pass@1."""
+        chosen, sampling = self._config.evaluation, self._config.sampling
+        observer = training_observer(
+            self._config,
+            self._judge.device,
+            token_counter(self._tokenizer),
+            max_turns=chosen.max_turns,
+        )
+        template = {"enable_thinking": sampling.thinking}
+
+        def played(temperature: float, samples: int, ks: tuple[int, ...], name: str) -> Evaluation:
+            drawn = Sampling(sampling.max_new_tokens, temperature, sampling.top_p)
+            policy = HFPolicy(
+                model, self._tokenizer, drawn, batch=sampling.batch_size, template=template
+            )
+            return evaluate(
+                policy,
+                self._problems,
+                self._judge,
+                observer,
+                episode_rules(self._config),
+                samples=samples,
+                pass_at=ks,
+                seed=self._config.run.seed,
+                step=step,
+                again=self._again,
+                name=name,
+            )
+
+        found = played(chosen.temperature, chosen.samples, chosen.pass_at, "eval")
+        metrics = dict(found.metrics)
+        if chosen.greedy:
+            metrics |= played(0.0, 1, (1,), "greedy").metrics
+        self.last = Evaluation(metrics, found.problems, found.rollouts)
+        self._log.evaluation(step, metrics)
+        return metrics.get("eval/pass@1")
+
+
+def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
+    """Yield what shows a run while it goes on, from a step on."""
+    from kernelgym_train.watchers import LiveTable, TensorBoard, WeightsAndBiases
+
+    chosen = config.logging
+    if not log.writes:
+        return
+    if chosen.tensorboard:
+        yield TensorBoard(log.folder / "tensorboard", first)
+    if chosen.wandb_project:
+        yield WeightsAndBiases(chosen.wandb_project, config.run.name, plain(config))
+    if chosen.live and sys.stderr.isatty():
+        yield LiveTable(config.run.name, config.optimiser.steps)
+
+
+def _open(config: Config, resume: Path | None) -> RunLog:
+    """Open the run's folder: in the first process for writing, in others once that has been."""
+    import os
+
+    folder = Path(config.run.folder) / config.run.name if resume is None else resume
+    if int(os.environ.get("RANK", "0")):
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
+        return RunLog.follow(folder)
+    if resume is not None:
+        log = RunLog.resume(folder)
+    else:
+        about = manifest(config.run.backend, ruleset(config.env.ruleset), config.run.seed)
+        log = RunLog.create(folder, plain(config), about)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
+    return log
+
+
+@contextlib.contextmanager
+def _quiet_frameworks() -> Iterator[None]:
+    """Keep transformers' bars and its remarks on itself off the terminal."""
+    import warnings
+
+    from transformers.utils import logging
+
+    before: Callable[[], None] = logging.enable_progress_bar
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            yield
+    finally:
+        before()

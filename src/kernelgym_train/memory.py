@@ -1,0 +1,118 @@
+"""An estimate of the GPU memory that a training run takes, from its configuration.
+
+Contract: arithmetic on the model's shape, which is read from its configuration without loading a
+weight; each part is named, so that one sees what to change. It is an estimate of the peak within
+about a fifth, for dense models, and nothing is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kernelgym import UsageError
+from kernelgym_train.config import Config
+
+__all__ = ["MemoryEstimate", "estimate_memory"]
+
+_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+_QUANTISED = {"4bit": 0.57, "8bit": 1.1}
+"""Bytes of a weight, scales and what stays unquantised included."""
+_PER_TOKEN_AND_LAYER = 18.0
+"""Activations that a layer keeps for its backward pass, in hidden sizes."""
+_OVERHEAD_BYTES = 1.5e9
+"""CUDA's context, cuBLAS, fragments."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes by what they are for."""
+
+    weights: float
+    trained: float
+    """Gradients and Adam's two moments of what is trained, and the adapter itself."""
+    generation: float
+    """Keys and values of all answers that are generated at once."""
+    learning: float
+    """Activations and logits of a micro-batch."""
+    overhead: float
+
+    @property
+    def peak(self) -> float:
+        """Generation and learning take turns."""
+        return self.weights + self.trained + max(self.generation, self.learning) + self.overhead
+
+    def lines(self) -> list[str]:
+        """Return it for a reader."""
+        found = [f"{name:<11}{value / 2**30:7.1f} GiB" for name, value in asdict(self).items()]
+        return [*found, f"{'peak':<11}{self.peak / 2**30:7.1f} GiB"]
+
+
+def estimate_memory(config: Config, *, half: bool = True) -> MemoryEstimate:
+    """Return what a run takes of the GPU that its model is on.
+
+    Args:
+        config: The configuration.
+        half: Whether ``model.dtype=auto`` means two bytes, as on a GPU.
+
+    Raises:
+        UsageError: If the model's configuration is not found.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model, sampling = config.model, config.sampling
+    options = {"revision": model.revision} if model.revision else {}
+    try:
+        shape = AutoConfig.from_pretrained(model.id, **options)
+        with torch.device("meta"):
+            empty: Any = AutoModelForCausalLM.from_config(shape)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"the configuration of model.id={model.id!r} cannot be read: {reason}"
+        ) from None
+    text = shape.get_text_config()
+    parameters = sum(weight.numel() for weight in empty.parameters())
+    width = _BYTES.get(model.dtype, 2.0 if half else 4.0)
+    per_weight = _QUANTISED.get(model.quantisation, width)
+    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    layers, hidden = text.num_hidden_layers, text.hidden_size
+    longest = sampling.max_prompt_tokens + sampling.max_new_tokens
+    if model.lora_rank:
+        adapted = _adapter_parameters(empty, model.lora_rank, model.lora_targets)
+        saved = sum(
+            weight.numel()
+            for name, weight in empty.named_parameters()
+            if any(f".{part}." in f".{name}" for part in model.modules_to_save)
+        )
+        trained = (adapted + saved) * 16.0  # in 32 bits: itself, its gradient, two moments
+    else:
+        trained = parameters * 3.0 * width
+    tokens = config.optimiser.micro_batch * longest
+    layer = tokens * hidden * _PER_TOKEN_AND_LAYER * width
+    kept = tokens * hidden * width * layers + layer
+    activations = kept if model.gradient_checkpointing else layer * layers
+    logits = min(tokens, 4096) * text.vocab_size * 4.0 * 2  # TRL makes them in pieces
+    return MemoryEstimate(
+        weights=parameters * per_weight,
+        trained=trained,
+        generation=sampling.batch_size * longest * layers * 2 * heads * head * width,
+        learning=activations + logits,
+        overhead=_OVERHEAD_BYTES,
+    )
+
+
+def _adapter_parameters(model: Any, rank: int, targets: tuple[str, ...]) -> int:
+    import torch
+
+    head = model.get_output_embeddings()
+    everything = targets == ("all-linear",)
+    return sum(
+        rank * (module.in_features + module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and module is not head
+        and (everything or name.rpartition(".")[2] in targets)
+    )

@@ -1,0 +1,64 @@
+"""What is written down of a rollout: the episode in kernelgym's schema, and its tokens beside it.
+
+Contract: pure. The episode's record is whole by itself (`kernelgym.trajectories`) and names the
+rollout by its key, ``step/problem/trajectory``; a row of tokens names its turn by the whole key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kernelgym import EpisodeRecord
+from kernelgym.observer import Observer, render
+from kernelgym.observer_settings import observer_settings
+from kernelgym.rewards import reward_preset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.types import text_digest
+from kernelgym_train.rollout import EpisodeRules, history_budget
+from kernelgym_train.types import Rollout
+
+__all__ = ["WRITER", "rollout_record", "token_rows"]
+
+WRITER = "kernelgym-train"
+
+
+def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeRules) -> EpisodeRecord:
+    """Return an episode as it is written to trajectories.jsonl.
+
+    Args:
+        rollout: What was played.
+        observer: What the model read.
+        rules: How it was scored and ended.
+    """
+    played = rollout.trajectory
+    budget = history_budget(played.problem, observer, rules)
+    read = tuple(
+        text_digest(render(observer.observe(played.problem, played.turns[:place], budget)))
+        for place in range(len(played.turns))
+    )
+    return EpisodeRecord(
+        played,
+        language=observer.language,
+        device=observer.device,
+        ruleset=find_ruleset(observer.ruleset).label,
+        reward=reward_preset(rules.reward).name,
+        stop_when=str(rules.stop_when),
+        observer=observer_settings(observer),
+        observations=read,
+        writer=WRITER,
+        key="/".join(map(str, rollout.key[:3])),
+    )
+
+
+def token_rows(rollout: Rollout) -> Iterator[dict[str, Any]]:
+    """Yield one row per turn, as it is written to tokens.jsonl."""
+    for place, answer in enumerate(rollout.completions):
+        yield {
+            "key": list(rollout.key._replace(turn=place)),
+            "prompt_ids": list(answer.prompt_ids),
+            "ids": list(answer.ids),
+            "logprobs": None if answer.logprobs is None else list(answer.logprobs),
+            "finish": answer.finish,
+            "policy_version": answer.policy_version,
+        }
