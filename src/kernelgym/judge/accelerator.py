@@ -26,6 +26,7 @@ _COPIES = 8
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30
 _SPARE_BYTES = 1 << 30
+_SHARED_OF = 14
 _KEPT_BYTES = 2 << 30
 
 
@@ -63,7 +64,9 @@ class Accelerator:
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
             owner = f"gpu-{properties.uuid}"
-            self._ration = Ration(folder, owner, int(properties.total_memory))
+            # Contexts of processes that stand ready take memory, too.
+            usable = int(properties.total_memory) * (_SHARED_OF - 1) // _SHARED_OF
+            self._ration = Ration(folder, owner, usable)
         self.clock = StageClock()
         """Where the current verdict's time goes."""
         self.lease = Lease(folder / f"{owner}.lock", self.clock)
@@ -99,6 +102,17 @@ class Accelerator:
             return contextlib.nullcontext()  # nobody waits for what he holds himself
         size = inputs * input_bytes(problem) + outputs * output_bytes(problem)
         return self._hold(self._ration.taken(int(size) + _SPARE_BYTES))
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Wait until nobody else holds memory of the device, and hold all of it."""
+        assert self._ration is not None and not self._holds_room
+        torch.cuda.empty_cache()
+        return self._hold(self._ration.taken(self._ration.total_bytes))
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether other workers may use the device's memory, too."""
+        return self._ration is not None
 
     @contextlib.contextmanager
     def _hold(self, room: contextlib.AbstractContextManager[None]) -> Iterator[None]:

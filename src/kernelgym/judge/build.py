@@ -40,6 +40,7 @@ from kernelgym.judge.extension_request import (
     names_architecture,
     read_request,
 )
+from kernelgym.judge.launcher_build import build_launcher
 from kernelgym.judge.library_cache import CACHE_BYTES, Built, LibraryCache
 from kernelgym.judge.library_symbols import RULES, library_work, needed_symbols
 from kernelgym.judge.sandbox import Plan
@@ -98,6 +99,9 @@ class Builder:
             JudgeError: If a compiler cannot be run.
         """
         started = time.monotonic()
+        if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
+            text, limit_s = str(arguments["launcher"]), self._limits.build_s
+            return build_launcher(text, self._cache, self._scratch_root, self._start, limit_s)
         try:
             request = read_request(arguments, cuda=self._capability is not None)
         except BadRequest as error:

@@ -170,6 +170,8 @@ class _State:
             # What torch does in fp32 is fp32, as in the reference: a kernel may use parts of it.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self._hooks.replace_extension_builds(request_build)
+        if self._device.type == "cuda":
+            self._hooks.replace_launcher_builds(request_build)
         self._launches.count_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])

@@ -19,7 +19,14 @@ from kernelgym.judge import wire
 from kernelgym.judge.process import Candidate
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote", "compiler_paths", "driver_paths", "listable_paths", "readable_paths"]
+__all__ = [
+    "Zygote",
+    "compiler_paths",
+    "driver_libraries",
+    "driver_paths",
+    "listable_paths",
+    "readable_paths",
+]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
 _KILL_S = 10.0  # freeing gigabytes takes the kernel a while
@@ -68,6 +75,13 @@ def driver_paths() -> tuple[str, ...]:
     ]
     paths += ["/sys/devices", "/sys/class"]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
+
+
+def driver_libraries() -> tuple[str, ...]:
+    """Return the path of the CUDA driver's library; nothing where this process has none loaded."""
+    with open("/proc/self/maps") as file:
+        mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
+    return tuple(sorted(path for path in mapped if re.search(r"/libcuda\.so[.\d]*$", path)))[:1]
 
 
 def _python_folders() -> list[str]:

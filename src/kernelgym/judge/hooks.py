@@ -30,8 +30,12 @@ __all__ = [
     "flush_output",
     "look_up_triton_tools",
     "replace_extension_builds",
+    "replace_launcher_builds",
     "unpack_compiled",
 ]
+
+
+_LARGE_BYTES = 1 << 30  # of outputs: room for one of them beside the kernel's own is enough
 
 
 class BuildFailed(RuntimeError):
@@ -158,13 +162,39 @@ def fill_fresh_device_memory(outputs: list[Any]) -> None:
     """Leave blocks of NaN, of the outputs' sizes, where the device's allocator takes from next."""
     import torch
 
-    for _ in range(2):
+    size = sum(output.nbytes for output in outputs)
+    for _ in range(2 if size < _LARGE_BYTES else 1):
         blocks = [torch.empty_like(output) for output in outputs]
         for block in blocks:
             if block.is_floating_point() or block.is_complex():
                 block.fill_(float("nan"))
             elif block.numel():
                 block.view(torch.uint8).fill_(0xA5)
+
+
+def replace_launcher_builds(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Route the builds of Triton's launchers through `request`, which blocks for the answer."""
+    try:
+        from triton import knobs
+        from triton.runtime import build as own
+    except ImportError:
+        return
+
+    def build(name: str, src: str, srcdir: str, *more: Any) -> str:
+        with open(src) as file:
+            reply = request({"launcher": file.read()})
+        if "module" not in reply:  # Triton may fare better where it may start a compiler itself
+            knobs.build.impl = None
+            flags = ((),) if own._build.__code__.co_argcount > 6 else ()
+            return str(own._build(name, src, srcdir, *more, *flags))
+        path = os.path.join(srcdir, f"{name}.so")
+        with os.fdopen(reply["fds"][0], "rb") as library, open(path, "wb") as copy:
+            library.seek(0)
+            copy.write(library.read())
+        return path
+
+    with contextlib.suppress(AttributeError):  # an older Triton starts the compiler itself
+        knobs.build.impl = build
 
 
 def look_up_triton_tools(arch: int) -> None:

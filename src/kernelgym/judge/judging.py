@@ -99,9 +99,27 @@ class Worker:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
+        verdict = self._attempt(problem, kernel, seeds)
+        if self._accelerator.shares_memory and _ran_out_of_memory(verdict):
+            with self._accelerator.alone():  # others' work may have been in its way
+                verdict = self._attempt(problem, kernel, seeds)
+        if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
+            self._accelerator.canary()
+        self._accelerator.tidy()
+        return dataclasses.replace(
+            verdict,
+            device=self._name,
+            isolation=zygote.tier,
+            ruleset=self._ruleset.label,
+            seed=seeds.secret,
+            wall_s=round(time.monotonic() - started, 6),
+            stages=clock.read(),
+        )
+
+    def _attempt(self, problem: Problem, kernel: Kernel, seeds: Seeds) -> Verdict:
+        clock = self._accelerator.clock
         with clock.stage("load"), self._processes.open(kernel.language) as session:
             session.public = None if self._ruleset.secret_seed else self._public
-            log = ""
             try:
                 with clock.stage("compile"):
                     compiled = self._rehearsal.compile_ahead(problem, kernel)
@@ -119,20 +137,7 @@ class Worker:
                     log=end.log,
                     findings=end.findings,
                 )
-            log = verdict.log or session.log()
-        if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
-            self._accelerator.canary()
-        self._accelerator.tidy()
-        return dataclasses.replace(
-            verdict,
-            device=self._name,
-            isolation=zygote.tier,
-            ruleset=self._ruleset.label,
-            seed=seeds.secret,
-            log=log,
-            wall_s=round(time.monotonic() - started, 6),
-            stages=clock.read(),
-        )
+            return dataclasses.replace(verdict, log=verdict.log or session.log())
 
     def _run(
         self,
@@ -302,3 +307,7 @@ class Worker:
 
 def _is_timed(language: str, device: str) -> bool:
     return language != REFERENCE_LANGUAGE and LANGUAGES[language].is_timed(device)
+
+
+def _ran_out_of_memory(verdict: Verdict) -> bool:
+    return verdict.status is Status.RUNTIME_ERROR and "out of memory" in verdict.message.lower()

@@ -31,13 +31,13 @@ class Ration:
     """
 
     def __init__(self, folder: Path, owner: str, total_bytes: int) -> None:
-        self._total_bytes = total_bytes
+        self.total_bytes = total_bytes
         self._paths = [folder / f"{owner}.part{number}" for number in range(_PARTS)]
         self._gate = folder / f"{owner}.parts"
 
     def parts(self, wanted_bytes: int) -> int:
         """Return how many parts hold so many bytes; all of them at the most."""
-        return max(1, min(_PARTS, math.ceil(wanted_bytes * _PARTS / self._total_bytes)))
+        return max(1, min(_PARTS, math.ceil(wanted_bytes * _PARTS / self.total_bytes)))
 
     @contextlib.contextmanager
     def taken(self, wanted_bytes: int) -> Iterator[None]:
