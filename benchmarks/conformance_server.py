@@ -1,6 +1,7 @@
-"""Runs KernelBench's own evaluation, one case after another, for `conformance.py`.
+"""Runs KernelBench's own evaluation, one case after another, for `conformance.py` and others.
 
-Started as a process with a checkout's folder; reads one JSON object per line and answers with
+Started as a process with a checkout's folder, a device and how many calls of a kernel to time (0
+for none); reads one JSON object per line and answers with
 one. What escapes the evaluation is filed as KernelBench's batch script files it: not compiled. A
 CUDA context that a case left broken ends the process, so that the next case gets a fresh one.
 Packages that KernelBench imports for its language models are replaced by empty ones if missing.
@@ -59,7 +60,7 @@ def file_result(result: Any) -> dict[str, Any]:
     return {"pair": pair, "reason": reason, "message": message}
 
 
-def main(root: str, device: str) -> None:
+def main(root: str, device: str, timed_calls: int) -> None:
     """Answer requests until the input ends."""
     # What kernels and KernelBench print must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -82,7 +83,8 @@ def main(root: str, device: str) -> None:
                 original_model_src=request["problem"],
                 custom_model_src=request["kernel"],
                 num_correct_trials=TRIALS,
-                measure_performance=False,
+                measure_performance=timed_calls > 0,
+                num_perf_trials=max(1, timed_calls),
                 device=place,
                 backend=request["language"],
             )
@@ -103,4 +105,4 @@ def main(root: str, device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

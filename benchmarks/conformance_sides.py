@@ -32,8 +32,11 @@ class Server:
     """KernelBench's evaluation in a process of its own, started when needed and replaced if it
     dies, hangs or leaves a broken CUDA context."""
 
-    def __init__(self, root: Path, device: str, caches: Path, log: Path) -> None:
-        self._command = [sys.executable, str(SERVER), str(root.absolute()), device]
+    def __init__(
+        self, root: Path, device: str, caches: Path, log: Path, timed_calls: int = 0
+    ) -> None:
+        program = [sys.executable, str(SERVER), str(root.absolute()), device]
+        self._command = [*program, str(timed_calls)]
         self._environment = {
             **os.environ,
             # One place each for all cases, so that no library is compiled twice.
