@@ -23,6 +23,7 @@ UNRELATED = {
     "dotenv": ("load_dotenv",),
     "litellm": ("completion",),
     "openai": ("OpenAI",),
+    "requests": ("get",),
 }
 
 
@@ -75,6 +76,7 @@ def main(root: str, device: str, timed_calls: int) -> None:
     torch.cuda.set_device(place)
     hello = {"hardware": torch.cuda.get_device_name(place), "torch": torch.__version__}
     print(json.dumps(hello), file=answers)
+    timing = {"num_perf_trials": timed_calls} if timed_calls else {}
     for line in sys.stdin:
         request = json.loads(line)
         started = time.monotonic()
@@ -84,7 +86,7 @@ def main(root: str, device: str, timed_calls: int) -> None:
                 custom_model_src=request["kernel"],
                 num_correct_trials=TRIALS,
                 measure_performance=timed_calls > 0,
-                num_perf_trials=max(1, timed_calls),
+                **timing,
                 device=place,
                 backend=request["language"],
             )
