@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelgym import UsageError
-from kernelgym.devices import cuda_devices, find_device
+from kernelgym.devices import find_device
 from kernelgym.rulesets import ruleset
 from kernelgym_train.assembly import held_out_problems, training_observer, training_problems
 from kernelgym_train.config import Config
 from kernelgym_train.memory import estimate_memory
-from kernelgym_train.models import load_tokenizer, model_device
+from kernelgym_train.models import gpus, load_tokenizer, model_device
 from kernelgym_train.policies import ChatText
 
 __all__ = ["dry_run", "missing_packages"]
@@ -79,7 +79,7 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     total = (
         assume_gpu_gib * 2**30
         if assume_gpu_gib is not None
-        else float(cuda_devices()[number].memory_bytes)
+        else float(gpus()[number].memory_bytes)
     )
     if estimate.peak > total:
         raise UsageError(

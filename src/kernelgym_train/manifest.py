@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kernelgym.devices import cuda_devices
 from kernelgym.rulesets import Ruleset
+from kernelgym_train.models import gpus
 
 __all__ = ["manifest"]
 
@@ -42,7 +42,7 @@ def manifest(backend: str, ruleset: Ruleset, seed: int) -> dict[str, Any]:
             "system": platform.platform(),
             "processor": platform.machine(),
             "cores": len(os.sched_getaffinity(0)),
-            "gpus": [gpu.name for gpu in cuda_devices()],
+            "gpus": [gpu.name for gpu in gpus()],
         },
         "git": _git(),
     }

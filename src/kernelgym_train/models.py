@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
-from kernelgym.devices import cuda_devices
+from kernelgym.devices import CudaDevice, cuda_devices
 from kernelgym_train.sections import ModelConfig
 
 __all__ = [
     "adapter_options",
+    "gpus",
     "load_model",
     "load_tokenizer",
     "loading_options",
@@ -27,21 +28,29 @@ __all__ = [
 ]
 
 
+def gpus() -> tuple[CudaDevice, ...]:
+    """Return this machine's GPUs; none if there is no driver."""
+    try:
+        return cuda_devices()
+    except UsageError:
+        return ()
+
+
 def model_device(config: ModelConfig) -> str:
     """Return the device that the model is to be on: ``cpu`` or a GPU such as ``cuda:0``.
 
     Raises:
         UsageError: If a GPU is asked for, or the configuration needs one, and it is not there.
     """
-    gpus = len(cuda_devices())
     device = config.device
+    there = 0 if device == "cpu" else len(gpus())
     if device == "auto":
-        device = "cuda:0" if gpus else "cpu"
+        device = "cuda:0" if there else "cpu"
     if device == "cuda":
         device = "cuda:0"
-    if device.startswith("cuda:") and int(device.partition(":")[2]) >= gpus:
+    if device.startswith("cuda:") and int(device.partition(":")[2]) >= there:
         raise UsageError(
-            f"model.device={config.device} is not there: this machine has {gpus} GPUs; set "
+            f"model.device={config.device} is not there: this machine has {there} GPUs; set "
             "model.device=cpu for a small model, or run on a machine with a GPU"
         )
     if device == "cpu" and config.quantisation != "none":

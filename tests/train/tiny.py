@@ -106,7 +106,9 @@ def config(*overrides: str) -> Any:
     return load_config(None, (*SETTINGS, *overrides))
 
 
-def run(folder: Any, settings: Any, *, resume: bool = False, seed: int = 0, script: Any = judge) -> Any:
+def run(
+    folder: Any, settings: Any, *, resume: bool = False, seed: int = 0, script: Any = judge
+) -> Any:
     """Train the tiny model by a configuration; returns (outcome, log)."""
     from kernelgym.testing import ScriptedEvaluator
     from kernelgym_train.assembly import make_steps

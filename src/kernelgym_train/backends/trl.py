@@ -227,6 +227,7 @@ def _set_rate(trainer: Any, rate: float) -> None:
             group["initial_lr"] = rate
     scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
     scheduler.base_lrs = [rate for _ in scheduler.base_lrs]
+    scheduler._last_lr = [group["lr"] for group in trainer.optimizer.param_groups]  # what is logged
 
 
 def _rollbacks(folder: Path) -> int:

@@ -1,0 +1,27 @@
+"""Fixtures of the trainer's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One thread of torch's: small models are faster so, and the same on any machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def words() -> Any:
+    """The tiny model's tokenizer."""
+    import tiny
+
+    return tiny.tokenizer()

@@ -1,0 +1,184 @@
+"""TRL's loss, on our rows: the advantages it uses are credit's, its gradient is ours.
+
+Every number is taken from a real training of a tiny model; nothing is mocked but the verdicts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.assembly import make_steps
+from kernelgym_train.backends.trl_options import LOSSES
+from kernelgym_train.types import Sample
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Watched:
+    """One step of a tiny training, with what went through TRL's loss."""
+
+    def __init__(self, folder: Path, *overrides: str) -> None:
+        import torch
+
+        from kernelgym_train.backends import trl, trl_trainer
+        from kernelgym_train.runlog import RunLog
+        from kernelgym_train.settings import plain
+
+        settings = tiny.config(
+            # Plain descent with rate 1: what the weights move by is the gradient.
+            *("optimiser.steps=1", "optimiser.max_grad_norm=1e9", "run.save_every=1000"),
+            *overrides,
+        )
+        log = RunLog.create(folder, plain(settings), {})
+        words = tiny.tokenizer()
+        judge = ScriptedEvaluator(tiny.judge, ruleset="kernelbench")
+        steps = make_steps(settings, tuple(tiny.problems(6)), judge, log=log)
+        self.model = tiny.model(len(words))
+        self.batches: list[dict[str, Any]] = []
+        self.samples: tuple[Sample, ...] = ()
+        self.gradients: dict[str, Any] = {}
+        watched = self
+
+        class Trainer(trl_trainer.KernelTrainer):
+            def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+                watched.batches.append(inputs)
+                return super()._compute_loss(model, inputs)
+
+            def roll_out(self, count: int) -> dict[str, Any]:
+                out = super().roll_out(count)
+                watched.samples = self._source._taken.credit.samples
+                return out
+
+            def _clip_grad_norm(self, model: Any) -> Any:
+                found = super()._clip_grad_norm(model)
+                for name, weight in model.named_parameters():
+                    if weight.grad is not None:
+                        watched.gradients[name] = weight.grad.detach().clone()
+                return found
+
+        original = trl_trainer.KernelTrainer
+        trl_trainer.KernelTrainer = Trainer
+        self.start = {n: w.detach().clone() for n, w in self.model.named_parameters()}
+        try:
+            trl.train(settings, log, steps, lambda: self.model, words)
+        finally:
+            trl_trainer.KernelTrainer = original
+        with torch.no_grad():
+            for name, weight in self.model.named_parameters():
+                weight.copy_(self.start[name])
+
+    def expected(self) -> dict[str, Any]:
+        """The gradient of -sum(weight * advantage * logp), sample by sample, without TRL."""
+        import torch
+
+        self.model.zero_grad()
+        for sample in self.samples:
+            ids = torch.tensor([[*sample.prompt_ids, *sample.ids]])
+            logits = self.model(input_ids=ids).logits[0, len(sample.prompt_ids) - 1 : -1]
+            logp = logits.log_softmax(-1).gather(1, torch.tensor(sample.ids)[:, None])
+            (-sample.weight * sample.advantage * logp.sum()).backward()
+        found = {n: w.grad.clone() for n, w in self.model.named_parameters() if w.grad is not None}
+        self.model.zero_grad()
+        return found
+
+
+def relative_gap(one: dict[str, Any], other: dict[str, Any]) -> float:
+    import torch
+
+    assert one.keys() == other.keys()
+    apart = torch.cat([(one[n] - other[n]).flatten() for n in one]).norm()
+    return float(apart / torch.cat([other[n].flatten() for n in other]).norm())
+
+
+@pytest.fixture(scope="module")
+def token_run(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return Watched(tmp_path_factory.mktemp("token") / "run")
+
+
+def test_the_advantages_in_trls_loss_are_credits(token_run: Watched) -> None:
+    rows = [
+        (tuple(ids[mask.bool()].tolist()), float(advantage))
+        for batch in token_run.batches
+        for ids, mask, advantage in zip(
+            batch["completion_ids"], batch["completion_mask"], batch["advantages"], strict=True
+        )
+    ]
+    assert len(rows) == 16, "every row went through the loss once"
+    fillers = [row for row in rows if row == ((1,), 0.0)]
+    assert len(fillers) >= 16 - len(token_run.samples)
+    found = sorted(row for row in rows if row not in fillers)
+    wanted = sorted((sample.ids, sample.advantage) for sample in token_run.samples)
+    assert len({advantage for _, advantage in wanted}) > 2, "there is something to compare"
+    for (ids, advantage), (own_ids, own) in zip(found, wanted, strict=True):
+        assert ids == own_ids
+        assert advantage == pytest.approx(own, abs=1e-6)
+
+
+def test_rows_of_a_like_length_are_together_and_cut_to_their_own(token_run: Watched) -> None:
+    longest = []
+    for batch in token_run.batches:
+        lengths = (batch["prompt_mask"].sum(-1) + batch["completion_mask"].sum(-1)).tolist()
+        longest.append(max(lengths))
+        assert batch["prompt_mask"].sum(-1).max() == batch["prompt_ids"].size(1)
+        assert batch["completion_mask"].sum(-1).max() == batch["completion_ids"].size(1)
+    assert longest == sorted(longest)
+
+
+def test_the_gradient_is_that_of_credits_loss(token_run: Watched) -> None:
+    assert relative_gap(token_run.gradients, token_run.expected()) < 1e-4
+
+
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in ("dapo", "cispo")])
+def test_it_is_under_every_loss_of_trl(loss: str, tmp_path: Path) -> None:
+    run = Watched(tmp_path / "run", f"optimiser.loss={loss}")
+    assert relative_gap(run.gradients, run.expected()) < 1e-4
+
+
+def test_cispos_ratio_is_not_clipped_on_policy(tmp_path: Path) -> None:
+    run = Watched(tmp_path / "run", "optimiser.loss=cispo")
+    assert relative_gap(run.gradients, run.expected()) < 1e-4
+
+
+@pytest.mark.parametrize("normaliser", ["sequence", "constant"])
+@pytest.mark.parametrize("estimator", ["kevin", "dr_grpo"])
+def test_it_is_for_every_normaliser(normaliser: str, estimator: str, tmp_path: Path) -> None:
+    run = Watched(
+        tmp_path / "run",
+        f"credit.normaliser={normaliser}",
+        f"credit.estimator={estimator}",
+        "env.stop=never",
+        "optimiser.micro_batch=8",
+    )
+    weights = {sample.weight for sample in run.samples}
+    assert len(weights) == (
+        1 if normaliser == "constant" else len({len(s.ids) for s in run.samples})
+    )
+    assert relative_gap(run.gradients, run.expected()) < 1e-4
+
+
+def test_a_wrong_weight_would_show(token_run: Watched) -> None:
+    """The comparison above can fail: another normaliser's weights are far away."""
+    import dataclasses
+
+    true = token_run.samples
+    even = 1.0 / (len(true) * 8)
+    token_run.samples = tuple(
+        dataclasses.replace(sample, weight=even if i % 2 else 2 * even)
+        for i, sample in enumerate(true)
+    )
+    try:
+        assert relative_gap(token_run.gradients, token_run.expected()) > 1e-2
+    finally:
+        token_run.samples = true
+
+
+def test_two_updates_a_step_see_all_rows_once(tmp_path: Path) -> None:
+    run = Watched(tmp_path / "run", "optimiser.updates_per_step=2")
+    assert len(run.batches) == 4
+    assert sum(len(batch["advantages"]) for batch in run.batches) == 16
+    assert "old_per_token_logps" in run.batches[0], "the second update is off policy, and known so"
