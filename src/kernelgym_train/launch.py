@@ -10,9 +10,10 @@ It knows the backends by name only, and imports one when it is asked for.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,47 +62,39 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
     model_device(config.model)
     problems = training_problems(config)
     held_out = held_out_problems(config) if config.evaluation.every else ()
-    tokenizer = load_tokenizer(config.model)
-    first = load_model(config.model)  # before the folder: most faults are here
-    models = iter([first])
-    del first
+    with _quiet_frameworks(), contextlib.ExitStack() as stack:
+        tokenizer = load_tokenizer(config.model)
+        models = [load_model(config.model)]  # before the folder: most faults are here
 
-    def make_model() -> Any:
-        return next(models, None) or load_model(config.model)
+        def make_model() -> Any:
+            return models.pop() if models else load_model(config.model)
 
-    with _quiet_frameworks():
         log = _open(config, resume)
         log.watchers = list(make_watchers(config, log, log.start.step if log.start else 0))
         log.keeps_tokens = config.logging.tokens
         log.keeps_trajectories = config.logging.trajectories
-        with contextlib.ExitStack() as stack:
-            judge: Evaluator = local_evaluator(config)
-            stack.callback(judge.close)
-            steps = make_steps(
+        judge: Evaluator = local_evaluator(config)
+        stack.callback(judge.close)
+        count = token_counter(tokenizer)
+        steps = make_steps(config, problems, log.verdicts(judge), count=count, log=log)
+        tested = None
+        if held_out and log.writes:
+            tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
+        try:
+            outcome = train(
                 config,
-                problems,
-                log.verdicts(judge),
-                count=token_counter(tokenizer),
-                log=log,
+                log,
+                steps,
+                make_model,
+                tokenizer,
+                evaluate=tested,
+                watchers=lambda first: make_watchers(config, log, first),
             )
-            tested = None
-            if held_out:
-                tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
-            try:
-                outcome = train(
-                    config,
-                    log,
-                    steps,
-                    make_model,
-                    tokenizer,
-                    evaluate=tested,
-                    watchers=lambda first: make_watchers(config, log, first),
-                )
-            finally:
-                steps.log.close() if steps.log else log.close()
-            if log.writes:
-                save_model(outcome.model, tokenizer, log.folder / "model")
-                log.event("finished", step=outcome.steps, stopped=outcome.stopped)
+        finally:
+            (steps.log or log).close()
+        if log.writes:
+            save_model(outcome.model, tokenizer, log.folder / "model")
+            log.event("finished", step=outcome.steps, stopped=outcome.stopped)
     return RunOutcome(log.folder, outcome.steps, outcome.stopped)
 
 
@@ -111,19 +104,17 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
     Raises:
         UsageError: If something is missing.
     """
-    from dataclasses import replace
-
     if not (folder / "model").is_dir():
         raise UsageError(
             f"the run in {str(folder)!r} has no model/ yet: it writes that at its end; go on with "
             f"it by --resume {folder}"
         )
     held_out = held_out_problems(config)
-    model = load_model(replace(config.model, id=str(folder / "model"), revision=""))
-    tokenizer = load_tokenizer(replace(config.model, id=str(folder / "model"), revision=""))
+    trained = replace(config.model, id=str(folder / "model"), revision="")
     log = RunLog.follow(folder)
     log.writes = True
-    with contextlib.ExitStack() as stack, _quiet_frameworks():
+    with _quiet_frameworks(), contextlib.ExitStack() as stack:
+        model, tokenizer = load_model(trained), load_tokenizer(trained)
         judge = local_evaluator(config)
         stack.callback(judge.close)
         run = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
@@ -220,8 +211,6 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
 
 def _open(config: Config, resume: Path | None) -> RunLog:
     """Open the run's folder: in the first process for writing, in others once that has been."""
-    import os
-
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
     if int(os.environ.get("RANK", "0")):
         from accelerate import PartialState

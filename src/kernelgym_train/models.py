@@ -7,6 +7,7 @@ Importing this imports no torch; nothing is downloaded but by transformers' own 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def model_device(config: ModelConfig) -> str:
     device = config.device
     there = 0 if device == "cpu" else len(gpus())
     if device == "auto":
-        device = "cuda:0" if there else "cpu"
+        # One process for each GPU, where several train together.
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if there else "cpu"
     if device == "cuda":
         device = "cuda:0"
     if device.startswith("cuda:") and int(device.partition(":")[2]) >= there:

@@ -40,6 +40,9 @@ class RunConfig:
     """Folder that the runs are kept in."""
     backend: Literal["trl", "tinker", "mcgs"] = "trl"
     """What samples and takes optimiser steps."""
+    options: tuple[str, ...] = ()
+    """The backend's own options as name=value, over those that follow from other settings; for trl
+    those of GRPOConfig, such as vllm_gpu_memory_utilization=0.4."""
     seed: int = 0
     """Seed of everything that is drawn."""
     save_every: int = 10

@@ -115,6 +115,20 @@ def test_vllm_is_passed_on(engine: str, tmp_path: Path) -> None:
     assert "use_vllm" not in options()
 
 
+def test_options_of_trls_own_are_passed_on(tmp_path: Path) -> None:
+    from trl import GRPOConfig
+
+    given = "run.options=[vllm_gpu_memory_utilization=0.4, delta=1.5, top_entropy_quantile=0.2]"
+    found = GRPOConfig(**{**options(given), "output_dir": str(tmp_path)})
+    assert (found.vllm_gpu_memory_utilization, found.delta) == (0.4, 1.5)
+    assert found.top_entropy_quantile == 0.2
+    with pytest.raises(UnknownName, match="did you mean vllm_mode"):
+        options("run.options=[vllm_mod=server]")
+    for wrong in ("[max_steps=3]", "[delta]", "[loss_type=grpo]"):
+        with pytest.raises(UsageError, match=r"run\.options"):
+            options(f"run.options={wrong}")
+
+
 @pytest.mark.parametrize(("kind", "four"), [("4bit", True), ("8bit", False)])
 def test_quantisation_is_passed_on(kind: str, four: bool) -> None:
     """Not run here, for want of a GPU: only what transformers would be asked for."""

@@ -156,6 +156,8 @@ def _make_trainer(
     device = str(model.device)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     options = grpo_options(config, log.folder / "checkpoints", device=device, processes=processes)
+    if processes == 1 and device.startswith("cuda"):
+        os.environ["ACCELERATE_TORCH_DEVICE"] = device  # or it would be the first GPU
     args = GRPOConfig(**options)
     if processes == 1 and args.n_gpu > 1:
         args._n_gpu = 1  # the others are the judge's; torch's DataParallel is nobody's wish

@@ -5,6 +5,8 @@ tests/train/test_trl_contract.py holds that against the installed TRL.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +92,49 @@ def grpo_options(
     }
     if vllm is not None:
         options |= {"use_vllm": True, "vllm_mode": vllm}
-    return options
+    return options | _own_options(config.run.options)
 
 
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+
+
+_OURS = (
+    *("output_dir", "max_steps", "per_device_train_batch_size", "steps_per_generation"),
+    *("gradient_accumulation_steps", "num_generations", "generation_batch_size", "num_iterations"),
+    *("save_strategy", "save_steps", "save_total_limit", "logging_steps", "logging_strategy"),
+    *("scale_rewards", "mask_truncated_completions", "ignore_data_skip", "resume_from_checkpoint"),
+    *("remove_unused_columns", "loss_type", "report_to", "seed"),
+)
+"""Options that rows, weights and checkpoints rest on."""
+
+
+def _own_options(given: Sequence[str]) -> dict[str, Any]:
+    """Return options of TRL's own, as the configuration names them.
+
+    Raises:
+        UsageError: If one is no option of TRL's, or one that is decided here.
+    """
+    if not given:
+        return {}
+    import yaml
+    from trl import GRPOConfig
+
+    known = {field.name for field in dataclasses.fields(GRPOConfig) if field.init}
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals:
+            raise UsageError(f"run.options holds name=value, got {text!r}")
+        if name not in known:
+            raise UnknownName("option of TRL's GRPOConfig", name, sorted(known))
+        if name in _OURS:
+            raise UsageError(
+                f"run.options={name}: that follows from other settings (such as optimiser.steps, "
+                "optimiser.micro_batch, optimiser.loss, credit.*); set those"
+            )
+        found[name] = yaml.safe_load(value)
+    return found
 
 
 def _loss(config: Config) -> str:
