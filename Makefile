@@ -9,7 +9,8 @@ DOCUMENTED := types verdict stages returns devices errors rulesets languages par
 	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
 	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector wrappers \
 	asynchronous recording trajectories rescoring exporting observer_settings jsonlines
-TRAINING := types estimators credit sampling refill guards config sections settings
+TRAINING := types rollout policies steps estimators credit sampling refill guards evaluation metrics \
+	runlog records verdict_log watchers config sections settings assembly models memory launch
 
 .PHONY: help setup demo test test-all redteam lint bench docs clean
 

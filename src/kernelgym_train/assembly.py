@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernelgym import LocalEvaluator, Observer, Problem, UsageError
+from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
 from kernelgym.choice import choose_problems
 from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import ruleset
@@ -68,8 +68,10 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
     return found[: chosen.limit] if chosen.limit else found
 
 
-def local_evaluator(config: Config, *, timing: bool | None = None) -> LocalEvaluator:
+def local_evaluator(config: Config, *, timing: bool | None = None) -> Evaluator:
     """Return a judge on this machine, in processes of its own.
+
+    With ``judge.cache`` it knows the verdicts of earlier runs on this machine.
 
     Args:
         config: The configuration.
@@ -77,7 +79,8 @@ def local_evaluator(config: Config, *, timing: bool | None = None) -> LocalEvalu
     """
     judge = config.judge
     times = judge.timing if timing is None else timing
-    return LocalEvaluator(judge.device, config.env.ruleset, judge.workers, times)
+    local = LocalEvaluator(judge.device, config.env.ruleset, judge.workers, times)
+    return CachedEvaluator(local, owns=True) if judge.cache else local
 
 
 def training_observer(

@@ -76,7 +76,8 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
         judge: Evaluator = local_evaluator(config)
         stack.callback(judge.close)
         count = token_counter(tokenizer)
-        steps = make_steps(config, problems, log.verdicts(judge), count=count, log=log)
+        kept = log.verdicts(judge, seeded=not config.judge.cache)
+        steps = make_steps(config, problems, kept, count=count, log=log)
         tested = None
         if held_out and log.writes:
             tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
@@ -145,14 +146,15 @@ class HeldOutEvaluation:
     ) -> None:
         self._config, self._log, self._problems = config, log, problems
         self._tokenizer = tokenizer
+        seeded = not config.judge.cache
         self._again: Evaluator | None = None
         if config.evaluation.timing and not config.judge.timing:
             timed = local_evaluator(config, timing=True)
             stack.callback(timed.close)
-            self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed")
+            self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed", seeded=seeded)
         else:
             self._again = judge if config.evaluation.timing else None
-            self._judge = log.verdicts(judge)
+            self._judge = log.verdicts(judge, seeded=seeded)
         self.last: Evaluation | None = None
 
     def __call__(self, model: Any, step: int) -> float | None:
@@ -196,7 +198,7 @@ class HeldOutEvaluation:
 
 def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
     """Yield what shows a run while it goes on, from a step on."""
-    from kernelgym_train.watchers import LiveTable, TensorBoard, WeightsAndBiases
+    from kernelgym_train.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
 
     chosen = config.logging
     if not log.writes:
@@ -205,8 +207,10 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
         yield TensorBoard(log.folder / "tensorboard", first)
     if chosen.wandb_project:
         yield WeightsAndBiases(chosen.wandb_project, config.run.name, plain(config))
-    if chosen.live and sys.stderr.isatty():
-        yield LiveTable(config.run.name, config.optimiser.steps)
+    if chosen.live:
+        steps = config.optimiser.steps
+        on_terminal = sys.stderr.isatty()
+        yield LiveTable(config.run.name, steps) if on_terminal else Lines(steps)
 
 
 def _open(config: Config, resume: Path | None) -> RunLog:

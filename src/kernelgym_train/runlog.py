@@ -201,9 +201,19 @@ class RunLog:
         found: dict[str, Any] = yaml.safe_load((self.folder / "config.yaml").read_text())
         return found
 
-    def verdicts(self, evaluator: Evaluator, name: str = "verdicts") -> VerdictLog:
-        """Return `evaluator` with its verdicts kept in this run, under a name of their own."""
-        return VerdictLog(evaluator, self.folder / f"{name}.jsonl", secret=self.secret)
+    def verdicts(
+        self, evaluator: Evaluator, name: str = "verdicts", *, seeded: bool = True
+    ) -> VerdictLog:
+        """Return `evaluator` with its verdicts kept in this run.
+
+        Args:
+            evaluator: Judges what is not kept.
+            name: Of the file.
+            seeded: Whether inputs follow from the run's secret. An evaluator with a cache of its
+                own judges anew what it is given a seed for.
+        """
+        secret = self.secret if seeded else ""
+        return VerdictLog(evaluator, self.folder / f"{name}.jsonl", secret=secret)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write the numbers of a step; what is not finite is written as null."""

@@ -7,17 +7,18 @@ nothing. Each needs its own package, imported when it is made; `UsageError` says
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kernelgym import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["LiveTable", "TensorBoard", "WeightsAndBiases"]
+__all__ = ["Lines", "LiveTable", "TensorBoard", "WeightsAndBiases"]
 
 _COLUMNS = {
     "reward": "reward/mean",
@@ -113,6 +114,33 @@ class WeightsAndBiases:
         self._run.finish()
 
 
+class Lines:
+    """Writes one line per step, for logs and pipes.
+
+    Args:
+        steps: How many there will be.
+        out: Where to; standard error if None.
+    """
+
+    def __init__(self, steps: int, out: TextIO | None = None) -> None:
+        self._steps = steps
+        self._out = sys.stderr if out is None else out
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write what the live table would show."""
+        if not _of_training(values):
+            return
+        told = [f"{name} {_number(values.get(key))}" for name, key in _COLUMNS.items()]
+        self._out.write(f"step {step + 1}/{self._steps}  {'  '.join(told)}\n")
+        self._out.flush()
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Write nothing of them."""
+
+    def close(self) -> None:
+        """Leave the stream open: it is not ours."""
+
+
 class LiveTable:
     """Shows the last steps as a table that renews itself; on a terminal only.
 
@@ -134,7 +162,7 @@ class LiveTable:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Add a row; numbers that are not of a training step leave the table as it is."""
-        if "reward/mean" not in values and "batch/groups" not in values:
+        if not _of_training(values):
             return
         self._rows.append((step, values))
         self._live.update(self.table(), refresh=True)
@@ -157,6 +185,11 @@ class LiveTable:
             cells = [_number(values.get(key)) for key in _COLUMNS.values()]
             table.add_row(f"{step + 1}/{self._steps}", *cells)
         return table
+
+
+def _of_training(values: Mapping[str, float]) -> bool:
+    """Say whether numbers are those of a training step, and not of an evaluation."""
+    return "batch/groups" in values
 
 
 def _number(value: float | None) -> str:

@@ -12,6 +12,7 @@ import pytest
 import tiny
 
 from kernelgym import UsageError, Verdict, read_records
+from kernelgym.testing import verdict
 from kernelgym.types import Status
 from kernelgym_train.backends.trl_trainer import KernelTrainer
 from kernelgym_train.runlog import RunLog
@@ -108,6 +109,28 @@ def test_the_tiny_model_learns(tmp_path: Path) -> None:
     tiny.run(tmp_path / "run", settings)
     rewards = [row["reward/mean"] for row in rows(tmp_path / "run", "metrics.jsonl")]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.2
+
+
+def same(problem: Any, kernel: Any) -> Verdict:
+    return verdict("wrong")
+
+
+def test_steps_with_nothing_to_teach_change_no_weight(tmp_path: Path) -> None:
+    """Fillers alone: no gradient, no crash, and a guard that says so."""
+    settings = tiny.config(
+        *("guards.window=2", "optimiser.steps=2", "run.save_every=1", "curriculum.enabled=false"),
+        *("sampling.problems_per_step=1", "sampling.group_size=4", "optimiser.micro_batch=2"),
+        *("env.max_turns=1", "reward.preset=sparse"),
+    )
+    _, log = tiny.run(tmp_path / "run", settings, script=same)
+    metrics = rows(log.folder, "metrics.jsonl")
+    assert [row["groups/with_signal"] for row in metrics] == [0.0, 0.0]
+    assert [row["groups/waste"] for row in metrics] == [1.0, 1.0]
+    assert [row["groups/rounds"] for row in metrics] == [2.0, 2.0], "it was tried once more"
+    assert [row["train/grad_norm"] for row in metrics] == [0.0, 0.0]
+    assert len({row["weights"] for row in rows(log.folder, "checkpoints.jsonl")}) == 1
+    alarms = {row["guard"] for row in rows(log.folder, "events.jsonl") if row["event"] == "alarm"}
+    assert alarms == {"no_signal", "gap"}
 
 
 def down(problem: Any, kernel: Any) -> Verdict:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym import UsageError
-from kernelgym_train.watchers import LiveTable, TensorBoard, WeightsAndBiases
+from kernelgym_train.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -57,7 +57,9 @@ def test_the_live_table_shows_the_last_steps() -> None:
     console = Console(file=out, force_terminal=True, width=160)
     table = LiveTable("demo", 40, console)
     for step in range(20):
-        table.scalars(step, {"reward/mean": step / 100, "kernel/correct_rate": 0.25})
+        table.scalars(
+            step, {"batch/groups": 2.0, "reward/mean": step / 100, "kernel/correct_rate": 0.25}
+        )
     table.scalars(20, {"eval/pass@1": 1.0})
     table.close()
     plain = Console(file=(text := io.StringIO()), width=160)
@@ -67,6 +69,16 @@ def test_the_live_table_shows_the_last_steps() -> None:
     assert " 8/40" not in shown and "9/40" in shown, "twelve rows"
     assert "21/40" not in shown
     assert "demo" in out.getvalue()
+
+
+def test_off_a_terminal_a_step_is_a_line() -> None:
+    out = io.StringIO()
+    lines = Lines(40, out)
+    lines.scalars(6, {"batch/groups": 2.0, "reward/mean": 0.25})
+    lines.scalars(6, {"eval/pass@1": 1.0})
+    lines.close()
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith("step 7/40  reward 0.250  parsed -")
 
 
 def test_a_client_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
