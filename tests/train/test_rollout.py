@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym import JudgeError, Kernel, Problem, UsageError, Verdict
+from kernelgym import Job, JudgeError, Kernel, Problem, UsageError, Verdict
 from kernelgym.envs import KernelEnv
 from kernelgym.observer import Observer
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
@@ -82,6 +82,17 @@ def test_a_batch_policy_is_asked_once_a_turn_in_the_order_of_keys() -> None:
         Key(5, p, t) for p in range(2) for t in range(3)
     ]
     assert all(len(rollout.completions) == 3 for rollout in rollouts)
+
+
+def test_the_order_in_which_verdicts_come_does_not_show_in_batches() -> None:
+    class Backwards(ScriptedEvaluator):
+        def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
+            yield from reversed(list(super().evaluate_iter(jobs)))
+
+    policy = Batches()
+    run(policy, Backwards(ruleset="kernelbench"))
+    for batch in policy.batches:
+        assert [request.key for request in batch] == sorted(request.key for request in batch)
 
 
 def test_trajectories_that_end_early_leave_the_batch() -> None:

@@ -14,6 +14,7 @@ import tiny
 from kernelgym import UsageError, Verdict, read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Status
+from kernelgym_train.backends.trl_loop import TrlPolicy
 from kernelgym_train.backends.trl_trainer import KernelTrainer
 from kernelgym_train.runlog import RunLog
 
@@ -74,6 +75,38 @@ def test_versions_of_the_policy_are_told(finished: tuple[Path, Any]) -> None:
     folder, _ = finished
     for row in rows(folder, "tokens.jsonl"):
         assert row["policy_version"] == row["key"][0]
+
+
+def test_the_digest_is_of_what_is_trained() -> None:
+    import torch
+
+    from kernelgym_train.models import weights_digest
+
+    model = tiny.model(18)
+    model.lm_head.weight.requires_grad_(False)
+    before = weights_digest(model)
+    with torch.no_grad():
+        model.lm_head.weight += 1.0
+    assert weights_digest(model) == before
+    with torch.no_grad():
+        model.model.norm.weight[0] += 1e-7
+    assert weights_digest(model) != before
+
+
+def test_the_same_requests_are_answered_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever torch's generator is at: sampling follows from seeds of requests alone."""
+    generate = TrlPolicy.generate
+    answered = []
+
+    def twice(self: TrlPolicy, requests: Any) -> Any:
+        answered.append((generate(self, requests), generate(self, requests)))
+        return answered[-1][0]
+
+    monkeypatch.setattr(TrlPolicy, "generate", twice)
+    tiny.run(tmp_path / "run", tiny.config("optimiser.steps=1"))
+    assert answered and all(one == other for one, other in answered)
 
 
 def test_an_adapter_is_saved_and_merged(finished: tuple[Path, Any], tmp_path: Path) -> None:
@@ -168,6 +201,19 @@ def test_a_collapse_rolls_back_and_changes_something(tmp_path: Path) -> None:
     rates = {row["train/learning_rate"] for row in metrics}
     assert rates <= {0.03 / 2**n for n in range(4)}
     assert len(rates) > 1 or len(metrics) == 1
+    # The first step after going back starts from weights that it had before, and samples others.
+    plain = tiny.config(*COLLAPSE, "optimiser.learning_rate=0.03", "guards.collapse=off")
+    _, other = tiny.run(tmp_path / "plain", plain)
+    back = next(n for n, row in enumerate(metrics) if row["train/learning_rate"] < 0.03)
+
+    def sampled(folder: Path) -> list[Any]:
+        return [row["ids"] for row in rows(folder, "tokens.jsonl") if row["key"][0] == back]
+
+    assert sampled(log.folder) != sampled(other.folder)
+    for step in range(back):
+        assert metrics[step]["train/grad_norm"] == pytest.approx(
+            rows(other.folder, "metrics.jsonl")[step]["train/grad_norm"]
+        )
 
 
 def test_without_a_good_checkpoint_it_stops(tmp_path: Path) -> None:
