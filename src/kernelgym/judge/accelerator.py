@@ -103,6 +103,13 @@ class Accelerator:
         size = inputs * input_bytes(problem) + outputs * output_bytes(problem)
         return self._hold(self._ration.taken(int(size) + _SPARE_BYTES))
 
+    def while_nobody_is_timed(self) -> contextlib.AbstractContextManager[None]:
+        """Hold off timing on a CUDA device: contexts are made and ended, memory given back.
+
+        On the CPU such things take too little to be waited for.
+        """
+        return self.lease.shared() if self.on_cuda else contextlib.nullcontext()
+
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Wait until nobody else holds memory of the device, and hold all of it."""
         assert self._ration is not None and not self._holds_room

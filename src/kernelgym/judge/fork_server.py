@@ -145,6 +145,7 @@ class Zygote:
         self._pids: dict[int, int] = {}
         self._standby: dict[bool, Candidate] = {}
         """By whether it may start programs."""
+        self._wanted: set[bool] = set()
         self._decoder = wire.Decoder()
         self._errors = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
@@ -191,7 +192,7 @@ class Zygote:
                 raise JudgeError(f"the zygote did not start: {self._complaint()}")
 
     def take(self, exec_allowed: bool = False) -> Candidate:
-        """Return a fresh candidate, and have the next one forked meanwhile.
+        """Return a fresh candidate; the next one is forked by `replenish`.
 
         Args:
             exec_allowed: Whether it may start programs, in a scratch folder that outlives it: for
@@ -207,8 +208,22 @@ class Zygote:
         except JudgeError:
             taken.discard()
             raise
-        self._standby[exec_allowed] = self._spawn(exec_allowed)
+        self._wanted.add(exec_allowed)
         return taken
+
+    def replenish(self) -> None:
+        """Fork one of each kind that was taken so far, to stand by."""
+        for exec_allowed in self._wanted - self._standby.keys():
+            self._standby[exec_allowed] = self._spawn(exec_allowed)
+
+    def settle(self) -> None:
+        """Wait until what stands by has its context on the device."""
+        for exec_allowed, candidate in list(self._standby.items()):
+            try:
+                candidate.wait_ready(_START_S)
+            except JudgeError:  # the next one may fare better, when it is needed
+                del self._standby[exec_allowed]
+                candidate.discard()
 
     def _spawn(self, exec_allowed: bool = False) -> Candidate:
         self._next_id += 1

@@ -103,9 +103,12 @@ class Worker:
         if self._accelerator.shares_memory and _ran_out_of_memory(verdict):
             with self._accelerator.alone():  # others' work may have been in its way
                 verdict = self._attempt(problem, kernel, seeds)
-        if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
-            self._accelerator.canary()
-        self._accelerator.tidy()
+        with self._accelerator.while_nobody_is_timed():
+            if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
+                self._accelerator.canary()
+            self._accelerator.tidy()
+            self._processes.replenish()
+            self._settle()
         return dataclasses.replace(
             verdict,
             device=self._name,
@@ -115,6 +118,11 @@ class Worker:
             wall_s=round(time.monotonic() - started, 6),
             stages=clock.read(),
         )
+
+    def _settle(self) -> None:
+        """Let no context be made on the device while somebody is timed."""
+        if self._on_cuda:
+            self._processes.settle()
 
     def _attempt(self, problem: Problem, kernel: Kernel, seeds: Seeds) -> Verdict:
         clock = self._accelerator.clock
@@ -155,6 +163,7 @@ class Worker:
             session.await_load()
             stack.enter_context(self._accelerator.room(problem))
             with self._accelerator.lease.shared(), clock.stage("check"):
+                self._processes.replenish()
                 session.construct(reference, seeds)
                 for index in range(calls):
                     outcome = session.call(reference, seeds, index)
@@ -168,6 +177,7 @@ class Worker:
                         complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
                         if self._ruleset.stop_at_first_failure:
                             break
+                self._settle()
             judged = Verdict(
                 Status.WRONG,
                 compiled=True,
@@ -251,6 +261,7 @@ class Worker:
             return fresh
 
         with self._accelerator.lease.shared():
+            self._processes.replenish()
             evidence = gather(
                 lambda: self._processes.open(kernel.language),
                 lambda session: session.load(kernel.source, "ModelNew", compiled),
@@ -258,6 +269,7 @@ class Worker:
                 seeds,
                 kernel,
             )
+            self._settle()
         if evidence.crashed:
             self._accelerator.canary()
         return with_evidence(judged, evidence, session.tally, kernel)

@@ -92,6 +92,8 @@ class Candidate:
         Raises:
             JudgeError: If it does not get there: our failure, or the machine's.
         """
+        if self._pidfd >= 0:
+            return
         try:
             message = self._until_message(time.monotonic() + timeout_s)
         except (CandidateEnded, CandidateTimedOut) as end:

@@ -57,6 +57,16 @@ class Processes:
         session = Session(candidate, self._ruleset, build, self._accelerator.device)
         return Process(self, candidate, session)
 
+    def replenish(self) -> None:
+        """Have processes made for the next kernel, which takes the device for a while."""
+        for zygote in self._zygotes.values():
+            zygote.replenish()
+
+    def settle(self) -> None:
+        """Wait until they stand by."""
+        for zygote in self._zygotes.values():
+            zygote.settle()
+
     def discard(self, candidate: Candidate) -> None:
         """End a candidate; a process that will not go costs its zygote, not the verdict."""
         try:

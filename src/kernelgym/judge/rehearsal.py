@@ -72,12 +72,12 @@ class Rehearsal:
                     session.reserve(inputs, (), 1, timed=True)
                     session.run([inputs], [seeds.forward(0)])
                     del inputs
+                    session.end()
             except Rejected as end:
                 log = end.log or session.log()
                 raise Rejected(
                     end.status, str(end), log, compiled=session.loaded, findings=end.findings
                 ) from None
-            session.end()
             try:
                 return self._ahead.keep(problem, kernel, self._ruleset.precision, session.scratch)
             except ValueError as error:

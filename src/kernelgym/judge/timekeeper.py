@@ -92,7 +92,8 @@ class Timekeeper:
                 session.end()
                 measured, alone_ms = stopwatch.clean(measured)
             self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
-        session.end()  # others may have the device meanwhile
+        with self._accelerator.while_nobody_is_timed():
+            session.end()
         timed = dataclasses.replace(measured.timing, baseline=kind)
         return dataclasses.replace(measured, timing=timed)
 
