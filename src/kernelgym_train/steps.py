@@ -155,7 +155,7 @@ class Steps:
         play_s = time.monotonic() - started
         # The order in which the sampler learns is that of keys, whoever played them.
         every = sorted((*fill.rollouts, *fill.discarded), key=lambda rollout: rollout.key)
-        credit = assign_credit(fill.rollouts, self.credit)
+        credit = assign_credit(every, self.credit)
         self.sampler.record(every)
         metrics = self._metrics(every, credit, fill)
         metrics["time/play_s"] = play_s

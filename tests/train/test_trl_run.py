@@ -216,6 +216,15 @@ def test_a_collapse_rolls_back_and_changes_something(tmp_path: Path) -> None:
         )
 
 
+def test_a_checkpoint_after_an_alarm_is_none_to_go_back_to(tmp_path: Path) -> None:
+    settings = tiny.config(
+        *("guards.least_entropy=9", "guards.collapse=warn", "optimiser.steps=1"), "run.save_every=1"
+    )
+    outcome, log = tiny.run(tmp_path / "run", settings)
+    assert outcome.stopped == ""
+    assert [row["good"] for row in rows(log.folder, "checkpoints.jsonl")] == [False]
+
+
 def test_without_a_good_checkpoint_it_stops(tmp_path: Path) -> None:
     settings = tiny.config(*COLLAPSE[:2], "guards.least_entropy=9", "guards.window=1")
     outcome, _ = tiny.run(tmp_path / "run", settings)
