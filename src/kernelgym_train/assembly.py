@@ -18,6 +18,7 @@ from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import ruleset
 from kernelgym.types import Evaluator
 from kernelgym_train.config import Config
+from kernelgym_train.footprint import reference_bytes
 from kernelgym_train.rollout import EpisodeRules
 from kernelgym_train.runlog import RunLog
 from kernelgym_train.sampling import ProblemSampler
@@ -170,4 +171,16 @@ def _problems(
         yield from choice.drawn
 
     found = [problem for level in levels or (None,) for problem in of(level)]
-    return tuple({problem.id: problem for problem in found}.values())
+    chosen = tuple({problem.id: problem for problem in found}.values())
+    most = config.judge.memory_bytes
+    if not most:
+        return chosen
+    sizes = reference_bytes(chosen)
+    fitting = [p for p, size in zip(chosen, sizes, strict=True) if size is None or size <= most]
+    if not fitting:
+        known = min(size for size in sizes if size is not None)
+        raise UsageError(
+            f"judge.memory_bytes={most} leaves out all {len(chosen)} problems; the smallest needs "
+            f"about {known}"
+        )
+    return tuple(fitting)
