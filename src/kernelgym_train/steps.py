@@ -162,6 +162,7 @@ class Steps:
         if timed is not None:
             metrics["time/model_s"] = timed.seconds
             metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
+            metrics["time/judge_share"] = metrics["time/judge_s"] / max(play_s, 1e-9)
         if self.log is not None:
             self.log.rollouts(every, self.observer, rules)
             every_so_often = self._histograms_every
