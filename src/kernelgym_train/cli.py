@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernelgym import UsageError
 from kernelgym_train.config import Config, check_resume, dump_config, load_config
-from kernelgym_train.settings import describe
+from kernelgym_train.settings import describe, plain
 
 __all__ = ["main"]
 
@@ -146,9 +146,8 @@ def _asked(options: argparse.Namespace) -> _Asked:
         )
     config = load_config(own, settings, processes=processes)
     if options.resume:
-        from kernelgym_train.settings import read_yaml
-
-        check_resume(read_yaml(own), config)
+        # Its own defaults filled in: a setting that came later was what its default is.
+        check_resume(plain(load_config(own, processes=processes)), config)
     return _Asked(config, options.resume)
 
 

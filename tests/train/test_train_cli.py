@@ -156,6 +156,13 @@ def test_a_run_of_another_configuration_is_not_resumed(
     capsys.readouterr()
     assert main(["--resume", str(tmp_path / "one"), "optimiser.learning_rate=1"]) == 2
     assert "optimiser.learning_rate" in capsys.readouterr().err
+    # A setting that came with a later version has its default, and one that is done is done.
+    own = tmp_path / "one" / "config.yaml"
+    lines = own.read_text().splitlines(keepends=True)
+    own.write_text("".join(line for line in lines if "lora_dropout" not in line))
+    before = (tmp_path / "one" / "metrics.jsonl").read_bytes()
+    assert main(["--resume", str(tmp_path / "one")]) == 0
+    assert (tmp_path / "one" / "metrics.jsonl").read_bytes() == before
 
 
 def test_a_guard_that_stops_a_run_is_a_failure(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,6 +184,18 @@ def test_more_steps_can_be_asked_for(unbroken: Path, tmp_path: Path) -> None:
     for row in (*found["metrics"], *wanted["metrics"]):
         del row["progress/done_frac"]  # of fewer steps
     assert found == wanted
+
+
+@pytest.mark.parametrize("settings", [(), LORA], ids=["whole", "adapter"])
+def test_a_run_that_is_done_takes_no_further_step(
+    settings: tuple[str, ...], unbroken: Path, unbroken_lora: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken_lora if settings else unbroken, folder)
+    before = outcome(folder)
+    found, _ = tiny.run(folder, tiny.config(*settings), resume=True, seed=0)
+    assert outcome(folder) == before
+    assert (found.steps, found.weights) == (5, before["weights"][-1][1])
 
 
 def speeds() -> Callable[[Problem, Kernel], Verdict]:

@@ -128,12 +128,15 @@ def _train_once(
         config, log, steps, tokenizer, evaluate, may_roll_back=rollbacks < _MOST_ROLLBACKS
     )
     trainer = _make_trainer(config, loop, make_model(), tokenizer, log, rate, interrupted)
-    trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+    if start is not None and start.step >= config.optimiser.steps:
+        # Transformers looks at the number of steps only after having taken one more.
+        trainer._load_from_checkpoint(str(start.folder))
+        done = start.step
+    else:
+        trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+        done = trainer.state.global_step // config.optimiser.updates_per_step
     model = trainer.accelerator.unwrap_model(trainer.model)
-    updates = config.optimiser.updates_per_step
-    outcome = Outcome(
-        trainer.state.global_step // updates, model, weights_digest(model), loop.stopped
-    )
+    outcome = Outcome(done, model, weights_digest(model), loop.stopped)
     return _Done(outcome, loop.action)
 
 
