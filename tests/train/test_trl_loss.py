@@ -5,6 +5,7 @@ Every number is taken from a real training of a tiny model; nothing is mocked bu
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,8 @@ class Watched:
             def _clip_grad_norm(self, model: Any) -> Any:
                 found = super()._clip_grad_norm(model)
                 for name, weight in model.named_parameters():
-                    if weight.grad is not None:
-                        watched.gradients[name] = weight.grad.detach().clone()
+                    if weight.grad is not None:  # of the first update, if there are several
+                        watched.gradients.setdefault(name, weight.grad.detach().clone())
                 return found
 
         original = trl_trainer.KernelTrainer
@@ -163,8 +164,6 @@ def test_it_is_for_every_normaliser(normaliser: str, estimator: str, tmp_path: P
 
 def test_a_wrong_weight_would_show(token_run: Watched) -> None:
     """The comparison above can fail: another normaliser's weights are far away."""
-    import dataclasses
-
     true = token_run.samples
     even = 1.0 / (len(true) * 8)
     token_run.samples = tuple(
@@ -178,7 +177,24 @@ def test_a_wrong_weight_would_show(token_run: Watched) -> None:
 
 
 def test_two_updates_a_step_see_all_rows_once(tmp_path: Path) -> None:
+    import torch
+
     run = Watched(tmp_path / "run", "optimiser.updates_per_step=2")
     assert len(run.batches) == 4
     assert sum(len(batch["advantages"]) for batch in run.batches) == 16
     assert "old_per_token_logps" in run.batches[0], "the second update is off policy, and known so"
+    first = {
+        tuple(ids[mask.bool()].tolist())
+        for batch in run.batches[:2]
+        for ids, mask in zip(
+            torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1),
+            torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1),
+            strict=True,
+        )
+    }
+    assert len({(*s.prompt_ids, *s.ids) for s in run.samples}) == len(run.samples)
+    mine = [s for s in run.samples if (*s.prompt_ids, *s.ids) in first]
+    assert 0 < len(mine) < len(run.samples), "the short ones are not all in the first update"
+    # Half of the rows, twice their weight: each update is as long as one over all rows would be.
+    run.samples = tuple(dataclasses.replace(s, weight=2 * s.weight) for s in mine)
+    assert relative_gap(run.gradients, run.expected()) < 1e-4
