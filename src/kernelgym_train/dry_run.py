@@ -77,9 +77,7 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
         return
     number = int(device.partition(":")[2])
     total = (
-        assume_gpu_gib * 2**30
-        if assume_gpu_gib is not None
-        else float(gpus()[number].memory_bytes)
+        assume_gpu_gib * 2**30 if assume_gpu_gib is not None else float(gpus()[number].memory_bytes)
     )
     if estimate.peak > total:
         raise UsageError(
