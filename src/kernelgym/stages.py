@@ -11,16 +11,15 @@ __all__ = ["Stages"]
 class Stages:
     """Seconds of one verdict by stage; what is left of `Verdict.wall_s` is none of them.
 
-    Stages do not overlap here. The build of an extension counts as load: the kernel waits for it
-    while it is imported.
+    Stages do not overlap here: while one process waits for a build, that is what counts.
     """
 
     queue_s: float = 0.0
     """Waiting for the device or its memory, which other workers held."""
-    compile_s: float = 0.0
-    """Compiling ahead, in a process of its own (Triton on a GPU)."""
+    build_s: float = 0.0
+    """Compiling extensions, and assembling what Triton compiles on a GPU."""
     load_s: float = 0.0
-    """Until the process stands, the kernel is imported and built, and the reference is ready."""
+    """Until the process stands, the kernel is imported, and the reference is ready."""
     check_s: float = 0.0
     """Judged calls: inputs drawn, both sides run, outputs compared."""
     evidence_s: float = 0.0

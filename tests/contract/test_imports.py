@@ -15,7 +15,7 @@ import kernelgym
 ROOT = Path(kernelgym.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 
-NOUNS = {"types", "verdict", "returns", "devices", "errors", "rulesets", "languages"}
+NOUNS = {"types", "verdict", "stages", "returns", "devices", "errors", "rulesets", "languages"}
 FACE = {"spaces", "envs", "vector", "wrappers", "choice", "gate", "recording", "asynchronous"}
 TOPS = {"cli", "adapters"}
 UNTRUSTED = {
@@ -33,6 +33,7 @@ UNTRUSTED = {
             "accesses",
         ),
         "syscalls",
+        "triton_tools",
     )
 }
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")

@@ -1,4 +1,4 @@
-"""What Triton compiled ahead, packed and handed on: files only, bounded, found by content."""
+"""What was compiled ahead, packed and handed on: files only, and bounded."""
 
 import io
 import os
@@ -10,10 +10,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import AFFINE, TRITON, problem, replaced
 
 from kernelgym.judge import compiled
-from kernelgym.judge.compiled import CompiledAhead, as_file, pack, relocate
+from kernelgym.judge.compiled import as_file, pack, relocate
 
 names = st.text("abcdefgh0123_.-", min_size=1, max_size=12).filter(lambda n: n.strip("."))
 trees = st.dictionaries(st.tuples(names, names), st.binary(max_size=300), max_size=6)
@@ -132,33 +131,3 @@ def test_it_is_handed_over_as_a_memory_file_from_its_beginning():
             assert os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:")
             assert not os.get_inheritable(fd)
             assert file.read() == data
-
-
-@pytest.fixture
-def ahead(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "Test GPU")
-    return CompiledAhead(tmp_path / "triton")
-
-
-def test_it_is_kept_for_one_problem_kernel_precision_and_gpu(ahead, tmp_path, monkeypatch):
-    _cache(tmp_path / "scratch", {"k/a.cubin": b"code"})
-    assert ahead.find(AFFINE, TRITON, "fp32") is None
-    packed = ahead.keep(AFFINE, TRITON, "fp32", tmp_path / "scratch")
-    assert ahead.find(AFFINE, TRITON, "fp32") == packed
-    assert _files(packed) == {"k/a.cubin": b"code"}
-    other = problem("x + 1", "torch.randn(3)", name="other")
-    assert ahead.find(other, TRITON, "fp32") is None
-    assert ahead.find(AFFINE, replaced(TRITON, "* 2 +", "* 3 +"), "fp32") is None
-    assert ahead.find(AFFINE, TRITON, "bf16") is None
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "Other GPU")
-    assert ahead.find(AFFINE, TRITON, "fp32") is None
-    (kept,) = (tmp_path / "triton").iterdir()
-    assert kept.suffix == ".tar"  # nothing half-written beside it
-
-
-def test_what_is_too_much_is_not_kept(ahead, tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled, "_MAX_BYTES", 3)
-    _cache(tmp_path / "scratch", {"k/a.cubin": b"code"})
-    with pytest.raises(ValueError, match="more than 3 bytes"):
-        ahead.keep(AFFINE, TRITON, "fp32", tmp_path / "scratch")
-    assert ahead.find(AFFINE, TRITON, "fp32") is None

@@ -19,12 +19,12 @@ def test_a_stage_within_another_stops_the_outer_ones_clock(now):
     clock = StageClock()
     with clock.stage("check"):
         now[0] += 1.0
-        with clock.stage("compile"):
+        with clock.stage("build"):
             now[0] += 10.0
         now[0] += 2.0
     now[0] += 100.0
     stages = clock.read()
-    assert (stages.check_s, stages.compile_s, stages.total_s) == (3.0, 10.0, 13.0)
+    assert (stages.check_s, stages.build_s, stages.total_s) == (3.0, 10.0, 13.0)
 
 
 def test_only_entering_is_waiting(now):

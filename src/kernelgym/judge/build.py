@@ -40,13 +40,13 @@ from kernelgym.judge.extension_request import (
     names_architecture,
     read_request,
 )
-from kernelgym.judge.launcher_build import build_launcher
 from kernelgym.judge.library_cache import CACHE_BYTES, Built, LibraryCache
 from kernelgym.judge.library_symbols import RULES, library_work, needed_symbols
 from kernelgym.judge.sandbox import Plan
 from kernelgym.judge.thin_headers import THIN_HEADERS, thin_headers
 from kernelgym.judge.toolchain import Toolchain, compiler_folders, find_compiler
 from kernelgym.judge.toolchain import toolchain as find_toolchain
+from kernelgym.judge.triton_builds import assemble, build_launcher
 from kernelgym.rulesets import Limits
 
 __all__ = ["Builder", "Built", "sealed_copy"]
@@ -99,9 +99,11 @@ class Builder:
             JudgeError: If a compiler cannot be run.
         """
         started = time.monotonic()
+        means = (self._cache, self._scratch_root, self._start, self._limits.build_s)
         if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
-            text, limit_s = str(arguments["launcher"]), self._limits.build_s
-            return build_launcher(text, self._cache, self._scratch_root, self._start, limit_s)
+            return build_launcher(str(arguments["launcher"]), *means)
+        if isinstance(arguments, dict) and arguments.keys() == {"ptx", "options"}:
+            return assemble(str(arguments["ptx"]), arguments["options"], *means)
         try:
             request = read_request(arguments, cuda=self._capability is not None)
         except BadRequest as error:

@@ -51,6 +51,7 @@ def serve(
     new_buffers: Any,
     outputs: ModuleType,
     inductor: ModuleType,
+    triton_tools: ModuleType,
     device: str,
     shared: str = "",
 ) -> None:
@@ -88,8 +89,8 @@ def serve(
                 case "load":
                     if request["compile"]:
                         inductor.begin(scratch, fds)
-                    else:
-                        hooks.unpack_compiled(fds)
+                    elif device != "cpu":
+                        triton_tools.replace_tools(request_build)
                     state.load(request, request_build)
                 case "construct":
                     state.construct(request)
@@ -170,8 +171,6 @@ class _State:
             # What torch does in fp32 is fp32, as in the reference: a kernel may use parts of it.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self._hooks.replace_extension_builds(request_build)
-        if self._device.type == "cuda":
-            self._hooks.replace_launcher_builds(request_build)
         self._launches.count_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])

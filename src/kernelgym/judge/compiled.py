@@ -1,85 +1,29 @@
-"""What Triton compiled ahead for a kernel: taken from one process's cache, handed to another.
+"""What torch compiled for a reference: taken from one process's cache, handed to another.
 
-A judged process may not start programs, and Triton starts `ptxas` and a C compiler at a kernel's
-first launch. So a process that is thrown away launches everything once, and its cache folder is
-packed and given to those that follow. The files are of the kernel's own making and no more
-trusted than its source; they are stored by content of the source, for that source alone.
+A process whose time counts shall not compile, so another one does it beforehand; its cache folder
+is packed, kept, and given to those that follow.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import stat
 import tarfile
-import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
-from kernelgym.types import Kernel, Problem
-
-__all__ = ["CompiledAhead", "as_file", "pack", "pack_common", "relocate"]
+__all__ = ["as_file", "pack", "relocate"]
 
 _MAX_BYTES = 256 << 20
 _MAX_FILES = 4096
 _PLACE = "/kernelgym-scratch-folder"
-_COMMON = ("cuda_utils", "__triton_launcher")
 
 
-class CompiledAhead:
-    """What was compiled ahead so far, in a folder that all workers share."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def find(self, problem: Problem, kernel: Kernel, precision: str) -> bytes | None:
-        """Return what was kept for a kernel on a problem, or None."""
-        try:
-            return self._path(problem, kernel, precision).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def keep(self, problem: Problem, kernel: Kernel, precision: str, scratch: Path) -> bytes:
-        """Keep and return what a kernel's process left in its scratch folder's Triton cache.
-
-        Raises:
-            ValueError: If it is too much.
-        """
-        packed = pack(scratch / "triton_cache_dir")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        fd, path = tempfile.mkstemp(dir=self._folder)
-        with os.fdopen(fd, "wb") as file:
-            file.write(packed)
-        os.replace(path, self._path(problem, kernel, precision))
-        return packed
-
-    def _path(self, problem: Problem, kernel: Kernel, precision: str) -> Path:
-        versions = [torch.__version__, version("triton"), torch.cuda.get_device_name()]
-        parts = [problem.digest, kernel.source, precision, *versions]
-        text = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
-        return self._folder / f"{hashlib.sha256(text).hexdigest()[:32]}.tar"
-
-
-def pack_common(folder: Path) -> bytes:
-    """Return what Triton builds for any kernel whatever, from a cache of our own, as a tar file.
-
-    It builds that with a C compiler, which takes half a second.
-
-    Args:
-        folder: ``TRITON_CACHE_DIR`` of a process that ran no code but ours.
-    """
-    return pack(folder, _COMMON)
-
-
-def pack(folder: Path, beginnings: tuple[str, ...] = ("",)) -> bytes:
+def pack(folder: Path) -> bytes:
     """Return the regular files under a cache folder as a tar file; links are left out.
 
     Args:
         folder: ``TRITON_CACHE_DIR`` of a process that has ended.
-        beginnings: Of the names of the files that are wanted.
 
     Raises:
         ValueError: If there is too much of it.
@@ -87,8 +31,7 @@ def pack(folder: Path, beginnings: tuple[str, ...] = ("",)) -> bytes:
     scratch = str(folder.parent).encode()
     buffer, total = io.BytesIO(), 0
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        wanted = [path for path in _regular_files(folder) if path.name.startswith(beginnings)]
-        for number, path in enumerate(sorted(wanted)):
+        for number, path in enumerate(sorted(_regular_files(folder))):
             total += path.stat(follow_symlinks=False).st_size
             if total > _MAX_BYTES or number >= _MAX_FILES:
                 raise ValueError(f"more than {_MAX_BYTES} bytes or {_MAX_FILES} files")

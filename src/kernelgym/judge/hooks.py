@@ -11,14 +11,11 @@ can be undone by code in the same process, so it is help for honest kernels, not
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.machinery
 import importlib.util
 import os
 import sys
-import tarfile
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,10 +25,7 @@ __all__ = [
     "fill_fresh_device_memory",
     "fill_fresh_memory",
     "flush_output",
-    "look_up_triton_tools",
     "replace_extension_builds",
-    "replace_launcher_builds",
-    "unpack_compiled",
 ]
 
 
@@ -170,96 +164,6 @@ def fill_fresh_device_memory(outputs: list[Any]) -> None:
                 block.fill_(float("nan"))
             elif block.numel():
                 block.view(torch.uint8).fill_(0xA5)
-
-
-def replace_launcher_builds(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Route the builds of Triton's launchers through `request`, which blocks for the answer."""
-    try:
-        from triton import knobs
-        from triton.runtime import build as own
-    except ImportError:
-        return
-
-    def build(name: str, src: str, srcdir: str, *more: Any) -> str:
-        with open(src) as file:
-            reply = request({"launcher": file.read()})
-        if "module" not in reply:  # Triton may fare better where it may start a compiler itself
-            knobs.build.impl = None
-            flags = ((),) if own._build.__code__.co_argcount > 6 else ()
-            return str(own._build(name, src, srcdir, *more, *flags))
-        path = os.path.join(srcdir, f"{name}.so")
-        with os.fdopen(reply["fds"][0], "rb") as library, open(path, "wb") as copy:
-            library.seek(0)
-            copy.write(library.read())
-        return path
-
-    with contextlib.suppress(AttributeError):  # an older Triton starts the compiler itself
-        knobs.build.impl = build
-
-
-def look_up_triton_tools(arch: int) -> None:
-    """Have Triton remember where its tools are: a candidate may not start programs to ask.
-
-    Args:
-        arch: Compute capability as one number, such as 90.
-    """
-    from triton import knobs
-    from triton.backends.nvidia import compiler, driver
-    from triton.runtime import build, cache
-
-    for ask in (
-        lambda: build.platform_key(),  # asks the program `file`, and is part of every key
-        lambda: cache.triton_key(),  # reads all of Triton
-        lambda: knobs.nvidia.ptxas,
-        lambda: knobs.nvidia.ptxas_blackwell,
-        lambda: compiler.get_ptxas_version(arch),  # remembered by argument, and part of every key
-        compiler.get_ptxas_version,
-        driver.library_dirs,
-    ):
-        try:
-            ask()
-        except Exception:
-            continue  # what this version of Triton lacks, or needs not
-    with contextlib.suppress(Exception):
-        _compile_something(arch)
-
-
-def _compile_something(arch: int) -> None:
-    """Have Triton import what it compiles with, for a device but without one.
-
-    The first compilation of a process takes half a second more than those that follow.
-    """
-    import triton
-    import triton.language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def add_one(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        mask = offsets < n
-        tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + 1.0, mask=mask)
-
-    kept = os.environ.get("TRITON_CACHE_DIR")
-    with tempfile.TemporaryDirectory(prefix="kernelgym-warm-") as folder:
-        os.environ["TRITON_CACHE_DIR"] = folder
-        try:
-            signature = {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
-            source = ASTSource(fn=add_one, signature=signature, constexprs={"BLOCK": 128})
-            triton.compile(source, target=GPUTarget("cuda", arch, 32))
-        finally:
-            if kept is None:
-                del os.environ["TRITON_CACHE_DIR"]
-            else:
-                os.environ["TRITON_CACHE_DIR"] = kept
-
-
-def unpack_compiled(fds: list[int]) -> None:
-    """Fill Triton's cache with what was compiled ahead for this kernel, from a tar file."""
-    for fd in fds:
-        folder = os.environ["TRITON_CACHE_DIR"]
-        with os.fdopen(fd, "rb") as file, tarfile.open(fileobj=file) as archive:
-            archive.extractall(folder, filter="data")
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, str]:

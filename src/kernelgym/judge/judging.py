@@ -19,13 +19,11 @@ from kernelgym.baseline import Baseline
 from kernelgym.errors import DeviceFull
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.baselines import Baselines, Kept, device_name
-from kernelgym.judge.compiled import CompiledAhead
 from kernelgym.judge.evidence import gather, with_evidence
 from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.rehearsal import Rehearsal
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.timekeeper import Timekeeper
@@ -65,9 +63,7 @@ class Worker:
         self._accelerator = Accelerator(device, folder)
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
-        ahead = CompiledAhead(folder / "triton")
         self._public = PublicCalls(self._accelerator.device)
-        self._rehearsal = Rehearsal(ruleset, self._accelerator, self._processes, ahead)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
             ruleset,
@@ -75,9 +71,7 @@ class Worker:
             self._accelerator.lease,
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
         )
-        self._timekeeper = Timekeeper(
-            ruleset, self._accelerator, self._processes, self._baselines, self._rehearsal
-        )
+        self._timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
         """Judge one kernel.
@@ -129,9 +123,7 @@ class Worker:
         with clock.stage("load"), self._processes.open(kernel.language) as session:
             session.public = None if self._ruleset.secret_seed else self._public
             try:
-                with clock.stage("compile"):
-                    compiled = self._rehearsal.compile_ahead(problem, kernel)
-                session.load(kernel.source, "ModelNew", compiled)
+                session.load(kernel.source, "ModelNew")
                 with self._accelerator.room(problem), self._accelerator.lease.shared():
                     reference = Reference(problem, self._ruleset, seeds, self._name)
                     reference.prepare()
@@ -250,7 +242,6 @@ class Worker:
     ) -> Verdict:
         """Have a second process show that a custom kernel did the work."""
         session.vacate()  # one process at a time holds inputs and outputs
-        compiled = self._rehearsal.compile_ahead(problem, kernel)
 
         def unused() -> Reference:
             if not reference.stateful:
@@ -264,7 +255,7 @@ class Worker:
             self._processes.replenish()
             evidence = gather(
                 lambda: self._processes.open(kernel.language),
-                lambda session: session.load(kernel.source, "ModelNew", compiled),
+                lambda session: session.load(kernel.source, "ModelNew"),
                 unused,
                 seeds,
                 kernel,

@@ -30,7 +30,7 @@ __all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
 
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
-_MAX_BUILDS = 64  # launchers of Triton's kernels, one for each signature, among them
+_MAX_BUILDS = 1024  # among them what Triton has assembled, for each configuration it tries
 _STOP_S = 5.0
 _ASLEEP_NS = 200_000
 _SETTLE_S = 1e-4

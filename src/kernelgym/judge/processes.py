@@ -10,6 +10,7 @@ from kernelgym.judge import tiers
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.build import Builder
 from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
+from kernelgym.judge.library_cache import Built
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.session import Session
 from kernelgym.languages import REFERENCE_LANGUAGE
@@ -116,7 +117,12 @@ class Processes:
                 readable_paths(),
                 *((self._accelerator.capability,) if self._accelerator.on_cuda else ()),
             )
-        return self._builder.build
+        return self._timed_build
+
+    def _timed_build(self, arguments: Any) -> Built:
+        assert self._builder is not None
+        with self._accelerator.clock.stage("build"):
+            return self._builder.build(arguments)
 
     def reset(self) -> None:
         """Drop the zygotes after a failure of ours; the next job starts clean."""

@@ -14,7 +14,6 @@ from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.baselines import Baselines
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
-from kernelgym.judge.rehearsal import Rehearsal
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
@@ -31,7 +30,6 @@ class Timekeeper:
         accelerator: The device.
         processes: Opens processes on it.
         baselines: What kernels are timed against.
-        rehearsal: Compiles ahead what a second process needs.
     """
 
     def __init__(
@@ -40,10 +38,9 @@ class Timekeeper:
         accelerator: Accelerator,
         processes: Processes,
         baselines: Baselines,
-        rehearsal: Rehearsal,
     ) -> None:
         self._ruleset, self._accelerator, self._processes = ruleset, accelerator, processes
-        self._baselines, self._rehearsal = baselines, rehearsal
+        self._baselines = baselines
         self._alone_ms: dict[tuple[str, str], float] = {}
 
     def timed(
@@ -107,7 +104,7 @@ class Timekeeper:
         kernel: Kernel,
     ) -> Measurement:
         with self._processes.open(kernel.language) as session:
-            session.load(kernel.source, "ModelNew", self._rehearsal.compile_ahead(problem, kernel))
+            session.load(kernel.source, "ModelNew")
             session.await_load()
             with self._accelerator.lease.shared():
                 session.construct(reference, seeds)

@@ -40,7 +40,7 @@ def _sibling(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(hooks: ModuleType, arch: int) -> None:
+def _import_libraries(hooks: ModuleType, triton_tools: ModuleType, arch: int) -> None:
     import numpy  # noqa: F401
     import torch
 
@@ -74,11 +74,18 @@ def _import_libraries(hooks: ModuleType, arch: int) -> None:
         # Triton's first launch in a process costs 32 ms, later ones 7 ms: spend it before forking.
         warm_up[(1,)](torch.zeros(3), 3, BLOCK=4)
     elif arch:
-        hooks.look_up_triton_tools(arch)
+        triton_tools.look_up_tools(arch)
 
 
 class _Zygote:
-    def __init__(self, control: socket.socket, hooks: ModuleType, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        hooks: ModuleType,
+        triton_tools: ModuleType,
+        config: dict[str, Any],
+    ) -> None:
+        self.triton_tools = triton_tools
         self.wire = _sibling("wire")
         self.sandbox, self.syscalls = _sibling("sandbox"), _sibling("syscalls")
         self.hooks, self.candidate = hooks, _sibling("candidate")
@@ -279,6 +286,7 @@ class _Zygote:
                 self.new_buffers,
                 self.outputs,
                 self.inductor,
+                self.triton_tools,
                 self.device,
                 self.shared,
             )
@@ -303,9 +311,9 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     """Import, probe the sandbox, serve."""
     control = socket.socket(fileno=control_fd)
     _sibling("sandbox").adopt_orphans()
-    hooks = _sibling("hooks")
-    _import_libraries(hooks, config["arch"])
-    zygote = _Zygote(control, hooks, config)
+    hooks, triton_tools = _sibling("hooks"), _sibling("triton_tools")
+    _import_libraries(hooks, triton_tools, config["arch"])
+    zygote = _Zygote(control, hooks, triton_tools, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
     zygote.serve()

@@ -1,0 +1,120 @@
+"""Lets Triton compile in a process that may start no programs.
+
+Triton starts an assembler for every kernel and a C compiler for what launches it. Here both are
+asked for through the channel: the trusted side runs them in a sandbox, and files what they make by
+what they were given. Everything else Triton does in its own process, warmed up beforehand.
+
+Loaded by path in the untrusted process: standard library, torch and triton only. All of it can be
+undone by code in the same process, so it is help for honest kernels, not a boundary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+__all__ = ["compile_something", "look_up_tools", "replace_tools"]
+
+Request = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def replace_tools(request: Request) -> None:
+    """Route what Triton starts programs for through `request`, which blocks for the answer."""
+    try:
+        from triton import knobs
+        from triton.backends.nvidia import compiler
+    except ImportError:
+        return
+
+    def build(name: str, src: str, srcdir: str, *_: Any) -> str:
+        with open(src) as file:
+            reply = request({"launcher": file.read()})
+        if "module" not in reply:
+            raise RuntimeError(f"a launcher was not built: {reply.get('failed')}")
+        path = os.path.join(srcdir, f"{name}.so")
+        _save(reply["fds"][0], path)
+        return path
+
+    def assemble(command: list[str], stderr: Any = None, **_: Any) -> Any:
+        *options, source, _output, path = command[1:]
+        with open(source) as file:
+            reply = request({"ptx": file.read(), "options": options})
+        if "module" not in reply:
+            with open(stderr.name, "a") as log:
+                log.write(str(reply.get("failed", "")))
+            raise subprocess.CalledProcessError(1, command)
+        _save(reply["fds"][0], path)
+        return subprocess.CompletedProcess(command, 0)
+
+    with contextlib.suppress(AttributeError):  # an older Triton starts the compiler itself
+        knobs.build.impl = build
+    names = {name: getattr(subprocess, name) for name in subprocess.__all__}
+    compiler.subprocess = SimpleNamespace(**{**names, "run": assemble})
+
+
+def _save(fd: int, path: str) -> None:
+    with os.fdopen(fd, "rb") as made, open(path, "wb") as copy:
+        made.seek(0)
+        copy.write(made.read())
+
+
+def look_up_tools(arch: int) -> None:
+    """Have Triton remember where its tools are: a candidate may not start programs to ask.
+
+    Args:
+        arch: Compute capability as one number, such as 90.
+    """
+    from triton import knobs
+    from triton.backends.nvidia import compiler, driver
+    from triton.runtime import build, cache
+
+    for ask in (
+        lambda: build.platform_key(),  # asks the program `file`, and is part of every key
+        lambda: cache.triton_key(),  # reads all of Triton
+        lambda: knobs.nvidia.ptxas,
+        lambda: knobs.nvidia.ptxas_blackwell,
+        lambda: compiler.get_ptxas_version(arch),  # remembered by argument, and part of every key
+        compiler.get_ptxas_version,
+        driver.library_dirs,
+    ):
+        try:
+            ask()
+        except Exception:
+            continue  # what this version of Triton lacks, or needs not
+    with contextlib.suppress(Exception):
+        compile_something(arch)
+
+
+def compile_something(arch: int) -> None:
+    """Have Triton import what it compiles with, for a device but without one.
+
+    The first compilation of a process takes half a second more than those that follow.
+    """
+    import triton
+    import triton.language as tl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def add_one(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + 1.0, mask=mask)
+
+    kept = os.environ.get("TRITON_CACHE_DIR")
+    with tempfile.TemporaryDirectory(prefix="kernelgym-warm-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        try:
+            signature = {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+            source = ASTSource(fn=add_one, signature=signature, constexprs={"BLOCK": 128})
+            triton.compile(source, target=GPUTarget("cuda", arch, 32))
+        finally:
+            if kept is None:
+                del os.environ["TRITON_CACHE_DIR"]
+            else:
+                os.environ["TRITON_CACHE_DIR"] = kept

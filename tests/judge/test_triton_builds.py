@@ -1,0 +1,162 @@
+"""What Triton starts programs for is done once for every text, in a sandbox, for who asks."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kernelgym.judge import triton_tools
+from kernelgym.judge.build import Builder
+from kernelgym.judge.fork_server import readable_paths
+from kernelgym.rulesets import Limits
+
+MODULE = """
+#include <Python.h>
+static PyObject *answer(PyObject *self, PyObject *none) { return PyLong_FromLong(NUMBER); }
+static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, 0}, {0}};
+static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "__triton_launcher", 0, -1, methods};
+PyMODINIT_FUNC PyInit___triton_launcher(void) { return PyModule_Create(&def); }
+"""
+
+
+def source(number):
+    return MODULE.replace("NUMBER", str(number))
+
+
+@pytest.fixture
+def builder(tmp_path):
+    (tmp_path / "scratch").mkdir()
+    limits = Limits()
+    return Builder(tmp_path / "cache", tmp_path / "scratch", "limits", limits, readable_paths())
+
+
+def answer_of(path):
+    spec = importlib.util.spec_from_file_location("__triton_launcher", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.answer()
+
+
+def test_a_launcher_is_built_once_and_each_source_has_its_own(builder, tmp_path):
+    first = builder.build({"launcher": source(7)})
+    assert first.path and not first.cached and answer_of(first.path) == 7
+    again = builder.build({"launcher": source(7)})
+    assert again.cached and again.path == first.path
+    assert answer_of(builder.build({"launcher": source(8)}).path) == 8
+    assert os.listdir(tmp_path / "scratch") == []
+
+
+def test_what_does_not_compile_is_told_and_not_kept(builder):
+    for _ in range(2):
+        built = builder.build({"launcher": "int main( {"})
+        assert not built.path and not built.cached and "error" in built.log
+
+
+def test_it_may_not_read_what_candidates_may_not(builder, tmp_path):
+    secret = tmp_path / "secret.h"
+    secret.write_text("#define NUMBER 9\n")
+    confined = Builder(
+        tmp_path / "cache", tmp_path / "scratch", "landlock+seccomp", Limits(), readable_paths()
+    )
+    included = f'#include "{secret}"\n{MODULE}'
+    assert builder.build({"launcher": included}).path  # without walls it can
+    built = confined.build({"launcher": included + "\n"})
+    assert not built.path and "secret.h" in built.log
+
+
+CONFINED = """
+import json, os, subprocess, sys, threading
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.build import compile_module_from_src
+from kernelgym.judge import triton_tools
+from kernelgym.judge.build import Builder
+from kernelgym.judge.fork_server import readable_paths
+from kernelgym.rulesets import Limits
+from pathlib import Path
+
+folder, launcher = Path(sys.argv[1]), sys.argv[2]
+builder = Builder(folder / "cache", folder, "limits", Limits(), readable_paths())
+asked, start = [], subprocess.Popen.__init__
+
+def request(what):
+    asked.append(sorted(what))
+    subprocess.Popen.__init__ = start  # it is the trusted side that starts programs
+    built = builder.build(what)
+    subprocess.Popen.__init__ = refuse
+    if not built.path:
+        return {"failed": built.log}
+    return {"module": built.module, "fds": [os.open(built.path, os.O_RDONLY)]}
+
+def refuse(*args, **kwargs):
+    raise PermissionError("programs may not be started here")
+
+@triton.jit
+def double(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, mask=at < n) * 2.0, mask=at < n)
+
+triton_tools.look_up_tools(90)
+triton_tools.replace_tools(request)
+subprocess.Popen.__init__ = refuse
+source = ASTSource(fn=double, signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+                   constexprs={"BLOCK": int(sys.argv[3])})
+compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+assert compiled.asm["cubin"][:4] == bytes([0x7F]) + b"ELF", compiled.asm["cubin"][:4]
+assert compile_module_from_src(launcher, "__triton_launcher").answer() == 7
+assert asked == [["options", "ptx"], ["launcher"]], asked
+"""
+
+
+def test_triton_compiles_in_a_process_that_may_start_nothing(tmp_path):
+    (tmp_path / "source.py").write_text(CONFINED)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "source.py"), str(tmp_path), source(7), "128"],
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "triton"), "TRITON_INTERPRET": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+PTX = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry nothing() { ret; }
+"""
+
+
+def test_ptx_is_assembled_once(builder):
+    options = ["-lineinfo", "-v", "--opt-level", "0", "--gpu-name=sm_90"]
+    first = builder.build({"ptx": PTX, "options": options})
+    assert first.path and not first.cached
+    with open(first.path, "rb") as file:
+        assert file.read(4) == b"\x7fELF"
+    assert builder.build({"ptx": PTX, "options": options}).cached
+    assert not builder.build({"ptx": PTX, "options": ["--gpu-name=sm_80"]}).path  # not for this one
+    broken = builder.build({"ptx": PTX.replace("ret", "rat"), "options": options})
+    assert not broken.path and "rat" in broken.log
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-o", "/etc/passwd", "@file", "-o=x/y", "--options-file=/etc/passwd", "", "a", None, "-a b"],
+)
+def test_options_that_name_files_are_refused(builder, option):
+    if option == "-o":  # by itself it would take the source for its output
+        built = builder.build({"ptx": PTX, "options": ["-o", "kernel.ptx"]})
+    else:
+        built = builder.build({"ptx": PTX, "options": [option]})
+    assert not built.path and "refused" in built.log
+
+
+def test_what_is_no_list_of_options_is_refused(builder):
+    assert "refused" in builder.build({"ptx": PTX, "options": "-v"}).log
+
+
+def test_triton_can_be_warmed_without_a_device():
+    triton_tools.compile_something(90)
