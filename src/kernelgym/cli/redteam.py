@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from kernelgym.suites.directory import DirectorySuite
 from kernelgym.types import Evaluator, Job, Problem
 
 __all__ = ["Redteam", "judge_entries", "load_corpus"]
+
+_SAVE_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +65,16 @@ class Redteam(Options):
                 judging.check_tools(language, self.device)
             with progress_bar("judging", len(chosen)) as advance:
                 found: dict[int, Outcome] = {}
+                saved = time.monotonic()
                 for index, outcome in judge_entries(evaluator, chosen, problems):
                     found[index] = outcome
                     advance()
+                    if self.json and time.monotonic() > saved + _SAVE_EVERY_S:
+                        # A run that is cut short shall leave what it has found so far.
+                        so_far = list(found.values())
+                        report = _report(self.device, rules, so_far, summarise(so_far))
+                        _write(Path(self.json), report)
+                        saved = time.monotonic()
         finally:
             evaluator.close()
         outcomes = [found[index] for index in range(len(chosen))]

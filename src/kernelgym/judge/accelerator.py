@@ -25,6 +25,8 @@ __all__ = ["Accelerator", "DeviceLost", "bound_own_memory"]
 _COPIES = 8
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30
+_PROBED_BYTES, _PROBES, _PROBE_PAUSE_S = 256 << 20, 5, 0.02
+_FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
 _SPARE_BYTES = 1 << 30
 _SHARED_OF = 14
 _KEPT_BYTES = 2 << 30
@@ -164,6 +166,32 @@ class Accelerator:
             self._bandwidth = self._measure_bandwidth()
         return moved_bytes / self._bandwidth * 1e3
 
+    def is_ours(self) -> bool:
+        """Say whether a CUDA device does its work at full pace: nobody else keeps it busy.
+
+        For who holds the lease alone, and so knows of no work of ours.
+        """
+        if not self.on_cuda:
+            return True
+        self.floor_ms(0)  # what its memory can do is measured now, where it has to be
+        usual_ms = 2 * _PROBED_BYTES / self._bandwidth * 1e3
+        for _ in range(_PROBES):
+            if min(self._copy_ms(_PROBED_BYTES, _COPIES)) < usual_ms / _FULL_PACE:
+                return True
+            time.sleep(_PROBE_PAUSE_S)
+        return False
+
+    def _copy_ms(self, size: int, times: int) -> list[float]:
+        source = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        target = torch.empty_like(source)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+        marks[0].record()
+        for mark in marks[1:]:
+            target.copy_(source)
+            mark.record()
+        self.finish()
+        return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
+
     def _measure_bandwidth(self) -> float:
         """Bytes that a copy reads and writes in a second, at best."""
         if self.device.type == "cpu":
@@ -177,15 +205,7 @@ class Accelerator:
             return float(2 * _CACHED_BYTES * torch.get_num_threads() / shortest_s)
         free, _ = torch.cuda.mem_get_info(self.device)
         size = min(_DEVICE_COPY_BYTES, free // 8)
-        source = torch.zeros(size, dtype=torch.uint8, device=self.device)
-        target = torch.empty_like(source)
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(_COPIES + 1)]
-        marks[0].record()
-        for mark in marks[1:]:
-            target.copy_(source)
-            mark.record()
-        self.finish()
-        shortest_ms = min(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
+        shortest_ms = min(self._copy_ms(size, _COPIES))
         return float(2 * size / (shortest_ms / 1e3))
 
     def tidy(self) -> None:

@@ -54,9 +54,9 @@ class Timekeeper:
     ) -> Verdict:
         """Time a correct kernel; a second process must confirm what is hard to believe."""
         protocol = self._ruleset.timing
+        moved = self._moved_bytes(session)
         try:
             measured = self._measure(session, reference, seeds, problem)
-            moved = self._moved_bytes(session)
             floor_ms = self._accelerator.floor_ms(moved)
             doubt = timing.suspicion(measured.timing, floor_ms, protocol)
             if doubt:
@@ -81,6 +81,9 @@ class Timekeeper:
             baseline, kind = self._baselines.start(stack, problem, reference, seeds)
             stack.enter_context(self._accelerator.lease.exclusive())
             session.grant(self._ruleset.limits.run_s)
+            if not self._accelerator.is_ours():
+                message = "another program keeps the device busy: a time taken now would be its"
+                raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
             stopwatch = Stopwatch(session, baseline, reference, seeds)
             measured = stopwatch.measure()
             known = (problem.digest, kind)
