@@ -87,7 +87,7 @@ def test_the_judge_page_quotes_the_rulesets():
     assert kernelbench.tolerances == (1e-4, 1e-4) and half.tolerances == (1e-2, 1e-2)
     assert all(rules.atol == rules.rtol for rules in (strict, kernelbench))
     assert f"at most {strict.timing.relative_width:.0%}".replace("%", " %") in text
-    assert f"{strict.timing.device_relative_width:.1%}".replace("%", " %") in text
+    assert f"{strict.timing.device_relative_width:.0%}".replace("%", " %") in text
     assert f"speedup above {strict.timing.quarantine_above:g}" in text
     assert f"agrees within {strict.timing.quarantine_agreement:.0%}".replace("%", " %") in text
     assert kernelbench.min_calls == kernelbench.max_calls == 5

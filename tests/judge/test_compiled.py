@@ -7,7 +7,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from kernelgym.judge import timing, wire
 from kernelgym.judge.arena import encode, new_arena
 from kernelgym.judge.compiler_errors import missing_from_thin
 from kernelgym.judge.extension_request import BadRequest, read_request
-from kernelgym.judge.extension_source import compose, needed_header, units
+from kernelgym.judge.extension_source import compose, units
 from kernelgym.judge.reference import Seeds
 from kernelgym.rulesets import RULESETS, TimingProtocol
 
@@ -136,16 +136,6 @@ def _request(**changes):
         "cflags": ["-O3", "-fopenmp"],
     }
     return read_request({**arguments, **changes})
-
-
-def test_a_source_brings_the_headers_it_names():
-    source = "x = torch::empty_like(y); at::parallel_for(0, n, 1, f); AT_DISPATCH_ALL_TYPES(a)"
-    header = needed_header((source,))
-    assert "ATen/ops/empty_like.h" in header
-    assert "ATen/Parallel.h" in header and "ATen/Dispatch.h" in header
-    assert "ATen/ops/relu.h" not in header
-    header = needed_header(("auto z = x;", "using namespace torch; auto y = relu(x);"))
-    assert "ATen/ops/relu.h" in header
 
 
 @pytest.mark.parametrize(
