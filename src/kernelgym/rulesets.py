@@ -120,6 +120,7 @@ class Ruleset:
     error_factors: tuple[tuple[str, float], ...] = (
         ("convolution", 64.0),
         ("contraction", 32.0),
+        ("scan", 16.0),
         ("reduction", 16.0),
         ("elementwise", 8.0),
     )

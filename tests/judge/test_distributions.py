@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import forward_only, problem
 
+from kernelgym.judge.compare import compare
 from kernelgym.judge.distributions import GIVEN, Sampling, plan, variants
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 
@@ -178,6 +180,21 @@ def test_convolutions_get_milder_spikes_and_a_larger_factor():
     assert "spiked:mild" in reference.plan and "spiked" not in reference.plan
     calibration = reference.expect(reference.inputs(0), 0).calibration
     assert calibration.factor == dict(STRICT.error_factors)["convolution"]
+
+
+@pytest.mark.parametrize("columns", [277, 4096])
+def test_running_sums_in_fp32_pass_on_every_kind_that_scans_get(columns):
+    # torch adds up in fp64 on the CPU: what passes large elements on its way errs by more.
+    reference = _prepared("return x.cumsum(-1)", f"torch.randn(5, {columns})")
+    assert "spiked:mild" in reference.plan and "spiked" not in reference.plan
+    for kind in set(reference.plan):
+        for index in range(60):
+            inputs = reference.inputs(index, kind)
+            expected = reference.expect(inputs, 0, kind)
+            output = torch.from_numpy(inputs[0].numpy().cumsum(-1, dtype="float32"))
+            claimed = describe_shape_of(output)
+            arguments = (expected.output, expected.precise, STRICT, expected.calibration)
+            assert compare(claimed, [output], *arguments).passed, (kind, index)
 
 
 def test_public_rules_draw_the_own_inputs_only():

@@ -18,8 +18,9 @@ problem's own: whoever does not read every element cannot tell the two apart.
 
 Smaller than ``narrow`` would refuse honest formulas that lose digits near zero, such as an ELU by
 ``exp(x) - 1``. Each kind has a variant, such as ``wide:positive``, for problems whose inputs must
-not be negative; convolutions get ``spiked:mild`` (4 to 8 times as large, beside half), since honest
-transforms (Winograd's) spread an element's error over its neighbours.
+not be negative; convolutions and scans get ``spiked:mild`` (4 to 8 times as large, beside half), since
+honest transforms (Winograd's) spread an element's error over its neighbours, and running sums
+carry it on.
 Which of them a problem can bear is decided in `conditions`; here they are only drawn and dealt.
 """
 
@@ -48,7 +49,7 @@ _SALT = 8.0  # times the scale, at least
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
     """Return a kind's variants for a class of operations, the stronger first."""
-    if kind == "spiked" and operation == "convolution":
+    if kind == "spiked" and operation in ("convolution", "scan"):
         kind += _MILD
     return kind, kind + _POSITIVE
 

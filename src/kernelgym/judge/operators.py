@@ -3,7 +3,9 @@
 - ``convolution``: honest kernels transform blocks (Winograd), which costs digits.
 - ``contraction``: other products that are summed (matrix products, attention, recurrent layers).
   Honest kernels sum in many orders, in blocks, or split over processors.
-- ``reduction``: sums, means, variances, softmax, norms, scans, averages.
+- ``scan``: running sums and products. torch's own add up in fp64 on the CPU, so that they err by
+  less at small elements than any honest kernel that has passed large ones on the way.
+- ``reduction``: sums, means, variances, softmax, norms, averages.
 - ``elementwise``: everything else.
 
 Found out by watching which of torch's functions one run calls, by their names. It chooses the error
@@ -19,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 __all__ = ["OPERATIONS", "Watching"]
 
-OPERATIONS = ("elementwise", "reduction", "contraction", "convolution")
+OPERATIONS = ("elementwise", "reduction", "scan", "contraction", "convolution")
 """From the least to the most error-prone."""
 
 # A mode at the level of ATen would see more, but costs three seconds of imports.
@@ -30,9 +32,10 @@ _PATTERNS = {
         r"|einsum|tensordot|multi|(bi)?linear|lstm|gru|rnn|cdist|transformer|fft\w*|i?rfft\w*"
         r"|inv|inverse|solve\w*|cholesky\w*|lstsq|matrix)($|_)|attention"
     ),
+    "scan": re.compile(r"(^|_)(log)?cum(sum|prod|sumexp|ulative_trapezoid)($|_)"),
     "reduction": re.compile(
         r"(^|_)(nan)?(sum|mean|var|std|prod|norm|trace|dist|similarity|distance|entropy|trapezoid"
-        r"|kl_div|bincount|histc|cov|corrcoef)($|_)|softmax|logsumexp|logcumsumexp|cumsum|cumprod"
+        r"|kl_div|bincount|histc|cov|corrcoef)($|_)|softmax|logsumexp"
         r"|loss|avg_pool|interpolate|upsample|scatter_add|scatter_reduce|index_add|index_reduce"
         r"|segment_reduce|embedding_bag|grid_sample|lp_pool|normalize"
     ),
