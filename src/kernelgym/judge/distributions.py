@@ -18,8 +18,8 @@ problem's own: whoever does not read every element cannot tell the two apart.
 
 Smaller than ``narrow`` would refuse honest formulas that lose digits near zero, such as an ELU by
 ``exp(x) - 1``. Each kind has a variant, such as ``wide:positive``, for problems whose inputs must
-not be negative; convolutions and scans get ``spiked:mild`` (4 to 8 times as large, beside half), since
-honest transforms (Winograd's) spread an element's error over its neighbours, and running sums
+not be negative; convolutions and scans get ``spiked:mild`` (4 to 8 times as large, beside half),
+since honest transforms (Winograd's) spread an element's error over its neighbours, and running sums
 carry it on.
 Which of them a problem can bear is decided in `conditions`; here they are only drawn and dealt.
 """
