@@ -106,6 +106,11 @@ class LocalEvaluator:
         return self._ruleset
 
     @property
+    def isolation(self) -> str:
+        """The sandbox that was asked for."""
+        return self._isolation
+
+    @property
     def timing(self) -> bool:
         """Whether it times correct kernels, where their language can be."""
         return self._timing

@@ -18,6 +18,7 @@ from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.verdict import UNCONFIRMED_SPEED
 
 __all__ = ["Timekeeper"]
 
@@ -121,7 +122,7 @@ class Timekeeper:
         if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
             raise Untimed(
                 "two processes disagree on a speedup that is hard to believe",
-                (Finding("speedup_not_confirmed", found, Severity.SOFT),),
+                (Finding(UNCONFIRMED_SPEED, found, Severity.SOFT),),
             )
         slower = min(first, second, key=lambda measured: measured.timing.speedup_low)
         finding = Finding("speedup_confirmed", found, Severity.INFO)
