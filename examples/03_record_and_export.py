@@ -29,7 +29,7 @@ def rounded(scores: tuple[float, ...]) -> list[float]:
 
 
 async def play(evaluator: LocalEvaluator, file: Path) -> None:
-    """Play two episodes on each problem: one is right at once, the other repairs a broken kernel."""
+    """Play two episodes on each problem: one is right at once, the other repairs its kernel."""
     made = [
         gym.make(
             f"{kernelgym.__name__}:Synthetic-L1-MultiTurn-v0",
