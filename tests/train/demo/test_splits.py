@@ -1,0 +1,74 @@
+"""The demonstration's problems: parts that share nothing, held out for the reason they claim."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym import UsageError
+from kernelgym.suites.synthetic import canonical_form
+from kernelgym.types import Problem
+from kernelgym_train.demo.splits import FAMILIES, UNSEEN, draw_splits, operators_of
+
+TABLES = ("warmstart", "rl", "compositions", "shapes", "unseen_operator")
+SEEDS = st.integers(-(10**9), 10**9)
+
+
+def forms(problems: tuple[Problem, ...]) -> set[str]:
+    return {canonical_form(problem) for problem in problems}
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=SEEDS)
+def test_no_two_parts_share_a_canonical_form(seed: int) -> None:
+    splits = draw_splits(seed, 200)
+    for one, other in combinations(TABLES, 2):
+        assert not forms(getattr(splits, one)) & forms(getattr(splits, other))
+    for name in TABLES:
+        problems = getattr(splits, name)
+        assert problems
+        assert {problem.family for problem in problems} <= set(FAMILIES)
+    for name in TABLES[2:]:
+        problems = getattr(splits, name)
+        assert len(forms(problems)) == len(problems), "held-out problems are clusters of their own"
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=SEEDS)
+def test_each_table_is_held_out_for_its_reason(seed: int) -> None:
+    splits = draw_splits(seed, 200)
+    shown = {operator for p in splits.warmstart for operator in operators_of(p)}
+    alone = {operator for p in splits.warmstart if p.level == 1 for operator in operators_of(p)}
+    for problem in splits.compositions:
+        assert problem.level == 2
+        assert 2 <= len(operators_of(problem))
+        assert operators_of(problem) <= shown
+    for problem in splits.shapes:
+        assert problem.level == 1
+        assert operators_of(problem) <= alone
+    assert splits.withheld in UNSEEN
+    assert all(splits.withheld in operators_of(problem) for problem in splits.unseen_operator)
+    for name in TABLES[:-1]:
+        assert not any(splits.withheld in operators_of(p) for p in getattr(splits, name))
+
+
+def test_a_seed_gives_the_same_problems_and_another_gives_others() -> None:
+    first, again, other = draw_splits(3, 200), draw_splits(3, 200), draw_splits(4, 200)
+    assert first == again
+    assert not set(first.warmstart) & set(other.warmstart)
+
+
+def test_too_few_problems_are_refused() -> None:
+    with pytest.raises(UsageError, match="list more"):
+        draw_splits(0, 2)
+
+
+def test_operators_are_the_canonical_forms_words() -> None:
+    problems = draw_splits(0, 200).warmstart
+    fused = next(p for p in problems if p.level == 2 and ":row" in canonical_form(p))
+    assert operators_of(fused) == set(canonical_form(fused).split())
+    single = next(p for p in problems if p.level == 1)
+    assert len(operators_of(single)) == 1
