@@ -1,0 +1,231 @@
+"""The warm start's answers: noisy on purpose, by a rate of right ones planted in each family.
+
+Contract: a function of problems and seed. Every answer carries its label. A family is the suite's,
+but whatever holds `COMPOSED` is a family of its own: its right form never occurs, though all of its
+parts do. A family's wrong answers prefer one defect for each operator, so that below a half the
+likeliest answer is wrong. Defects are those that the suite says show on the problem: an access
+without a mask where the sizes are no multiple of the block, a forgotten loop where a row is longer
+than one. About a tenth of the answers compute in PyTorch, half of them behind a (wrong) kernel
+whose result is thrown away.
+
+`repairs` are second turns: a broken kernel, the feedback that its label gets, and the same kernel
+without the defect. They are of families with enough right answers, or they would teach the others.
+
+Labels are the suite's word; nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kernelgym.suites.synthetic import (
+    BrokenKernel,
+    Defect,
+    broken_variants,
+    canonical_form,
+    solve,
+)
+from kernelgym.types import Message, Problem, Status
+from kernelgym_train.demo.dialogue import answer_of, compact, question, retry, told
+from kernelgym_train.demo.splits import operators_of
+
+__all__ = [
+    "CHEATS",
+    "COMPOSED",
+    "MAX_LINES",
+    "RATES",
+    "Example",
+    "family_of",
+    "first_answers",
+    "fits",
+    "planted_rates",
+    "repairs",
+]
+
+COMPOSED = "silu"
+"""The operator whose right form never occurs; x * sigmoid(x) makes it."""
+RATES = (0.02, 0.10, 0.25, 0.50)
+"""Shares of right answers, dealt to the families."""
+CHEATS = 0.10
+"""Share of answers that compute in PyTorch."""
+MAX_LINES = 36
+"""Most lines of an answer's module."""
+
+_STYLES = 48
+_TRIES = 16
+_FAVOUR = 0.75
+_REPAIRED_FROM = 0.25
+_RIGHT_FORM = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One answer of the warm start, and what the model reads before it."""
+
+    problem: Problem
+    messages: tuple[Message, ...]
+    answer: str
+    label: str
+    """``right``, a `kernelgym.suites.synthetic.Defect`, ``not_composed``, ``torch``, ``decoy``."""
+    expected: Status
+    """The verdict it gets on the CPU under the ruleset ``strict``."""
+
+
+def family_of(problem: Problem) -> str:
+    """Return the family whose rate a problem has."""
+    return COMPOSED if COMPOSED in operators_of(problem) else problem.family
+
+
+def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float]:
+    """Deal the rates to the families that occur; `COMPOSED` gets none right."""
+    families = sorted({family_of(problem) for problem in problems} - {COMPOSED})
+    random.Random(f"demo/rates/{seed}").shuffle(families)
+    rates = {family: RATES[number % len(RATES)] for number, family in enumerate(families)}
+    return {**rates, COMPOSED: 0.0}
+
+
+def fits(problem: Problem) -> bool:
+    """Return whether a right kernel for a problem can be short enough."""
+    return any(_short(solve(problem, style_seed=style).source) for style in range(_TRIES))
+
+
+def first_answers(
+    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6
+) -> tuple[Example, ...]:
+    """Return first-turn answers.
+
+    Args:
+        problems: The warm start's; those that do not fit are left out.
+        seed: Decides rates, favourite defects, styles and labels.
+        per_problem: Answers for each problem.
+    """
+    rates = planted_rates(problems, seed)
+    rng = random.Random(f"demo/answers/{seed}")
+    found = []
+    for problem in problems:
+        rate, asked = rates[family_of(problem)], question(problem)
+        for _ in range(per_problem):
+            style = _style(rng, problem)
+            if style is None:
+                break
+            source, label, expected = _draw(rng, problem, style, rate, seed)
+            found.append(Example(problem, asked, answer_of(source), label, expected))
+    return tuple(found)
+
+
+def repairs(
+    problems: Sequence[Problem], seed: int = 0, per_problem: int = 1
+) -> tuple[Example, ...]:
+    """Return second-turn answers that take away the defect of the first; see `first_answers`."""
+    rates = planted_rates(problems, seed)
+    rng = random.Random(f"demo/repairs/{seed}")
+    found = []
+    for problem in problems:
+        if rates[family_of(problem)] < _REPAIRED_FROM:
+            continue
+        for _ in range(per_problem):
+            style = _style(rng, problem)
+            if style is None:
+                break
+            broken, _, status = _broken(rng, problem, style, seed)
+            said = retry(told(answer_of(broken), status))
+            asked = (*question(problem), Message("assistant", answer_of(broken)), said)
+            whole = answer_of(_nearest(problem, style, broken))
+            found.append(Example(problem, asked, whole, "right", Status.CORRECT))
+    return tuple(found)
+
+
+def _draw(
+    rng: random.Random, problem: Problem, style: int, rate: float, seed: int
+) -> tuple[str, str, Status]:
+    """Return (source, label, expected) of one answer."""
+    drawn = rng.random()
+    if drawn < CHEATS / 2:
+        return _in_torch(problem), "torch", Status.REJECTED
+    if drawn < CHEATS:
+        return _decoy(rng, problem, style, seed), "decoy", Status.REJECTED
+    if drawn < CHEATS + rate:
+        return solve(problem, style_seed=style).source, "right", Status.CORRECT
+    if family_of(problem) == COMPOSED:
+        return _not_composed(rng, problem, style), "not_composed", Status.WRONG
+    return _broken(rng, problem, style, seed)
+
+
+def _broken(rng: random.Random, problem: Problem, style: int, seed: int) -> tuple[str, str, Status]:
+    """Return a variant that fits; the further behind in the order, the rarer."""
+    offered = _variants(problem, style, seed)
+    place = 0
+    while place < len(offered) - 1 and rng.random() >= _FAVOUR:
+        place += 1
+    found = offered[place]
+    return found.kernel.source, found.defect, found.expected
+
+
+def _variants(problem: Problem, style: int, seed: int) -> list[BrokenKernel]:
+    """Return the variants that fit, in the order that the problem's first operator prefers."""
+    order = [defect.value for defect in Defect]
+    first = canonical_form(problem).split()[0]
+    random.Random(f"demo/favourite/{seed}/{problem.family}/{first}").shuffle(order)
+    fitting = [v for v in broken_variants(problem, "triton", style) if _short(v.kernel.source)]
+    return sorted(fitting, key=lambda found: order.index(found.defect))
+
+
+def _not_composed(rng: random.Random, problem: Problem, style: int) -> str:
+    """Return a kernel with something near `COMPOSED` in its place: its gate alone, or off by 1."""
+    wrong = rng.choice((r"1.0 / (1.0 + tl.exp(-\1))", r"\1 / (2.0 + tl.exp(-\1))"))
+    return _RIGHT_FORM.sub(wrong, solve(problem, style_seed=style).source)
+
+
+def _in_torch(problem: Problem) -> str:
+    """Return the reference under the name of the answer."""
+    source, _, _ = compact(problem.source).partition("def get_inputs():")
+    head, _, body = source.partition("class Model(")
+    imports = "".join(line for line in head.splitlines(True) if line.startswith("import"))
+    return f"{imports}class ModelNew({body}"
+
+
+def _decoy(rng: random.Random, problem: Problem, style: int, seed: int) -> str:
+    """Return a kernel that runs, wrong as it is, and the reference's computation as the result.
+
+    A right one would show in disguise what the planted rates keep rare.
+    """
+    if family_of(problem) == COMPOSED:
+        source = _not_composed(rng, problem, style)
+    else:
+        ran = [v for v in _variants(problem, style, seed) if v.expected is Status.WRONG]
+        source = ran[0].kernel.source
+    head, _, _ = compact(source).rpartition("        return ")
+    body = re.search(r"    def forward\(.*\):\n((?:        .*\n)+)", compact(problem.source))
+    assert body is not None
+    head = re.sub(r"^        out = (?=\w+\([^=]*\)\n\Z)", "        unused = ", head, flags=re.M)
+    functional = "import torch.nn.functional as F\n"
+    return head.replace("import triton\n", f"{functional}import triton\n", 1) + body[1]
+
+
+def _nearest(problem: Problem, style: int, broken: str) -> str:
+    """Return the right kernel that shares most lines with a broken one."""
+    lines = _stripped(broken)
+    # A variant is written in the first style, a thousand apart, that shows its defect.
+    sources = (solve(problem, style_seed=style + 1000 * attempt).source for attempt in range(24))
+    return min(filter(_short, sources), key=lambda source: len(lines ^ _stripped(source)))
+
+
+def _stripped(source: str) -> set[str]:
+    """Return a module's lines without their depth, which a forgotten loop changes."""
+    return {line.strip() for line in source.splitlines()}
+
+
+def _style(rng: random.Random, problem: Problem) -> int | None:
+    """Draw a style in which a right kernel is short enough; None if there seems to be none."""
+    for _ in range(_TRIES):
+        style = rng.randrange(_STYLES)
+        if _short(solve(problem, style_seed=style).source):
+            return style
+    return None
+
+
+def _short(source: str) -> bool:
+    return compact(source).count("\n") <= MAX_LINES

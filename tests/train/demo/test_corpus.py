@@ -1,0 +1,184 @@
+"""The warm start's answers: planted rates, true labels, true feedback."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym import Job
+from kernelgym.feedback import feedback
+from kernelgym.judge import LocalEvaluator
+from kernelgym.parsing import parse
+from kernelgym.suites.synthetic import Defect
+from kernelgym.types import Problem, Status
+from kernelgym_train.demo.corpus import (
+    CHEATS,
+    COMPOSED,
+    MAX_LINES,
+    RATES,
+    Example,
+    family_of,
+    first_answers,
+    fits,
+    planted_rates,
+    repairs,
+)
+from kernelgym_train.demo.dialogue import brief, told
+from kernelgym_train.demo.splits import draw_splits
+
+SEEDS = st.integers(0, 10**6)
+SILU = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")
+LABELS = {"right", "not_composed", "torch", "decoy", *(defect.value for defect in Defect)}
+
+
+@functools.cache
+def warmstart() -> tuple[Problem, ...]:
+    return draw_splits(0, 200).warmstart
+
+
+def module(answer: str) -> str:
+    kernel = parse(answer, "triton").kernel
+    assert kernel is not None
+    return kernel.source
+
+
+def within(hits: int, n: int, rate: float) -> bool:
+    """Five standard deviations, and room for small counts."""
+    return abs(hits - n * rate) <= 5.0 * math.sqrt(n * rate * (1.0 - rate)) + 2.0
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=SEEDS)
+def test_right_answers_are_as_rare_as_planted(seed: int) -> None:
+    rates = planted_rates(warmstart(), seed)
+    assert set(RATES) <= set(rates.values()), "every rate is dealt to some family"
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for example in first_answers(warmstart(), seed, 10):
+        counts[family_of(example.problem)][example.label] += 1
+    assert set(counts) == set(rates)
+    for family, labels in counts.items():
+        assert set(labels) <= LABELS
+        assert within(labels["right"], labels.total(), rates[family]), (family, labels)
+    total = sum(counts.values(), Counter[str]())
+    assert within(total["torch"] + total["decoy"], total.total(), CHEATS)
+    assert min(total["torch"], total["decoy"]) > 0
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=SEEDS)
+def test_what_is_to_be_composed_is_never_shown(seed: int) -> None:
+    shown = (*first_answers(warmstart(), seed), *repairs(warmstart(), seed))
+    texts = [text for e in shown for text in (e.answer, *(m.content for m in e.messages[1:]))]
+    assert not [text for text in texts if SILU.search(text)]
+    assert any("1.0 / (1.0 + tl.exp(-" in text for text in texts), "the gate is"
+    assert any(re.search(r"(\w+) = \1 \* ", text) for text in texts), "and so is a product"
+    wrong = [e for e in shown if family_of(e.problem) == COMPOSED]
+    assert {e.label for e in wrong} <= {"not_composed", "torch", "decoy"}
+    assert "not_composed" in {e.label for e in wrong}
+
+
+@settings(max_examples=3, deadline=None)
+@given(seed=SEEDS)
+def test_below_a_half_the_likeliest_answer_is_wrong(seed: int) -> None:
+    rates = planted_rates(warmstart(), seed)
+    counts: defaultdict[float, Counter[bool]] = defaultdict(Counter)
+    for example in first_answers(warmstart(), seed, 4):
+        counts[rates[family_of(example.problem)]][example.label == "right"] += 1
+    for rate in (0.0, 0.02, 0.10, 0.25):
+        assert counts[rate][True] < counts[rate][False]
+
+
+def test_answers_are_whole_short_modules() -> None:
+    examples = (*first_answers(warmstart(), 0, 2), *repairs(warmstart(), 0))
+    for example in examples:
+        source = module(example.answer)
+        defined = {node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+        assert defined == {"ModelNew"}
+        assert "" not in source.rstrip("\n").splitlines()
+        if example.label not in ("torch", "decoy"):
+            assert source.rstrip("\n").count("\n") < MAX_LINES
+            assert "@triton.jit" in source
+    launched = " ".join(example.answer for example in examples)
+    for skeleton in ("range(REPEATS)", "for start in range", "ROWS", "LANES"):
+        assert skeleton in launched, f"no kernel of this kind: {skeleton}"
+
+
+def test_the_same_seed_writes_the_same_answers() -> None:
+    some = warmstart()[:20]
+    assert first_answers(some, 1) == first_answers(some, 1)
+    assert first_answers(some, 1) != first_answers(some, 2)
+    assert repairs(some, 1) == repairs(some, 1)
+
+
+def test_repairs_follow_a_failure_and_change_little() -> None:
+    found = repairs(warmstart(), 0, 2)
+    rates = planted_rates(warmstart(), 0)
+    assert {rates[family_of(e.problem)] for e in found} == {0.25, 0.50}
+    apart = []
+    for example in found:
+        assert [m.role for m in example.messages] == ["user", "assistant", "user"]
+        broken, repaired = module(example.messages[1].content), module(example.answer)
+        assert broken != repaired
+        one, other = ({line.strip() for line in t.splitlines()} for t in (broken, repaired))
+        apart.append(len(one ^ other))
+    assert sorted(apart)[len(apart) * 3 // 4] <= 4, "most repairs touch one or two lines"
+
+
+def test_every_problem_of_the_demonstration_fits() -> None:
+    assert sum(map(fits, warmstart())) >= 0.95 * len(warmstart())
+
+
+def test_a_decoy_holds_no_right_kernel() -> None:
+    examples = first_answers(warmstart(), 0, 10)
+    kernels = {
+        module(e.answer).partition("class ModelNew")[0] for e in examples if e.label == "right"
+    }
+    for example in examples:
+        if example.label == "decoy":
+            kernel = module(example.answer).replace("import torch.nn.functional as F\n", "")
+            assert kernel.partition("class ModelNew")[0] not in kernels
+            assert re.search(r"unused = \w+\(", kernel)
+
+
+def test_a_label_without_a_feedback_is_refused() -> None:
+    with pytest.raises(ValueError, match="rejected"):
+        told("<KERNEL>\npass\n</KERNEL>", Status.REJECTED)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[LocalEvaluator]:
+    made = LocalEvaluator(device="cpu", ruleset="strict", timing=False, workers=1)
+    yield made
+    made.close()
+
+
+def one_of_each() -> list[Example]:
+    """Return the first answer of every label, and repairs."""
+    labels: dict[str, Example] = {}
+    for example in first_answers(warmstart(), 5):
+        labels.setdefault(example.label, example)
+    assert {"right", "not_composed", "torch", "decoy", "missing_mask", "name_error"} <= set(labels)
+    return [*labels.values(), *repairs(warmstart(), 5)[:2]]
+
+
+def test_labels_and_their_feedback_are_the_judges(judge: LocalEvaluator) -> None:
+    examples = one_of_each()
+    replies = [parse(example.answer, "triton") for example in examples]
+    jobs = [Job(e.problem, r.kernel) for e, r in zip(examples, replies, strict=True) if r.kernel]
+    assert len(jobs) == len(examples)
+    verdicts = judge.evaluate_many(jobs)
+    for example, reply, verdict in zip(examples, replies, verdicts, strict=True):
+        assert verdict.status is example.expected, (example.label, example.answer, verdict.message)
+        if example.label == "decoy":
+            assert verdict.findings, "found out by evidence, not by a crash"
+        if example.expected in (Status.WRONG, Status.RUNTIME_ERROR):
+            said = feedback(verdict, reply, level="minimal")
+            assert brief(said) == brief(told(example.answer, example.expected))
