@@ -14,7 +14,7 @@ from kernelgym.judge.arena import encode, new_arena
 from kernelgym.judge.compiler_errors import missing_from_thin
 from kernelgym.judge.extension_request import BadRequest, read_request
 from kernelgym.judge.extension_source import compose, units
-from kernelgym.judge.reference import Seeds
+from kernelgym.judge.reference import Seeds, same_bytes
 from kernelgym.rulesets import RULESETS, TimingProtocol
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
@@ -182,5 +182,15 @@ def test_only_torch_names_send_a_build_to_the_real_headers():
         "kernel.cpp:3:5: error: ‘py’ has not been declared",
         "a.h:9: error: incomplete type ‘kernelgym::Kind<std::map<int, int> >’ used",
     ]
-    assert [line for line in slips if missing_from_thin(line)] == []
+    written = "auto y = x.foo();"  # a method that is not written there was put together by macros
+    assert [line for line in slips if missing_from_thin(line, written)] == []
+    assert missing_from_thin(slips[-1], "auto y = CALL(x, f, oo);")
     assert [line for line in missing if not missing_from_thin(line)] == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bool, torch.complex64])
+def test_single_elements_are_compared_whatever_their_stride(dtype):
+    apart = torch.ones(1, 3).to(dtype)[:, 1]
+    assert apart.stride() == (3,)
+    assert same_bytes(apart, torch.ones(1).to(dtype))
+    assert not same_bytes(apart, torch.zeros(1).to(dtype))

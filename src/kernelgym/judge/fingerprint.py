@@ -21,7 +21,8 @@ _ROWS_AT_ONCE = 32  # 256 MB of words, and as much for their products
 
 def fingerprint(tensor: torch.Tensor) -> Any:
     """Return what two tensors share if and, nearly always, only if their bytes agree, in order."""
-    plain = tensor.detach().contiguous().reshape(-1)
+    # A single element counts as contiguous whatever its stride, and cannot be viewed as bytes then.
+    plain = tensor.detach().contiguous().reshape(-1).as_strided((tensor.numel(),), (1,))
     kind = (str(plain.dtype), plain.numel())
     if not plain.numel():
         return kind

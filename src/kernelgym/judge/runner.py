@@ -265,6 +265,15 @@ def _widen(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """View a tensor's bytes, those of a copy if they do not lie side by side.
+
+    A single element counts as contiguous whatever its stride, and cannot be viewed as bytes then.
+    """
+    flat = tensor.contiguous().reshape(-1)
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
+
+
 def _words(flat: torch.Tensor) -> torch.Tensor:
     """View bytes as the widest integers that they can be viewed as."""
     odd = flat.numel() % 8 or flat.storage_offset() % 8 or flat.data_ptr() % 8
@@ -275,7 +284,7 @@ def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Compare two tensors bit for bit, so that NaNs equal themselves."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    a, b = (_words(tensor.contiguous().reshape(-1).view(torch.uint8)) for tensor in (a, b))
+    a, b = (_words(_flat_bytes(tensor)) for tensor in (a, b))
     if a.dtype != b.dtype:
         a, b = a.view(torch.uint8), b.view(torch.uint8)
     # Comparing takes a byte for every word compared: large tensors go piece by piece.

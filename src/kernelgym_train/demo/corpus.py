@@ -51,7 +51,7 @@ RATES = (0.02, 0.10, 0.25, 0.50)
 """Shares of right answers, dealt to the families."""
 CHEATS = 0.10
 """Share of answers that compute in PyTorch."""
-MAX_LINES = 36
+MAX_LINES = 32
 """Most lines of an answer's module."""
 
 _STYLES = 48

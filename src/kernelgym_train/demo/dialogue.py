@@ -24,14 +24,21 @@ _DOC = re.compile(r'^\s*""".*"""$')
 _BARE_INIT = re.compile(
     r"    def __init__\(self\):\n        super\(\)\.__init__\(\)\n(?!        self\.)"
 )
+_KERNEL = re.compile(r"^def (([a-z]+)_\w+)_kernel\(", re.MULTILINE)
 _FIRST_CLAUSE = re.compile(r"^(\w+: [^:]+|[^:]+)")
 _MISSPELT = re.compile(r"tl\.store\(.*, (result_\w+)")
 
 
 def compact(source: str) -> str:
-    """Return a module without blank lines, docstrings and constructors that hold nothing."""
+    """Return a module without blank lines, docstrings and constructors that hold nothing.
+
+    Functions around a kernel lose what their names say of the operator.
+    """
     lines = [line for line in source.splitlines() if line.strip() and not _DOC.match(line)]
-    return _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
+    short = _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
+    for name, first in set(_KERNEL.findall(short)):
+        short = re.sub(rf"\b{name}(?=_kernel\b|\()", first, short)
+    return short
 
 
 def question(problem: Problem) -> tuple[Message, ...]:

@@ -19,7 +19,7 @@ from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import SyntheticSuite, canonical_form
 from kernelgym.types import Problem
 
-__all__ = ["FAMILIES", "UNSEEN", "Splits", "draw_splits", "operators_of"]
+__all__ = ["FAMILIES", "LONGEST", "UNSEEN", "Splits", "draw_splits", "operators_of"]
 
 FAMILIES = (
     "elementwise",
@@ -32,6 +32,8 @@ FAMILIES = (
     "chain_softmax",
 )
 """Families of the suite whose kernels are short; between them, every skeleton but that of dots."""
+LONGEST = 3
+"""Most operators of a chain, its tail included; longer ones make long kernels."""
 UNSEEN = ("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign")
 """Operators of which a seed holds one back: nothing else of the demonstration needs them."""
 
@@ -64,7 +66,7 @@ def operators_of(problem: Problem) -> frozenset[str]:
     return frozenset(word for word in words.split() if word != ";")
 
 
-def draw_splits(seed: int = 0, listed: int = 400) -> Splits:
+def draw_splits(seed: int = 0, listed: int = 600) -> Splits:
     """Draw the problems of one demonstration.
 
     Args:
@@ -85,10 +87,11 @@ def draw_splits(seed: int = 0, listed: int = 400) -> Splits:
         for part, problems in _by_part(suite, level).items():
             for problem in problems:
                 operators = operators_of(problem)
+                # A chain that folds into a single operator may be a problem of level 1 as well.
+                if level == 2 and not 2 <= len(canonical_form(problem).split()) <= LONGEST:
+                    continue
                 if withheld in operators:
                     unseen.append(problem)
-                elif level == 2 and len(operators) < 2:
-                    continue  # folds into a single operator, which a level-1 form may be as well
                 elif part == "warmstart":
                     warmstart.append(problem)
                 elif part == "rl":
@@ -108,7 +111,7 @@ def draw_splits(seed: int = 0, listed: int = 400) -> Splits:
     for name in ("warmstart", "rl", "compositions", "shapes", "unseen_operator"):
         if not getattr(found, name):
             raise UsageError(
-                f"{listed} problems of each level leave nothing for {name}; list more, 200 or so"
+                f"{listed} problems of each level leave nothing for {name}; list more, 300 or so"
             )
     return found
 

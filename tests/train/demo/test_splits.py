@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernelgym import UsageError
 from kernelgym.suites.synthetic import canonical_form
 from kernelgym.types import Problem
-from kernelgym_train.demo.splits import FAMILIES, UNSEEN, draw_splits, operators_of
+from kernelgym_train.demo.splits import FAMILIES, LONGEST, UNSEEN, draw_splits, operators_of
 
 TABLES = ("warmstart", "rl", "compositions", "shapes", "unseen_operator")
 SEEDS = st.integers(-(10**9), 10**9)
@@ -24,7 +24,7 @@ def forms(problems: tuple[Problem, ...]) -> set[str]:
 @settings(max_examples=6, deadline=None)
 @given(seed=SEEDS)
 def test_no_two_parts_share_a_canonical_form(seed: int) -> None:
-    splits = draw_splits(seed, 200)
+    splits = draw_splits(seed, 300)
     for one, other in combinations(TABLES, 2):
         assert not forms(getattr(splits, one)) & forms(getattr(splits, other))
     for name in TABLES:
@@ -39,12 +39,12 @@ def test_no_two_parts_share_a_canonical_form(seed: int) -> None:
 @settings(max_examples=6, deadline=None)
 @given(seed=SEEDS)
 def test_each_table_is_held_out_for_its_reason(seed: int) -> None:
-    splits = draw_splits(seed, 200)
+    splits = draw_splits(seed, 300)
     shown = {operator for p in splits.warmstart for operator in operators_of(p)}
     alone = {operator for p in splits.warmstart if p.level == 1 for operator in operators_of(p)}
     for problem in splits.compositions:
         assert problem.level == 2
-        assert 2 <= len(operators_of(problem))
+        assert 2 <= len(canonical_form(problem).split()) <= LONGEST
         assert operators_of(problem) <= shown
     for problem in splits.shapes:
         assert problem.level == 1
@@ -56,7 +56,7 @@ def test_each_table_is_held_out_for_its_reason(seed: int) -> None:
 
 
 def test_a_seed_gives_the_same_problems_and_another_gives_others() -> None:
-    first, again, other = draw_splits(3, 200), draw_splits(3, 200), draw_splits(4, 200)
+    first, again, other = draw_splits(3, 300), draw_splits(3, 300), draw_splits(4, 300)
     assert first == again
     assert not set(first.warmstart) & set(other.warmstart)
 
@@ -67,7 +67,7 @@ def test_too_few_problems_are_refused() -> None:
 
 
 def test_operators_are_the_canonical_forms_words() -> None:
-    problems = draw_splits(0, 200).warmstart
+    problems = draw_splits(0, 300).warmstart
     fused = next(p for p in problems if p.level == 2 and ":row" in canonical_form(p))
     assert operators_of(fused) == set(canonical_form(fused).split())
     single = next(p for p in problems if p.level == 1)

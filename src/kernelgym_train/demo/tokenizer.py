@@ -1,0 +1,135 @@
+"""Phrase-level tokens for the demonstration's model: most lines are one token, no operator's is.
+
+Contract: trained on the warm start's texts alone; any text encodes and decodes to itself, byte by
+byte where nothing longer is known. A token never reaches across a line break, and the line of an
+operator (see `holds_operator`) is never one token: what is assigned to, the operator and what it is
+applied to are apart, so that a model composes them. What comes back is a tokenizer of transformers
+with a chat template, a padding token and one that ends an answer.
+
+With the default size nearly all that it was trained on stays within `MODULE_TOKENS` an answer and
+`PROMPT_TOKENS` a question; `within_budget` drops the rest. Other texts may take more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from kernelgym.errors import UsageError
+from kernelgym_train.demo.corpus import Example
+
+__all__ = [
+    "MODULE_TOKENS",
+    "PROMPT_TOKENS",
+    "VOCABULARY",
+    "holds_operator",
+    "texts_of",
+    "train_tokenizer",
+    "within_budget",
+]
+
+MODULE_TOKENS = 60
+"""Most tokens of an answer."""
+PROMPT_TOKENS = 80
+"""Most tokens of a first question, the chat template's included."""
+VOCABULARY = 3000
+"""Default number of tokens."""
+
+_SPECIAL = ("<pad>", "<|im_end|>", "<|im_start|>")
+_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_CALLED = (
+    r"tl\.(?:exp|log|sqrt|abs|sin|erf|where|maximum|minimum|sum|max|min|cumsum|dot)\("
+    r"|\bF\.|torch\.(?!empty|nn|rand)"
+)
+_VALUES = "v|val|value|cur|out"
+_PLAIN = r"tl\.load\(|torch\.empty|(?:fused|run|launch|compute|forward)\("
+# Of an operator's line: what is assigned to. Then, of the rest: the first operand and the sign.
+_TARGET = rf"^ *(?:\w+ \+?= (?=[^\n]*(?:{_CALLED}))|(?:{_VALUES}) = (?!{_PLAIN}))"
+_OPERAND = r"^(?:\w+ [-+*/] |-(?=\w))"
+_LINE = "[^\n]*\n|[^\n]+"
+
+
+def holds_operator(line: str) -> bool:
+    """Return whether a line of a module computes something: an operator or a reduction."""
+    return re.match(_TARGET, line) is not None
+
+
+def texts_of(examples: Iterable[Example]) -> tuple[str, ...]:
+    """Return the texts of examples, each once, in their order."""
+    texts: dict[str, None] = {}
+    for example in examples:
+        for message in example.messages:
+            texts[message.content] = None
+        texts[example.answer] = None
+    return tuple(texts)
+
+
+def train_tokenizer(examples: Iterable[Example], size: int = VOCABULARY) -> Any:
+    """Return a tokenizer of transformers, trained on the warm start.
+
+    Args:
+        examples: The warm start's; nothing of other parts belongs here.
+        size: Number of tokens; all bytes are among them.
+
+    Raises:
+        UsageError: If the size leaves no room for tokens beyond single bytes.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    least = len(alphabet) + len(_SPECIAL)
+    if size <= least:
+        raise UsageError(f"a tokenizer needs more than {least} tokens, got {size}")
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_LINE), "isolated"),
+            pre_tokenizers.Split(Regex(_TARGET), "isolated"),
+            pre_tokenizers.Split(Regex(_OPERAND), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        initial_alphabet=alphabet,
+        special_tokens=list(_SPECIAL),
+        show_progress=False,
+    )
+    frame = "user\n", "assistant\n"
+    core.train_from_iterator([*texts_of(examples), *frame * 100], trainer)
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="<pad>",
+        eos_token="<|im_end|>",
+        additional_special_tokens=["<|im_start|>"],
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+    made.chat_template = _TEMPLATE
+    return made
+
+
+def within_budget(tokenizer: Any, examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Return the examples whose answer and first question are short enough, in their order."""
+
+    def length(text: str) -> int:
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def asked(example: Example) -> str:
+        first = example.messages[0]
+        turns = [{"role": first.role, "content": first.content}]
+        text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return text
+
+    return tuple(
+        example
+        for example in examples
+        if length(example.answer) <= MODULE_TOKENS and length(asked(example)) <= PROMPT_TOKENS
+    )
