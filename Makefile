@@ -10,7 +10,8 @@ DOCUMENTED := types verdict stages returns devices errors rulesets languages par
 	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector wrappers \
 	asynchronous recording trajectories rescoring exporting observer_settings jsonlines
 TRAINING := types rollout policies steps estimators credit sampling refill guards evaluation metrics \
-	runlog records verdict_log watchers config sections settings assembly models memory footprint launch
+	runlog records verdict_log watchers config sections settings assembly models memory footprint launch \
+	demo.splits demo.dialogue demo.corpus demo.tokenizer
 
 .PHONY: help setup demo test test-all redteam lint bench docs clean
 

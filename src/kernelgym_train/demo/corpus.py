@@ -9,7 +9,8 @@ than one. About a tenth of the answers compute in PyTorch, half of them behind a
 whose result is thrown away.
 
 `repairs` are second turns: a broken kernel, the feedback that its label gets, and the same kernel
-without the defect. They are of families with enough right answers, or they would teach the others.
+without the defect. A wrong axis is left out, since its label decides no feedback. They are of
+families with enough right answers, or they would teach the others.
 
 Labels are the suite's word; nothing is judged here.
 """
@@ -130,7 +131,9 @@ def repairs(
             style = _style(rng, problem)
             if style is None:
                 break
-            broken, _, status = _broken(rng, problem, style, seed)
+            broken, label, status = _broken(rng, problem, style, seed)
+            if label == Defect.WRONG_AXIS:
+                continue  # the label leaves open whether shape or values are complained of
             said = retry(told(answer_of(broken), status))
             asked = (*question(problem), Message("assistant", answer_of(broken)), said)
             whole = answer_of(_nearest(problem, style, broken))

@@ -58,7 +58,7 @@ def brief(said: Feedback) -> str:
     Of an error, its type and first clause are kept; of a wrong output, nothing beyond that.
     """
     lines = [said.headline]
-    if said.category not in ("numerics", "success", "slow"):
+    if said.category not in ("numerics", "shape", "success", "slow"):
         clause = _FIRST_CLAUSE.match(said.detail.partition("\n")[0])
         lines += [clause[0].strip()] if clause else []
     return "\n".join([*lines, said.hint])

@@ -31,7 +31,7 @@ from kernelgym_train.demo.corpus import (
     planted_rates,
     repairs,
 )
-from kernelgym_train.demo.dialogue import brief, told
+from kernelgym_train.demo.dialogue import brief, retry, told
 from kernelgym_train.demo.splits import draw_splits
 
 SEEDS = st.integers(0, 10**6)
@@ -125,6 +125,7 @@ def test_repairs_follow_a_failure_and_change_little() -> None:
     apart = []
     for example in found:
         assert [m.role for m in example.messages] == ["user", "assistant", "user"]
+        assert example.messages[2].content.count("\n") in (2, 3), "a few lines"
         broken, repaired = module(example.messages[1].content), module(example.answer)
         assert broken != repaired
         one, other = ({line.strip() for line in t.splitlines()} for t in (broken, repaired))
@@ -179,6 +180,19 @@ def test_labels_and_their_feedback_are_the_judges(judge: LocalEvaluator) -> None
         assert verdict.status is example.expected, (example.label, example.answer, verdict.message)
         if example.label == "decoy":
             assert verdict.findings, "found out by evidence, not by a crash"
-        if example.expected in (Status.WRONG, Status.RUNTIME_ERROR):
+        # A wrong axis may be a wrong shape.
+        failed = example.expected in (Status.WRONG, Status.RUNTIME_ERROR)
+        if failed and example.label != "wrong_axis":
             said = feedback(verdict, reply, level="minimal")
             assert brief(said) == brief(told(example.answer, example.expected))
+
+
+def test_what_a_repair_is_told_is_the_judges(judge: LocalEvaluator) -> None:
+    examples = repairs(warmstart(), 6)[::9][:6]
+    assert len(examples) == 6
+    for example in examples:
+        _, failed, said = example.messages
+        reply = parse(failed.content, "triton")
+        assert reply.kernel is not None
+        verdict = judge.evaluate(example.problem, reply.kernel)
+        assert retry(feedback(verdict, reply, level="minimal")) == said
