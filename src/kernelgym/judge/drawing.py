@@ -25,10 +25,10 @@ from kernelgym.judge.exact_operators import (
     can_be_sent_back,
     is_exact,
     is_view,
-    tensors_in,
     written_to,
 )
 from kernelgym.judge.mersenne import Place
+from kernelgym.judge.runner import tensors_of
 from kernelgym.judge.sampler_calls import SamplerCall, read_call
 from kernelgym.judge.seeds import seed_all
 
@@ -92,7 +92,7 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
         call = read_call(func, args, kwargs)
         if call is not None and (drawn := self._sample(call)) is not None:
             return drawn
-        there = [tensor for tensor in tensors_in((args, kwargs)) if self._is_there(tensor)]
+        there = [tensor for tensor in tensors_of((args, kwargs)) if self._is_there(tensor)]
         if not there:
             asked = kwargs.get("device")
             aims = self._draw is not None and asked is not None

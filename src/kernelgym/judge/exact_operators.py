@@ -13,12 +13,13 @@ Nothing here runs an operator.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["can_be_sent_back", "is_exact", "is_view", "tensors_in", "written_to"]
+from kernelgym.judge.runner import tensors_of
+
+__all__ = ["can_be_sent_back", "is_exact", "is_view", "written_to"]
 
 _ATEN = torch.ops.aten
 _MOVING = (
@@ -99,23 +100,12 @@ def written_to(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = args[index] if index < len(args) else kwargs.get(argument.name)
-            found += tensors_in(given)
+            found += tensors_of(given)
     return found
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Go through the tensors in an operator's arguments."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        yield from tensors_in(list(value.values()))
-
-
 def _computes(args: tuple[Any, ...]) -> bool:
-    return all(tensor.dtype in _COMPUTED for tensor in tensors_in(args))
+    return all(tensor.dtype in _COMPUTED for tensor in tensors_of(args))
 
 
 def _converts_exactly(source: torch.dtype, target: torch.dtype | None) -> bool:
