@@ -47,7 +47,7 @@ class TimingProtocol:
     """How a correct kernel is timed: interleaved pairs of (reference, kernel) windows."""
 
     warmup_pairs: int = 2
-    """Pairs run first and thrown away."""
+    """Pairs run first and thrown away; on CUDA devices those serve that find a window's length."""
     min_pairs: int = 8
     device_min_pairs: int = 6
     """As `min_pairs`, on CUDA devices."""

@@ -51,7 +51,7 @@ class Construction(Conversation):
         Args:
             source: The module's text.
             entry: Name of its class.
-            compiled: What `kernelgym.judge.compiled.pack` made of this source's first run.
+            compiled: What `kernelgym.judge.compiled.pack` made of an earlier run, if `compiles`.
             compiles: Whether its model is compiled by torch: the reference only, in a process that
                 may start programs.
         """

@@ -3,7 +3,6 @@
 - `torch.utils.cpp_extension.load_inline` and `load` hand their arguments up the channel; the
   trusted side builds them elsewhere, and the library is loaded here. Import order stays.
 - Memory that it is handed is filled with what is wrong in almost every output.
-- Triton knows where its tools are, and finds what was compiled ahead in its cache.
 
 Loaded by path in the untrusted process: standard library, torch and triton only. All of it
 can be undone by code in the same process, so it is help for honest kernels, not a boundary.

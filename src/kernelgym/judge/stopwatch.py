@@ -184,11 +184,6 @@ class Stopwatch:
             captured = self._windows.capture(kernel_too=False)
         return captured
 
-    def alone(self) -> float:
-        """Time the reference again, now that the kernel's process is gone; ms per call."""
-        self._windows.forget_kernel()
-        return statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
-
     def is_clean(self, measured: Measurement, known_ms: float) -> bool:
         """Say whether the reference ran as fast beside the kernel as it is known to run alone.
 
@@ -207,7 +202,8 @@ class Stopwatch:
         Returns:
             The measurement, with the faster time of the reference's; and its time alone.
         """
-        alone_ms = self.alone()
+        self._windows.forget_kernel()
+        alone_ms = statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
         slowed = measured.timing.reference_ms / alone_ms
         if slowed <= 1.0:
             return measured, alone_ms
