@@ -233,9 +233,10 @@ class Baselines:
             return
         session = self._standing.session
         try:
-            session.resume()
-            session.vacate()
-            session.pause()
+            with self._lease.shared():  # giving memory back would disturb who is timed
+                session.resume()
+                session.vacate()
+                session.pause()
         except (Rejected, JudgeError):
             self.dismiss()
 

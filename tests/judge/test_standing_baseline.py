@@ -1,0 +1,103 @@
+"""On a GPU the reference's process stays for the next kernel of its problem, and for no other."""
+
+import contextlib
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import pytest
+
+from kernelgym.judge.baselines import Baselines, Kept
+from kernelgym.judge.conversation import Rejected
+from kernelgym.judge.lease import Lease
+from kernelgym.judge.seeds import Seeds
+from kernelgym.judge.stage_clock import StageClock
+from kernelgym.rulesets import RULESETS
+from kernelgym.types import Problem, Status
+
+RULES = RULESETS["strict"]
+REFERENCE, SEEDS = SimpleNamespace(stateful=False), Seeds("5ec2e7")
+GONE = Rejected(Status.RUNTIME_ERROR, "it is gone")
+
+
+class Process:
+    """A reference's process that writes down what it is asked, and fails where it is told to."""
+
+    def __init__(self):
+        self.asked, self.fails, self.ended = [], "", False
+
+    def __getattr__(self, name):
+        def ask(*_):
+            self.asked.append(name)
+            if name == self.fails:
+                raise GONE
+
+        return ask
+
+
+@pytest.fixture
+def made():
+    return []
+
+
+@pytest.fixture
+def baselines(tmp_path, made):
+    @contextlib.contextmanager
+    def open_process(exec_allowed=False):
+        made.append(Process())
+        yield made[-1]
+        made[-1].ended = True
+
+    lease = Lease(tmp_path / "lock", StageClock())
+    return Baselines(Kept(tmp_path, RULES, "gpu"), RULES, "cuda:0", lease, open_process)
+
+
+def problem(name):
+    return Problem(f"Test/{name}", "Test", 1, name, f"# {name}")
+
+
+def use(baselines, name="a"):
+    with ExitStack() as stack:
+        session, kind = baselines.start(stack, problem(name), REFERENCE, SEEDS)
+        assert kind == "eager"
+        return session
+
+
+def test_it_is_constructed_anew_for_every_kernel_and_rests_between(baselines, made):
+    assert use(baselines) is use(baselines)
+    (process,) = made
+    rest = ["resume", "vacate", "pause"]
+    first = ["grant", "load", "await_load", "construct"]
+    assert process.asked == [*first, *rest, "grant", "resume", "construct", *rest]
+    assert not process.ended
+
+
+def test_another_problem_gets_another_process(baselines, made):
+    use(baselines, "a")
+    use(baselines, "b")
+    assert [process.ended for process in made] == [True, False]
+
+
+@pytest.mark.parametrize("where", ["construct", "vacate", "pause"])
+def test_one_that_fails_is_replaced(baselines, made, where):
+    process = use(baselines)
+    process.fails = where
+    use(baselines)
+    use(baselines)
+    assert made[0].ended and len(made) == 2 and not made[1].ended
+
+
+def test_a_kernels_failure_leaves_it_standing(baselines, made):
+    with pytest.raises(Rejected), ExitStack() as stack:
+        baselines.start(stack, problem("a"), REFERENCE, SEEDS)
+        raise Rejected(Status.WRONG, "the kernel's own fault")
+    use(baselines)
+    assert len(made) == 1
+
+
+def test_dismissal_ends_it(baselines, made):
+    use(baselines)
+    baselines.dismiss()
+    baselines.dismiss()
+    assert made[0].ended
+    use(baselines)
+    assert len(made) == 2
