@@ -1,10 +1,13 @@
 """One kernel per outcome class and language, and exactly that status."""
 
+import dataclasses
 import json
 
 import pytest
 from programs import AFFINE, CPP, CPP_SOURCE, TRITON, doing, replaced
 
+from kernelgym.judge import LocalEvaluator
+from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status, Verdict
 
 HANG = "while True:\n    pass"
@@ -149,3 +152,14 @@ def test_a_kernel_that_launches_nothing_is_noted(strict):
     assert verdict.correct
     assert [finding.code for finding in verdict.findings] == ["no_kernel_launch"]
     assert strict.evaluate(AFFINE, TRITON).findings == ()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_the_first_failure_ends_it_where_the_rules_say_so(cache_dir, stops):
+    rules = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=stops)
+    wrong = replaced(TRITON, "* 2 +", "* 3 +")
+    with LocalEvaluator(ruleset=rules, cache_dir=cache_dir) as evaluator:
+        verdict = evaluator.evaluate(AFFINE, wrong)
+    failed = 1 if stops else verdict.trials
+    assert verdict.status is Status.WRONG and verdict.trials > 1 and verdict.trials_passed == 0
+    assert verdict.message.startswith(f"{failed} of {verdict.trials} calls failed; call 1 of ")

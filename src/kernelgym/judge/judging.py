@@ -149,7 +149,7 @@ class Worker:
         kernel: Kernel,
     ) -> Verdict:
         calls, clock = len(reference.plan), self._accelerator.clock
-        passed, errors, complaint = 0, (0.0, 0.0), ""
+        passed, failed, errors, complaint = 0, 0, (0.0, 0.0), ""
         mismatch: Mismatch | None = None
         try:
             session.await_load()
@@ -165,6 +165,7 @@ class Worker:
                         max(errors[1], outcome.max_rel_error),
                     )
                     if not outcome.passed:
+                        failed += 1
                         mismatch = mismatch or outcome.mismatch
                         complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
                         if self._ruleset.stop_at_first_failure:
@@ -177,7 +178,7 @@ class Worker:
                 trials=calls,
                 max_abs_error=errors[0],
                 max_rel_error=errors[1],
-                message=f"{calls - passed} of {calls} calls failed; {complaint}",
+                message=f"{failed} of {calls} calls failed; {complaint}",
                 findings=(*session.findings(kernel), *reference.findings()),
             )
             if complaint:
