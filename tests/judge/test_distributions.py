@@ -112,22 +112,29 @@ def test_structure_and_integers_survive(variant):
     st.integers(0, 2**62),
     st.integers(1, 6),
     st.lists(st.sampled_from(KINDS), unique=True),
+    st.booleans(),
 )
-def test_plans_hold_every_kind_once_and_the_own_inputs_twice_at_least(secret, calls, usable):
-    dealt = plan(secret, calls, STRICT, usable)
-    assert dealt == plan(secret, calls, STRICT, usable)
+def test_plans_hold_every_kind_once_and_the_own_inputs_twice_at_least(secret, calls, usable, dear):
+    dealt = plan(secret, calls, STRICT, usable, dear)
+    assert dealt == plan(secret, calls, STRICT, usable, dear)
     for kind in usable:
         assert dealt.count(kind) == 1
     own = dealt.count(GIVEN)
     assert len(dealt) == own + len(usable)
     assert own >= 2 if usable else own == calls
-    assert len(dealt) <= max(calls, 4 + len(usable))
+    assert len(dealt) <= max(calls, (2 if dear and usable else 4) + len(usable))
 
 
 def test_plans_are_not_foreseen():
     plans = {plan(random.randrange(2**62), 4, STRICT, KINDS) for _ in range(200)}
     assert len(plans) > 100 and len({len(dealt) for dealt in plans}) == 3
     assert all({dealt[place] for dealt in plans} >= {*KINDS, GIVEN} for place in range(4))
+
+
+def test_plans_of_dear_calls_are_not_foreseen_either():
+    plans = {plan(random.randrange(2**62), 4, STRICT, KINDS, dear=True) for _ in range(200)}
+    assert len(plans) > 100 and {len(dealt) for dealt in plans} == {len(KINDS) + 2}
+    assert all({dealt[place] for dealt in plans} >= {*KINDS, GIVEN} for place in range(7))
 
 
 def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):

@@ -15,6 +15,7 @@ import torch
 from kernelgym.judge.arena import Arena, new_arena
 from kernelgym.judge.compiled import as_file, relocate
 from kernelgym.judge.conversation import Conversation, Rejected
+from kernelgym.judge.lease import Lease
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.runner import bytes_of
@@ -34,10 +35,13 @@ class Construction(Conversation):
         candidate: A fresh process.
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
+        lease: What its worker may hold while it works; None where nobody else needs it.
     """
 
-    def __init__(self, candidate: Candidate, ruleset: Ruleset, build: Any) -> None:
-        super().__init__(candidate, ruleset, build)
+    def __init__(
+        self, candidate: Candidate, ruleset: Ruleset, build: Any, lease: Lease | None = None
+    ) -> None:
+        super().__init__(candidate, ruleset, build, lease)
         self._entry = ""
 
     @property

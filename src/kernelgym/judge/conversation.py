@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
 
 from kernelgym.conformance import CONSTRUCTOR_FINDING
+from kernelgym.errors import JudgeError
 from kernelgym.judge.build import Built, sealed_copy
+from kernelgym.judge.lease import Lease
 from kernelgym.judge.library_symbols import NOTHING_LEFT
 from kernelgym.judge.process import Candidate, CandidateEnded, CandidateTimedOut
+from kernelgym.judge.way import Way
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
 
@@ -40,10 +44,14 @@ class Conversation:
         candidate: A fresh process.
         ruleset: Its limits.
         build: Builds extensions for it; None where it may ask for none.
+        lease: What its worker may hold while it works; None where nobody else needs it.
     """
 
-    def __init__(self, candidate: Candidate, ruleset: Ruleset, build: Any) -> None:
+    def __init__(
+        self, candidate: Candidate, ruleset: Ruleset, build: Any, lease: Lease | None = None
+    ) -> None:
         self._candidate, self._ruleset, self._build = candidate, ruleset, build
+        self._way = Way(candidate, lease)
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
         self.library_work = NOTHING_LEFT
@@ -81,10 +89,16 @@ class Conversation:
         self._posted = time.monotonic()
 
     def _answer(self, stage: str) -> dict[str, Any]:
-        built_before = self._candidate.building_s
+        built_before, stood_before = self._candidate.building_s, self._candidate.stood_s
         try:
-            answer = self._candidate.answer(self._posted + self._left_s, self._serve_build)
+            with self._way.answering():
+                answer = self._candidate.answer(
+                    self._posted + self._left_s, self._serve_build, self._way.make
+                )
         except CandidateTimedOut:
+            # At once, while the lease is held: what it has launched may go on for ever.
+            with contextlib.suppress(JudgeError):  # met again where it is discarded
+                self._candidate.kill()
             raise Rejected(
                 Status.TIMEOUT,
                 f"no answer within {self._ruleset.limits.run_s:g} s (while {_DOING[stage]})",
@@ -93,7 +107,7 @@ class Conversation:
             message = f"the kernel's process failed while {_DOING[stage]}: {end}"
             raise Rejected(Status.RUNTIME_ERROR, message) from None
         spent = time.monotonic() - self._posted - (self._candidate.building_s - built_before)
-        self._left_s -= max(0.0, spent)
+        self._left_s -= max(0.0, spent - (self._candidate.stood_s - stood_before))
         if "error" in answer:
             raise self._blame(answer["error"], stage)
         return answer
@@ -101,7 +115,8 @@ class Conversation:
     def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
         if self._build is None:
             return {"failed": "no extension may be built here"}, ()
-        built: Built = self._build(arguments)
+        with self._way.clear():
+            built: Built = self._build(arguments)
         if built.path:
             self.library_work |= built.work
             return {"module": built.module}, (sealed_copy(built.path),)

@@ -54,7 +54,9 @@ def variants(kind: str, operation: str = "") -> tuple[str, ...]:
     return kind, kind + _POSITIVE
 
 
-def plan(secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str]) -> tuple[str, ...]:
+def plan(
+    secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str], dear: bool = False
+) -> tuple[str, ...]:
     """Deal kinds of inputs to the judged calls of one verdict.
 
     Args:
@@ -62,6 +64,7 @@ def plan(secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str]) -> tu
         calls: How many calls there would be, were there no kinds.
         ruleset: Bounds the number of calls.
         usable: Kinds this problem can bear; each gets one call.
+        dear: Whether calls take so long that two on its own inputs must do, where there are kinds.
 
     Returns:
         One kind per call. The problem's own has two at least; all calls, if nothing else is usable.
@@ -69,7 +72,8 @@ def plan(secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str]) -> tu
     if not usable:
         return (GIVEN,) * calls
     drawer = random.Random(secret)
-    least = drawer.randint(_LEAST_GIVEN, max(_LEAST_GIVEN, min(_MOST_GIVEN, ruleset.max_calls)))
+    most = _LEAST_GIVEN if dear else min(_MOST_GIVEN, ruleset.max_calls)
+    least = drawer.randint(_LEAST_GIVEN, max(_LEAST_GIVEN, most))
     kinds = [*usable, *[GIVEN] * max(least, calls - len(usable))]
     drawer.shuffle(kinds)
     return tuple(kinds)

@@ -121,6 +121,8 @@ class Zygote:
         shared: Handle of device memory that a trial candidate must be able to open.
         capability: The device's compute capability; None for the CPU.
         tier_is_known: Whether `tier` was found to work before, and need not be tried.
+        times: Whether its candidates may be timed. Contexts of others are cheaper: work on several
+            streams of theirs takes turns on the device.
 
     Raises:
         JudgeError: If it does not start.
@@ -137,6 +139,7 @@ class Zygote:
         shared: str = "",
         capability: tuple[int, int] | None = None,
         tier_is_known: bool = False,
+        times: bool = True,
     ) -> None:
         self._scratch_root = scratch_root
         self._limits = limits
@@ -177,7 +180,7 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 pass_fds=(theirs.fileno(),),
-                env=_clean_environment(interpreted, scratch_root),
+                env=_clean_environment(interpreted, scratch_root, times),
                 start_new_session=True,
             )
         self.tier = ""
@@ -305,9 +308,12 @@ class Zygote:
         self._errors.close()
 
 
-def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
+def _clean_environment(interpreted: bool, scratch_root: Path, times: bool) -> dict[str, str]:
     names = ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH")
     kept = {name: os.environ[name] for name in names if name in os.environ}
+    if not times:
+        # Making and ending a context takes the driver a third of the time, one after the other.
+        kept["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     kept |= {name: value for name, value in os.environ.items() if name.startswith("CUDA_")}
     return kept | {
         "LANG": "C.UTF-8",

@@ -62,7 +62,9 @@ class Worker:
         folder.mkdir(parents=True, exist_ok=True)
         self._accelerator = Accelerator(device, folder)
         self._on_cuda = self._accelerator.on_cuda
-        self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
+        self._processes = Processes(
+            ruleset, self._accelerator, folder, scratch, tier, device, timing
+        )
         self._public = PublicCalls(self._accelerator.device)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
@@ -85,7 +87,7 @@ class Worker:
             JudgeError: If the judge fails.
             ProblemError: If the device has too little memory for the problem.
         """
-        started = time.monotonic()
+        started, moment = time.monotonic(), time.time()
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
         zygote = self._processes.zygote(kernel.language)
         self._accelerator.check_room(problem)
@@ -96,6 +98,10 @@ class Worker:
         verdict = self._attempt(problem, kernel, seeds)
         if self._accelerator.shares_memory and _ran_out_of_memory(verdict):
             with self._accelerator.alone():  # others' work may have been in its way
+                verdict = self._attempt(problem, kernel, seeds)
+        elif self._on_cuda and verdict.status is Status.TIMEOUT:
+            self._accelerator.hangs.note()
+            if self._accelerator.hangs.others_since(moment):  # it may have been held up
                 verdict = self._attempt(problem, kernel, seeds)
         with self._accelerator.while_nobody_is_timed():
             if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):

@@ -9,6 +9,7 @@ import torch
 from kernelgym.judge.arena import Arena, Region, new_arena
 from kernelgym.judge.construction import Construction
 from kernelgym.judge.device_outputs import DeviceOutputs
+from kernelgym.judge.lease import Lease
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import tensors_of
 from kernelgym.judge.slots import Slot, alike, encode_all
@@ -28,12 +29,18 @@ class Layout(Construction):
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
         device: Where its tensors lie.
+        lease: What its worker may hold while it works; None where nobody else needs it.
     """
 
     def __init__(
-        self, candidate: Candidate, ruleset: Ruleset, build: Any, device: torch.device
+        self,
+        candidate: Candidate,
+        ruleset: Ruleset,
+        build: Any,
+        device: torch.device,
+        lease: Lease | None = None,
     ) -> None:
-        super().__init__(candidate, ruleset, build)
+        super().__init__(candidate, ruleset, build, lease)
         self.device = device
         self._arena: Arena | None = None
         self._slots: list[Slot] = []

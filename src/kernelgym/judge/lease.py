@@ -1,7 +1,9 @@
-"""A lease on the CPU for everything that is judged on this machine, across processes.
+"""A lease on one device for everything that is judged on this machine, across processes.
 
-Judged calls share it; timing takes it alone, so that nothing else of ours runs meanwhile. It is a
-`flock`, which the kernel releases when its holder dies. It cannot keep other programs away.
+Judged calls share it; timing takes it alone, so that nothing else of ours runs meanwhile. Who holds
+it for long, for a kernel that is compiled or hangs, is told that another waits (`Lease.is_wanted`)
+and may let him go first (`Lease.ceded`). It is a `flock`, which the kernel releases when its holder
+dies. It cannot keep other programs away.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ class Lease:
     Whoever wants it alone holds a second lock, the gate, while waiting; newcomers pass the gate
     first. Otherwise a steady stream of sharers would keep the other waiting for ever.
 
+    One object is for one thread, and is not taken while it is held.
+
     Args:
         path: The file.
         clock: Is told what waiting takes.
@@ -30,7 +34,9 @@ class Lease:
 
     def __init__(self, path: Path, clock: StageClock) -> None:
         self._path, self._gate = path, path.with_suffix(".gate")
+        self._half_done = path.with_suffix(".halfway")
         self._clock = clock
+        self._held = -1  # descriptor of the shared lock
 
     def shared(self) -> contextlib.AbstractContextManager[None]:
         """Hold it together with others that do not mind company."""
@@ -40,14 +46,53 @@ class Lease:
         """Wait until nobody else holds it, and hold it alone."""
         return self._clock.waiting(self._exclusive())
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether this object holds it together with others."""
+        return self._held >= 0
+
+    def is_wanted(self) -> bool:
+        """Whether it is held here, together with others, while somebody waits to hold it alone."""
+        return self.is_shared and not _is_free(self._gate, fcntl.LOCK_SH)
+
     @contextlib.contextmanager
-    def _shared(self) -> Iterator[None]:
-        with _locked(self._gate, fcntl.LOCK_SH):
-            lock = _lock(self._path, fcntl.LOCK_SH)
+    def ceded(self) -> Iterator[None]:
+        """Give up one's share for the length of the block, and wait for it again at its end.
+
+        Whatever the share was for must stand still meanwhile.
+        """
+        self._drop()
         try:
             yield
         finally:
-            os.close(lock)
+            with self._clock.stage("queue"):
+                self._take()
+
+    @contextlib.contextmanager
+    def halfway(self) -> Iterator[None]:
+        """Tell others that work of ours stands still half done, and may go on upon the device."""
+        with _locked(self._half_done, fcntl.LOCK_SH):
+            yield
+
+    def is_halfway(self) -> bool:
+        """Whether anybody's work stands still half done."""
+        return not _is_free(self._half_done, fcntl.LOCK_EX)
+
+    @contextlib.contextmanager
+    def _shared(self) -> Iterator[None]:
+        self._take()
+        try:
+            yield
+        finally:
+            self._drop()
+
+    def _take(self) -> None:
+        with _locked(self._gate, fcntl.LOCK_SH):
+            self._held = _lock(self._path, fcntl.LOCK_SH)
+
+    def _drop(self) -> None:
+        held, self._held = self._held, -1
+        os.close(held)
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -66,5 +111,18 @@ def _locked(path: Path, mode: int) -> Iterator[None]:
 
 def _lock(path: Path, mode: int) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, mode)
+    try:
+        fcntl.flock(fd, mode)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
+
+
+def _is_free(path: Path, mode: int) -> bool:
+    """Say whether a lock could be had at once."""
+    try:
+        os.close(_lock(path, mode | fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True

@@ -8,6 +8,7 @@ is killed when its handle is closed.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import select
@@ -24,6 +25,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 from kernelgym.judge.scratch import remove_folder
 from kernelgym.judge.streams import BoundedStream
+from kernelgym.judge.threads import Threads
 from kernelgym.rulesets import Limits
 
 __all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
@@ -32,8 +34,7 @@ _SEND_S = 5.0
 _MAX_LATE_READS = 1000
 _MAX_BUILDS = 1024  # among them what Triton has assembled, for each configuration it tries
 _STOP_S = 5.0
-_ASLEEP_NS = 200_000
-_SETTLE_S = 1e-4
+_WAY_S = 0.01  # from one look at whether somebody waits for the device to the next
 
 
 class CandidateEnded(Exception):
@@ -71,11 +72,13 @@ class Candidate:
         self._their_fds = [write for _, write in pairs]
         self._decoder = wire.Decoder()
         self._nonce = ""
-        self._pidfd = -1
+        self._threads: Threads | None = None
         self._killed = False
-        self._ran_ns: int | None = None
         self._builds = 0
+        self._deadline = 0.0
         self.building_s = 0.0
+        self.stood_s = 0.0
+        """Seconds for which it stood still while others went first; counted by who halts it."""
         # A candidate that never reads must not hold us up when its channel is full.
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
@@ -92,16 +95,17 @@ class Candidate:
         Raises:
             JudgeError: If it does not get there: our failure, or the machine's.
         """
-        if self._pidfd >= 0:
+        if self._threads is not None:
             return
         try:
-            message = self._until_message(time.monotonic() + timeout_s)
+            self._deadline = time.monotonic() + timeout_s
+            message = self._until_message()
         except (CandidateEnded, CandidateTimedOut) as end:
             why = f"{end} {self.output()}".strip()
             raise JudgeError(f"a candidate's sandbox could not be set up: {why}") from None
         if message != {"standby": True}:
             raise JudgeError("a candidate's first message was not ours")
-        self._pidfd = os.pidfd_open(self._keeper.pid(self._id))
+        self._threads = Threads(self._keeper.pid(self._id))
 
     def ended(self) -> bool:
         """True if its process is known to be gone."""
@@ -114,22 +118,13 @@ class Candidate:
             CandidateEnded: If they do not: a system call that has begun is finished first, and one
                 that writes for seconds was made to.
         """
-        self._signal(signal.SIGSTOP)
-        deadline = time.monotonic() + _STOP_S
-        while self._state() not in "TtZX":
-            if time.monotonic() > deadline:
-                raise CandidateEnded("it did not stand still when it was halted")
-            time.sleep(0)
-        # A thread that is called stopped may still be on its way off the processor, for as long
-        # as a busy host does not run that: it stands still once its time stands still.
-        self._ran_ns = self._run_ns()
-        while True:
-            time.sleep(_SETTLE_S)
-            before, self._ran_ns = self._ran_ns, self._run_ns()
-            if self._ran_ns == before:
-                return
-            if time.monotonic() > deadline:
-                raise CandidateEnded("it went on running after it was halted")
+        if not self.halt(_STOP_S):
+            raise CandidateEnded("it did not stand still when it was halted")
+
+    def halt(self, patience_s: float) -> bool:
+        """Halt all of its threads; False, and it goes on, if they do not stand still in time."""
+        assert self._threads is not None
+        return self._threads.halt(patience_s)
 
     def resume(self) -> None:
         """Let a halted candidate go on.
@@ -137,46 +132,13 @@ class Candidate:
         Raises:
             CandidateEnded: If it has run since it was halted.
         """
-        if self._ran_ns is not None and self._run_ns() > self._ran_ns + _ASLEEP_NS:
+        assert self._threads is not None
+        if not self._threads.resume():
             raise CandidateEnded("it ran while it was halted")
-        self._ran_ns = None
-        self._signal(signal.SIGCONT)
-
-    def _run_ns(self) -> int:
-        """Return for how long its threads have run so far; 0 where the kernel does not say."""
-        folder, total = f"/proc/{self._keeper.pid(self._id)}/task", 0
-        with contextlib.suppress(OSError):
-            for task in os.listdir(folder):
-                with (
-                    contextlib.suppress(OSError, ValueError, IndexError),
-                    open(f"{folder}/{task}/schedstat") as file,
-                ):
-                    total += int(file.read().split()[0])
-        return total
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, number)
-
-    def _state(self) -> str:
-        """Return the state of the one of its threads that is furthest from standing still."""
-        folder, states = f"/proc/{self._keeper.pid(self._id)}/task", "X"
-        with contextlib.suppress(OSError):
-            for task in os.listdir(folder):
-                with contextlib.suppress(OSError), open(f"{folder}/{task}/stat") as file:
-                    states += file.read().rpartition(")")[2].split()[0]
-        return next((state for state in states if state not in "TtZX"), "T")
 
     def threads(self) -> int:
         """Count its threads and its children, as this side sees them; 0 if it is gone."""
-        folder = f"/proc/{self._keeper.pid(self._id)}/task"
-        count = 0
-        with contextlib.suppress(OSError):
-            for task in os.listdir(folder):
-                count += 1
-                with contextlib.suppress(OSError), open(f"{folder}/{task}/children") as file:
-                    count += len(file.read().split())
-        return count
+        return 0 if self._threads is None else self._threads.count()
 
     def _close_their_ends(self) -> None:
         self._their_channel.close()
@@ -194,6 +156,7 @@ class Candidate:
         self,
         deadline: float,
         build: Callable[[Any], tuple[dict[str, Any], tuple[int, ...]]] | None = None,
+        make_way: Callable[[], float] | None = None,
     ) -> dict[str, Any]:
         """Wait for the answer to the last request.
 
@@ -201,13 +164,16 @@ class Candidate:
             deadline: `time.monotonic` at which to give up; builds push it back by what they take.
             build: Serves extension builds: returns the answer and the descriptors to go with it,
                 which are closed here. None where none is allowed.
+            make_way: Called every now and then; returns for how many seconds the candidate stood
+                still meanwhile, which push the deadline back.
 
         Raises:
             CandidateTimedOut: If there is no answer by the deadline.
             CandidateEnded: If the process ends, breaks the protocol or floods its output.
         """
+        self._deadline = deadline
         while True:
-            message = self._until_message(deadline)
+            message = self._until_message(make_way)
             if "build" in message and build is not None:
                 started = time.monotonic()
                 self._builds += 1
@@ -217,10 +183,11 @@ class Candidate:
                     raise CandidateEnded(
                         f"its builds took more than {self._limits.build_s:g} s together"
                     )
+                stood_before = self.stood_s
                 result, fds = build(message["build"])
                 spent = time.monotonic() - started
-                self.building_s += spent
-                deadline += spent
+                self.building_s += spent - (self.stood_s - stood_before)
+                self._deadline += spent
                 try:
                     with contextlib.suppress(OSError):
                         wire.send(self._channel, result, fds)
@@ -232,15 +199,17 @@ class Candidate:
             else:
                 raise CandidateEnded("it sent a message nobody asked for")
 
-    def _until_message(self, deadline: float) -> dict[str, Any]:
-        late = 0
-        while (message := self._next_message(deadline)) is None:
-            late += time.monotonic() > deadline
+    def _until_message(self, make_way: Callable[[], float] | None = None) -> dict[str, Any]:
+        late, longest_s = 0, math.inf if make_way is None else _WAY_S
+        while (message := self._next_message(longest_s)) is None:
+            if make_way is not None:
+                self._deadline += make_way()
+            late += time.monotonic() > self._deadline
             if late > _MAX_LATE_READS:  # it dribbles bytes to keep us here
                 raise CandidateTimedOut
         return message
 
-    def _next_message(self, deadline: float) -> dict[str, Any] | None:
+    def _next_message(self, longest_s: float) -> dict[str, Any] | None:
         try:
             message = self._decoder.next()
         except wire.WireError as error:
@@ -248,8 +217,8 @@ class Candidate:
         if message is not None:
             return message
         # An answer that is there already counts even if we come for it late.
-        left = max(0.0, deadline - time.monotonic())
-        ready = _readable([self._channel.fileno(), *self._pipes], left)
+        left = max(0.0, self._deadline - time.monotonic())
+        ready = _readable([self._channel.fileno(), *self._pipes], min(left, longest_s))
         if not ready and not left:
             raise CandidateTimedOut
         for fd in [fd for fd in self._pipes if fd in ready]:
@@ -321,9 +290,9 @@ class Candidate:
             for fd in self._pipes:
                 os.close(fd)
             self._pipes.clear()
-            if self._pidfd >= 0:
-                os.close(self._pidfd)
-                self._pidfd = -1
+            if self._threads is not None:
+                self._threads.close()
+                self._threads = None
             remove_folder(self.scratch)
 
     def __enter__(self) -> Candidate:

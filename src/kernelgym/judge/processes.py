@@ -29,6 +29,7 @@ class Processes:
         scratch: Folder for temporary files.
         tier: Sandbox tier, ``auto`` or ``require:TIER``.
         name: The device's name.
+        times: Whether kernels may be timed.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class Processes:
         scratch: Path,
         tier: str,
         name: str,
+        times: bool = True,
     ) -> None:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
+        self._times = times
         self._zygotes: dict[bool, Zygote] = {}
         self._builder: Builder | None = None
 
@@ -55,7 +58,8 @@ class Processes:
         zygote = self.zygote(language)
         candidate = zygote.take(exec_allowed)
         build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
-        session = Session(candidate, self._ruleset, build, self._accelerator.device)
+        accelerator = self._accelerator
+        session = Session(candidate, self._ruleset, build, accelerator.device, accelerator.lease)
         return Process(self, candidate, session)
 
     def replenish(self) -> None:
@@ -90,6 +94,7 @@ class Processes:
                 self._accelerator.trial_memory(),
                 self._accelerator.capability,
                 tier_is_known=bool(known),
+                times=self._times,
             )
             try:
                 zygote.wait_ready()

@@ -107,7 +107,9 @@ class Reference:
         with _our_fault("run"):
             self._conditions = _conditions(self, self._problem, rules)
         calls, usable = len(self.plan), self._conditions.usable
-        self.plan = plan(self._seeds.derive("plan"), calls, rules, usable)
+        self.plan = plan(
+            self._seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
+        )
         self._runner.copies_inputs = self._conditions.mutates
         if self._conditions.perturbs:
             self.state = vary(constant_state(self.model), self._seeds.derive("state"))

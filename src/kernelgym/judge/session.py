@@ -19,6 +19,7 @@ from kernelgym.judge.device_outputs import Unreadable
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.idleness import Tally
 from kernelgym.judge.layout import Layout
+from kernelgym.judge.lease import Lease
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
@@ -40,6 +41,7 @@ class Session(Layout):
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
         device: Where its tensors lie.
+        lease: What its worker may hold while it works; None where nobody else needs it.
     """
 
     def __init__(
@@ -48,8 +50,9 @@ class Session(Layout):
         ruleset: Ruleset,
         build: Any,
         device: torch.device = _CPU,
+        lease: Lease | None = None,
     ) -> None:
-        super().__init__(candidate, ruleset, build, device)
+        super().__init__(candidate, ruleset, build, device, lease)
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """What is known of calls on values that everybody knows."""

@@ -80,9 +80,10 @@ class Timekeeper:
             session.pause()
         with ExitStack() as stack:
             baseline, kind = self._baselines.start(stack, problem, reference, seeds)
-            stack.enter_context(self._accelerator.lease.exclusive())
-            session.grant(self._ruleset.limits.run_s)
-            if not self._accelerator.is_ours():
+            limit_s = self._ruleset.limits.run_s
+            ours = stack.enter_context(self._accelerator.quiet(limit_s))
+            session.grant(limit_s)
+            if not ours:
                 message = "another program keeps the device busy: a time taken now would be its"
                 raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
             stopwatch = Stopwatch(session, baseline, reference, seeds)

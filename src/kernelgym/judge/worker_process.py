@@ -45,7 +45,8 @@ class WorkerProcess:
         lifeline, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()
         environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
-        environment["TRITON_CACHE_DIR"] = str(folder.absolute() / "own-kernels")
+        for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+            environment[name] = str(folder.absolute() / "own-kernels")
         # -P: what lies in the current folder must not stand in for a library of the judge.
         command = [sys.executable, "-P", "-m", "kernelgym.judge.worker"]
         with theirs:

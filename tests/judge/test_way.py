@@ -1,0 +1,243 @@
+"""Whoever waits to time a kernel does not wait for one that compiles, builds or hangs."""
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from programs import AFFINE, CPP, TIGHT, doing
+
+from kernelgym.judge import LocalEvaluator, accelerator
+from kernelgym.judge.accelerator import Accelerator
+from kernelgym.judge.hangs import Hangs
+from kernelgym.judge.lease import Lease
+from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judge.threads import Threads
+from kernelgym.judge.way import Way
+from kernelgym.rulesets import RULESETS
+from kernelgym.types import Job, Status
+
+
+class Obedient:
+    """A candidate that notes what it is told."""
+
+    def __init__(self, stands=True):
+        self.stands, self.told, self.stood_s = stands, [], 0.0
+
+    def halt(self, patience_s):
+        self.told.append("halt")
+        return self.stands
+
+    def resume(self):
+        self.told.append("resume")
+
+
+@pytest.fixture
+def leases(tmp_path):
+    """Two workers' views of one device's lease."""
+    return [Lease(tmp_path / "device.lock", StageClock()) for _ in range(2)]
+
+
+@contextlib.contextmanager
+def timing_waits(lease):
+    """Have another thread wait for the lease alone; yields whether it has had it."""
+    had = threading.Event()
+
+    def take():
+        with lease.exclusive():
+            had.set()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        yield had
+    finally:
+        thread.join()
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_the_lease_tells_its_sharer_that_another_waits(leases):
+    mine, others = leases
+    assert not mine.is_wanted()
+    with mine.shared():
+        assert mine.is_shared and not mine.is_wanted()
+        with others.shared():
+            assert not mine.is_wanted(), "company is no reason to go"
+        with timing_waits(others) as had:
+            until(mine.is_wanted)
+            assert not had.is_set()
+            with mine.ceded():
+                assert not mine.is_shared
+                until(had.is_set)
+            assert mine.is_shared
+    assert not mine.is_shared and not mine.is_wanted()
+
+
+def test_a_candidate_at_work_is_halted_while_another_kernel_is_timed(leases):
+    mine, others = leases
+    candidate = Obedient()
+    way = Way(candidate, mine)
+    with mine.shared(), timing_waits(others) as had, way.answering():
+        until(mine.is_wanted)
+        until(way.make)
+        assert had.is_set() and mine.is_shared
+        assert others.is_halfway(), "what it has launched may go on upon the device"
+    assert candidate.told == ["halt", "resume"] and candidate.stood_s > 0
+    assert not others.is_halfway()
+
+
+def test_it_is_not_halted_for_nobody_nor_at_once(leases):
+    mine, others = leases
+    candidate = Obedient()
+    way = Way(candidate, mine)
+    with mine.shared(), way.answering():
+        time.sleep(0.06)
+        assert way.make() == 0.0
+        with timing_waits(others), way.answering():
+            until(mine.is_wanted)
+            assert way.make() == 0.0, "it has only just gone on"
+            until(way.make)
+    assert candidate.told == ["halt", "resume"]
+
+
+def test_one_that_does_not_stand_still_keeps_the_lease(leases):
+    mine, others = leases
+    way = Way(Obedient(stands=False), mine)
+    with contextlib.ExitStack() as waiting:  # left last
+        with mine.shared():
+            had = waiting.enter_context(timing_waits(others))
+            until(mine.is_wanted)
+            with way.answering(), way.clear():
+                assert mine.is_shared and not had.is_set()
+
+
+def test_a_build_keeps_nobody_from_timing(leases):
+    mine, others = leases
+    candidate = Obedient()
+    way = Way(candidate, mine)
+    with mine.shared(), way.answering(), way.clear(), timing_waits(others) as had:
+        until(had.is_set)
+        assert candidate.told == ["halt"]
+    assert candidate.told == ["halt", "resume"]
+
+
+def test_without_a_lease_nothing_is_halted(leases):
+    for lease in (None, leases[0]):  # none, and one that is not held
+        candidate = Obedient()
+        way = Way(candidate, lease)
+        with way.answering(), way.clear():
+            time.sleep(0.06)
+            assert way.make() == 0.0
+        assert candidate.told == []
+
+
+def test_a_kernel_that_hangs_keeps_nobody_from_being_timed(tmp_path):
+    hangs = doing("while True:\n    pass")
+    rules = dataclasses.replace(RULESETS["strict"], limits=dataclasses.replace(TIGHT, run_s=8.0))
+    with LocalEvaluator(ruleset=rules, workers=2, cache_dir=tmp_path) as evaluator:
+        assert evaluator.evaluate(AFFINE, CPP).timing is not None  # built, and all is warm
+        order = [
+            (index, verdict)
+            for index, verdict in evaluator.evaluate_iter([Job(AFFINE, hangs), Job(AFFINE, CPP)])
+        ]
+    assert [index for index, _ in order] == [1, 0]
+    assert order[0][1].timing is not None
+    assert order[1][1].status is Status.TIMEOUT
+
+
+def test_the_device_is_waited_for_while_halted_kernels_finish_there(tmp_path, monkeypatch):
+    device = Accelerator("cpu", tmp_path)
+    monkeypatch.setattr(accelerator, "_SHARED_PATIENCE_S", 0.0)
+    paces = [False, False, False, True]
+    monkeypatch.setattr(device, "is_ours", lambda: paces.pop(0))
+    with (
+        Lease(tmp_path / "cpu.lock", StageClock()).halfway(),
+        device.quiet(20.0) as ours,
+    ):
+        assert ours and not paces
+
+
+def test_others_work_while_a_busy_device_is_waited_for(tmp_path, monkeypatch):
+    device = Accelerator("cpu", tmp_path)
+    other = Lease(tmp_path / "cpu.lock", StageClock())
+    worked = threading.Event()
+
+    def work():
+        with other.shared():
+            worked.set()
+
+    thread = threading.Thread(target=work)
+
+    def is_ours():
+        if thread.ident is None:
+            thread.start()
+        return worked.is_set()
+
+    monkeypatch.setattr(device, "is_ours", is_ours)
+    with device.quiet(20.0) as ours:
+        assert ours
+    thread.join()
+
+
+@pytest.mark.parametrize("halfway", [False, True])
+def test_a_device_that_stays_busy_is_given_up(tmp_path, monkeypatch, halfway):
+    device = Accelerator("cpu", tmp_path)
+    monkeypatch.setattr(device, "is_ours", lambda: False)
+    monkeypatch.setattr(accelerator, "_SHARED_PATIENCE_S", 0.1)
+    lease = Lease(tmp_path / "cpu.lock", StageClock())
+    with lease.halfway() if halfway else contextlib.nullcontext(), device.quiet(0.3) as ours:
+        assert not ours
+
+
+@pytest.fixture
+def spinning():
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        yield process
+        process.kill()
+
+
+def test_threads_are_counted_halted_and_let_go_on(spinning):
+    threads = Threads(spinning.pid)
+    try:
+        assert threads.count() == 1
+        until(lambda: threads._run_ns() > 0)
+        assert threads.halt(5.0)
+        before = threads._run_ns()
+        time.sleep(0.05)
+        assert threads._run_ns() == before
+        assert threads.resume()
+        until(lambda: threads._run_ns() > before)
+    finally:
+        threads.close()
+
+
+def test_who_ran_while_it_was_halted_is_found_out(spinning):
+    threads = Threads(spinning.pid)
+    try:
+        assert threads.halt(5.0)
+        before = threads._run_ns()
+        os.kill(spinning.pid, 18)  # somebody else's SIGCONT
+        until(lambda: threads._run_ns() > before + 1_000_000)
+        assert not threads.resume()
+    finally:
+        threads.close()
+
+
+def test_another_workers_hang_is_known_and_ones_own_is_no_excuse(tmp_path, monkeypatch):
+    hangs, begun = Hangs(tmp_path, "gpu-0"), time.time()
+    hangs.note()
+    assert not hangs.others_since(begun, 0.0)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert hangs.others_since(begun, 0.0)
+    assert not hangs.others_since(time.time() + 1, 0.0)
+    assert not Hangs(tmp_path, "gpu-1").others_since(begun, 0.0)
