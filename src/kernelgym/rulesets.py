@@ -105,7 +105,8 @@ class Ruleset:
     min_calls: int = 3
     max_calls: int = 6
     """Each kernel is judged on a number of calls drawn between these, all of them compared. Where
-    there are other kinds of inputs, each gets one call, and the own inputs two to four at least."""
+    there are other kinds of inputs, each gets one call, and the own inputs two at least (on a GPU,
+    two to four)."""
     secret_seed: bool = True
     """Draw weights and inputs from a secret seed of the operating system, not from 42."""
     tolerance: Literal["fp64", "allclose"] = "fp64"

@@ -7,6 +7,7 @@ triton only. Code in the same process can undo it, so it is help for honest kern
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 __all__ = ["check_interpreter_accesses"]
@@ -59,12 +60,12 @@ class _Spans:
 
     def __init__(self, np: Any) -> None:
         self._np = np
-        self._set: tuple[Any, Any, list[str]] = (np.zeros(0, np.uint64), np.zeros(0, np.uint64), [])
+        self._set: tuple[list[int], list[int], list[str]] = ([], [], [])
 
-    def save(self) -> tuple[Any, Any, list[str]]:
+    def save(self) -> tuple[list[int], list[int], list[str]]:
         return self._set
 
-    def restore(self, saved: tuple[Any, Any, list[str]]) -> None:
+    def restore(self, saved: tuple[list[int], list[int], list[str]]) -> None:
         self._set = saved
 
     def set(self, arguments: list[tuple[str, Any]]) -> None:
@@ -86,26 +87,30 @@ class _Spans:
         for name, value in arguments:
             visit(name, value)
         starts = sorted(found)
-        as_array = self._np.array
-        self._set = (
-            as_array(starts, dtype=self._np.uint64),
-            as_array([found[s][0] for s in starts], dtype=self._np.uint64),
-            [found[s][1] for s in starts],
-        )
+        self._set = starts, [found[s][0] for s in starts], [found[s][1] for s in starts]
 
     def check(self, kind: str, pointers: Any, mask: Any) -> None:
         np = self._np
-        starts, ends, names = self._set
-        addresses = np.asarray(pointers.data, dtype=np.uint64).reshape(-1)
+        addresses = np.asarray(pointers.data, dtype=np.uint64)
         if mask is not None:
-            active = np.broadcast_to(np.asarray(mask, dtype=bool), pointers.data.shape)
-            addresses = addresses[active.reshape(-1)]
+            active = np.asarray(mask, dtype=bool)
+            if active.shape != addresses.shape:
+                active = np.broadcast_to(active, addresses.shape)
+            addresses = addresses[active]
         if addresses.size == 0:
             return
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        known_starts, known_ends, names = self._set
+        # Most accesses lie within one tensor, which the two outermost lanes tell.
+        index = bisect_right(known_starts, int(addresses.min())) - 1
+        if index >= 0 and int(addresses.max()) + size <= known_ends[index]:
+            return
+        addresses = addresses.reshape(-1)
+        starts, ends = (np.array(bounds, dtype=np.uint64) for bounds in (known_starts, known_ends))
         if len(starts):
             owner = np.maximum(np.searchsorted(starts, addresses, side="right"), 1) - 1
-            fine = (addresses >= starts[owner]) & (addresses + np.uint64(size) <= ends[owner])
+            # The size is taken from the end: added to an address, it could overflow.
+            fine = (addresses >= starts[owner]) & (addresses <= ends[owner] - np.uint64(size))
         else:
             owner, fine = np.zeros(addresses.shape, int), np.zeros(addresses.shape, bool)
         if fine.all():

@@ -46,7 +46,7 @@ def _words(flat: torch.Tensor) -> torch.Tensor:
     return flat
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=24)  # one for each size, 16 MB together
 def _weights(size: int, device: str) -> torch.Tensor:
     generator = torch.Generator().manual_seed(20_261)
     numbers = torch.randint(-(1 << 62), 1 << 62, (size,), dtype=torch.int64, generator=generator)

@@ -31,6 +31,8 @@ __all__ = ["main"]
 
 def _sibling(name: str) -> ModuleType:
     """Load a module that lies beside this file, by path: nothing else of the package."""
+    if (known := sys.modules.get(f"_kernelgym_{name}")) is not None:
+        return known
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"_kernelgym_{name}", path)
     assert spec is not None and spec.loader is not None
@@ -57,22 +59,14 @@ def _import_libraries(hooks: ModuleType, triton_tools: ModuleType, arch: int) ->
     torch.manual_seed(0)
     torch.set_printoptions(profile="default")
     try:
-        import triton
-        import triton.language as tl
+        import triton  # noqa: F401
     except ImportError:
         return
     if os.environ.get("TRITON_INTERPRET") == "1":
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
         _sibling("accesses").check_interpreter_accesses()
-
-        @triton.jit  # type: ignore[untyped-decorator]
-        def warm_up(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-            offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-            mask = offsets < n
-            tl.store(x_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + 1.0, mask=mask)
-
-        # Triton's first launch in a process costs 32 ms, later ones 7 ms: spend it before forking.
-        warm_up[(1,)](torch.zeros(3), 3, BLOCK=4)
+        _sibling("quick_interpreter").quicken()
+        _sibling("warm_up").warm_up(_sibling("traffic"), _sibling("fingerprint"))
     elif arch:
         triton_tools.look_up_tools(arch)
 
@@ -292,7 +286,10 @@ class _Zygote:
             )
 
 
-_CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "LD_LIBRARY_PATH")
+_CUDA_VARIABLES = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"),
+    *("CUDA_HOME", "LD_LIBRARY_PATH"),
+)
 
 
 def _private_environment(scratch: str) -> dict[str, str]:
@@ -316,6 +313,7 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     zygote = _Zygote(control, hooks, triton_tools, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
+    _sibling("huge_pages").lay_out()
     zygote.serve()
 
 

@@ -1,0 +1,41 @@
+"""Warming up leaves the interpreter as it was, and runs everything that it means to."""
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import contextlib
+from types import SimpleNamespace
+import torch
+import triton
+import triton.language as tl
+from kernelgym.judge import fingerprint, traffic, warm_up
+
+# Nothing that fails goes unnoticed here.
+failing = {Exception: contextlib.nullcontext()}
+warm_up.contextlib = SimpleNamespace(
+    suppress=lambda kind: failing.get(kind) or contextlib.suppress(kind)
+)
+warm_up.warm_up(traffic, fingerprint)
+try:
+    tl.arange(0, 4)
+except ValueError as error:
+    print(error)
+x = torch.linspace(-1, 1, 40).view(4, 10)
+out = warm_up._Model()(x)
+centred = out - out.mean(1, keepdim=True)
+print(float(out.sum(1).abs().max()) < 1e-3, float((out.square().mean(1) - 1).abs().max()) < 0.1)
+"""
+
+
+def test_what_it_launches_runs_and_the_language_is_as_it_was():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    said, rows = done.stdout.splitlines()
+    assert "triton.jit" in said and rows == "True True"
