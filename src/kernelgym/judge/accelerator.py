@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import resource
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.judge.arena import new_arena
+from kernelgym.judge.hangs import Hangs
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.ration import Ration
 from kernelgym.judge.reference import input_bytes, output_bytes
@@ -26,10 +28,12 @@ _COPIES = 8
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30
 _PROBED_BYTES, _PROBES, _PROBE_PAUSE_S = 256 << 20, 5, 0.02
+_PROBE_COPIES = 64  # longer than what the driver gives one process of several at a time
 _FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
 _SPARE_BYTES = 1 << 30
 _SHARED_OF = 14
 _KEPT_BYTES = 2 << 30
+_SHARED_PATIENCE_S, _SHARED_POLL_S = 2.0, 0.05
 
 
 class DeviceLost(JudgeError):
@@ -72,6 +76,7 @@ class Accelerator:
         self.clock = StageClock()
         """Where the current verdict's time goes."""
         self.lease = Lease(folder / f"{owner}.lock", self.clock)
+        self.hangs = Hangs(folder, owner)
 
     def check_room(self, problem: Problem) -> None:
         """Make sure that the device holds a problem's inputs twice.
@@ -111,6 +116,27 @@ class Accelerator:
         On the CPU such things take too little to be waited for.
         """
         return self.lease.shared() if self.on_cuda else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def quiet(self, patience_s: float) -> Iterator[bool]:
+        """Hold the lease alone, for timing; says whether the device is at full pace.
+
+        If it is not, others get the lease for a while: what a kernel has left on the device comes
+        to an end, and another program may.
+
+        Args:
+            patience_s: How long to wait for what halted kernels have left to do on the device.
+        """
+        begun = time.monotonic()
+        while True:
+            with self.lease.exclusive():
+                ours = self.is_ours()
+                limit_s = patience_s if self.lease.is_halfway() else _SHARED_PATIENCE_S
+                if ours or time.monotonic() > begun + min(limit_s, patience_s):
+                    yield ours
+                    return
+            with self.clock.stage("queue"):
+                time.sleep(_SHARED_POLL_S)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Wait until nobody else holds memory of the device, and hold all of it."""
@@ -174,9 +200,10 @@ class Accelerator:
         if not self.on_cuda:
             return True
         self.floor_ms(0)  # what its memory can do is measured now, where it has to be
-        usual_ms = 2 * _PROBED_BYTES / self._bandwidth * 1e3
+        most_ms = 2 * _PROBED_BYTES / self._bandwidth * 1e3 / _FULL_PACE
         for _ in range(_PROBES):
-            if min(self._copy_ms(_PROBED_BYTES, _COPIES)) < usual_ms / _FULL_PACE:
+            # Their mean, not the least: in between, other processes have the device to themselves.
+            if statistics.fmean(self._copy_ms(_PROBED_BYTES, _PROBE_COPIES)) < most_ms:
                 return True
             time.sleep(_PROBE_PAUSE_S)
         return False
