@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernelgym.errors import ProblemError, UnknownName, UsageError
 from kernelgym.suites import Suite, get_problem, suite
 from kernelgym.suites.base import check_source
-from kernelgym.suites.synthetic import SyntheticSuite, canonical_form
+from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, respelled
 from kernelgym.suites.synthetic.source import make_id, make_problem, parse_id
 
 sizes = st.sampled_from(["cpu", "gpu"])
@@ -185,3 +185,17 @@ def test_sources_are_in_kernelbench_format() -> None:
         model = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         methods = [node.name for node in model.body if isinstance(node, ast.FunctionDef)]
         assert methods == ["__init__", "forward"]
+
+
+@given(levels, st.integers(1, 500), st.integers(0, 1 << 30))
+def test_another_spelling_is_the_same_problem_and_no_longer_the_suites_own(
+    level: int, number: int, spelling: int
+) -> None:
+    problem = SyntheticSuite().get(f"Synthetic/L{level}/{number}")
+    other = respelled(problem, spelling)
+    assert (other.id, other.family) == (problem.id, problem.family)
+    check_source(other.source, other.id)
+    assert respelled(problem, spelling) == other
+    if other.source != problem.source:
+        with pytest.raises(ProblemError):
+            respelled(other, spelling)

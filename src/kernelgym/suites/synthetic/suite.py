@@ -7,16 +7,17 @@ gives any. The three splits share no canonical form (see `canonical`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.suites.base import Ids, check_choice, non_empty, parse_ids
 from kernelgym.suites.synthetic.canonical import PARTS, form_of, part_of
+from kernelgym.suites.synthetic.reference import write_reference
 from kernelgym.suites.synthetic.source import LEVELS, make_id, make_problem, parse_id, spec_of
 from kernelgym.suites.synthetic.spec import Preset, Spec
 from kernelgym.types import Problem
 
-__all__ = ["SyntheticSuite", "canonical_form"]
+__all__ = ["SyntheticSuite", "canonical_form", "respelled"]
 
 
 def canonical_form(problem: Problem | Spec) -> str:
@@ -26,6 +27,22 @@ def canonical_form(problem: Problem | Spec) -> str:
         ProblemError: If the problem is not one of this suite's.
     """
     return form_of(problem if isinstance(problem, Spec) else spec_of(problem))
+
+
+def respelled(problem: Problem, spelling: int) -> Problem:
+    """Return a problem whose reference spells the same operators another way.
+
+    Its id stays; its source, and so its digest, are not the suite's own any more.
+
+    Args:
+        problem: One of this suite's.
+        spelling: Decides which of the equivalent spellings are taken.
+
+    Raises:
+        ProblemError: If the problem is not one of this suite's.
+    """
+    spec = replace(spec_of(problem), spelling=spelling)
+    return replace(problem, source=write_reference(spec))
 
 
 @dataclass(frozen=True, slots=True)
