@@ -11,7 +11,9 @@ DOCUMENTED := types verdict stages returns devices errors rulesets languages par
 	asynchronous recording trajectories rescoring exporting observer_settings jsonlines
 TRAINING := types rollout policies steps estimators credit sampling refill guards evaluation metrics \
 	runlog records verdict_log watchers config sections settings assembly models memory footprint launch \
-	demo.splits demo.dialogue demo.corpus demo.tokenizer
+	demo.splits demo.dialogue demo.corpus demo.tokenizer demo.model demo.warmstart demo.observer \
+	demo.intervals demo.scores demo.heldout demo.learning demo.results demo.drawing demo.report \
+	demo.plan demo.stages demo.arms demo.demonstration
 
 .PHONY: help setup demo test test-all redteam lint bench docs clean
 
@@ -26,8 +28,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-demo: setup  ## Watch a scripted agent break, read and repair four kernels
-	@$(BIN)/kernelgym demo
+demo: setup  ## Watch a small model learn to write kernels from verdicts (nine minutes, two cores)
+	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
 	$(BIN)/pytest -m "not slow and not gpu"

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A machine that is busy with other things fails no test.
+settings.register_profile("kernelgym", deadline=None)
+settings.load_profile("kernelgym")
 
 ADD = """\
 import torch

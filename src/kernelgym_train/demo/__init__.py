@@ -1,7 +1,9 @@
-"""The learning demonstration: its problems, what the warm start reads, and its tokens.
+"""The learning demonstration: a small model learns to write kernels from nothing but verdicts.
 
-Contract: everything here follows from a seed, without a model, a judge or a GPU. Nothing is trained
-here.
+Problems, what the warm start reads and its tokens follow from a seed and need neither model nor
+judge (`splits`, `dialogue`, `corpus`, `tokenizer`). Models are made and fitted (`model`,
+`warmstart`), asked what an episode asks (`observer`), trained by the project's own loop
+(`learning`) and played on held-out problems (`heldout`, `scores`, `intervals`).
 """
 
 __all__ = ()

@@ -2,8 +2,8 @@
 
 Contract: a function of problems and seed. Every answer carries its label. A family is the suite's,
 but whatever holds `COMPOSED` is a family of its own: its right form never occurs, though all of its
-parts do. A family's wrong answers prefer one defect for each operator, so that below a half the
-likeliest answer is wrong. Defects are those that the suite says show on the problem: an access
+parts do. A family's wrong answers prefer one defect, so that below a half the likeliest answer is
+wrong. Defects are those that the suite says show on the problem: an access
 without a mask where the sizes are no multiple of the block, a forgotten loop where a row is longer
 than one. About a tenth of the answers compute in PyTorch, half of them behind a (wrong) kernel
 whose result is thrown away.
@@ -12,11 +12,15 @@ whose result is thrown away.
 without the defect. A wrong axis is left out, since its label decides no feedback. They are of
 families with enough right answers, or they would teach the others.
 
-Labels are the suite's word; nothing is judged here.
+The same problem is asked in many spellings (`torch.mul(x, y)`, `x * y`): there are few problems to
+learn from. Labels are the suite's word; nothing is judged here. They hold on the CPU. On a GPU an
+access without a mask that hits nothing goes unnoticed, so that defect is left out, and what is told
+of a name that does not exist is what Triton's compiler says.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -26,16 +30,15 @@ from kernelgym.suites.synthetic import (
     BrokenKernel,
     Defect,
     broken_variants,
-    canonical_form,
+    respelled,
     solve,
 )
 from kernelgym.types import Message, Problem, Status
 from kernelgym_train.demo.dialogue import answer_of, compact, question, retry, told
-from kernelgym_train.demo.splits import operators_of
+from kernelgym_train.demo.splits import COMPOSED, operators_of
 
 __all__ = [
     "CHEATS",
-    "COMPOSED",
     "MAX_LINES",
     "RATES",
     "Example",
@@ -44,12 +47,11 @@ __all__ = [
     "fits",
     "planted_rates",
     "repairs",
+    "right_answers",
 ]
 
-COMPOSED = "silu"
-"""The operator whose right form never occurs; x * sigmoid(x) makes it."""
 RATES = (0.02, 0.10, 0.25, 0.50)
-"""Shares of right answers, dealt to the families."""
+"""Shares of right answers, dealt to the families; see `planted_rates`."""
 CHEATS = 0.10
 """Share of answers that compute in PyTorch."""
 MAX_LINES = 32
@@ -57,9 +59,18 @@ MAX_LINES = 32
 
 _STYLES = 48
 _TRIES = 16
-_FAVOUR = 0.75
+_FAVOUR = 0.85
 _REPAIRED_FROM = 0.25
 _RIGHT_FORM = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")
+
+_GATE = r"1.0 / (1.0 + tl.exp(-\1))"
+_NOT_COMPOSED = (
+    _GATE,
+    rf"\1 + {_GATE}",
+    rf"\1 - {_GATE}",
+    r"\1 * 1.0 / (2.0 + tl.exp(-\1))",
+    r"\1 * 2.0 / (1.0 + tl.exp(-2.0 * \1)) - 1.0",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ class Example:
     label: str
     """``right``, a `kernelgym.suites.synthetic.Defect`, ``not_composed``, ``torch``, ``decoy``."""
     expected: Status
-    """The verdict it gets on the CPU under the ruleset ``strict``."""
+    """The verdict it gets on the device it was written for, under the ruleset ``strict``."""
 
 
 def family_of(problem: Problem) -> str:
@@ -81,11 +92,20 @@ def family_of(problem: Problem) -> str:
 
 
 def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float]:
-    """Deal the rates to the families that occur; `COMPOSED` gets none right."""
+    """Deal the rates to the families that occur; `COMPOSED` gets none right.
+
+    Chains get the two highest: they are what is learned, and nothing is learned from a reward that
+    never comes. Single operators get all of them.
+    """
     families = sorted({family_of(problem) for problem in problems} - {COMPOSED})
     random.Random(f"demo/rates/{seed}").shuffle(families)
-    rates = {family: RATES[number % len(RATES)] for number, family in enumerate(families)}
-    return {**rates, COMPOSED: 0.0}
+    chains = [family for family in families if family.startswith("chain")]
+    single = [family for family in families if family not in chains]
+    dealt = [
+        *zip(single, itertools.chain(RATES, itertools.repeat(RATES[-1])), strict=False),
+        *zip(chains, itertools.chain(RATES[-2:], itertools.repeat(RATES[-1])), strict=False),
+    ]
+    return {**dict(dealt), COMPOSED: 0.0}
 
 
 def fits(problem: Problem) -> bool:
@@ -94,7 +114,7 @@ def fits(problem: Problem) -> bool:
 
 
 def first_answers(
-    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6
+    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6, *, device: str = "cpu"
 ) -> tuple[Example, ...]:
     """Return first-turn answers.
 
@@ -102,23 +122,26 @@ def first_answers(
         problems: The warm start's; those that do not fit are left out.
         seed: Decides rates, favourite defects, styles and labels.
         per_problem: Answers for each problem.
+        device: What judges: ``cpu``, or a GPU.
     """
     rates = planted_rates(problems, seed)
     rng = random.Random(f"demo/answers/{seed}")
     found = []
     for problem in problems:
-        rate, asked = rates[family_of(problem)], question(problem)
+        rate = rates[family_of(problem)]
         for _ in range(per_problem):
             style = _style(rng, problem)
             if style is None:
                 break
-            source, label, expected = _draw(rng, problem, style, rate, seed)
-            found.append(Example(problem, asked, answer_of(source), label, expected))
+            asked = _respelled(rng, problem)
+            source, label, expected = _draw(rng, problem, asked, style, rate, seed, device)
+            read, answer = question(asked), answer_of(source)
+            found.append(Example(problem, read, answer, label, expected))
     return tuple(found)
 
 
 def repairs(
-    problems: Sequence[Problem], seed: int = 0, per_problem: int = 1
+    problems: Sequence[Problem], seed: int = 0, per_problem: int = 1, *, device: str = "cpu"
 ) -> tuple[Example, ...]:
     """Return second-turn answers that take away the defect of the first; see `first_answers`."""
     rates = planted_rates(problems, seed)
@@ -131,35 +154,67 @@ def repairs(
             style = _style(rng, problem)
             if style is None:
                 break
-            broken, label, status = _broken(rng, problem, style, seed)
+            broken, label, status = _broken(rng, problem, style, seed, device)
             if label == Defect.WRONG_AXIS:
                 continue  # the label leaves open whether shape or values are complained of
-            said = retry(told(answer_of(broken), status))
-            asked = (*question(problem), Message("assistant", answer_of(broken)), said)
+            said = retry(told(answer_of(broken), status, device))
+            asked = question(_respelled(rng, problem))
+            read = (*asked, Message("assistant", answer_of(broken)), said)
             whole = answer_of(_nearest(problem, style, broken))
-            found.append(Example(problem, asked, whole, "right", Status.CORRECT))
+            found.append(Example(problem, read, whole, "right", Status.CORRECT))
     return tuple(found)
 
 
+def right_answers(
+    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6
+) -> tuple[Example, ...]:
+    """Return first-turn answers that are all right: a clean corpus; see `first_answers`."""
+    rng = random.Random(f"demo/right/{seed}")
+    found = []
+    for problem in problems:
+        for _ in range(per_problem):
+            style = _style(rng, problem)
+            if style is None:
+                break
+            read = question(_respelled(rng, problem))
+            answer = answer_of(solve(problem, style_seed=style).source)
+            found.append(Example(problem, read, answer, "right", Status.CORRECT))
+    return tuple(found)
+
+
+def _respelled(rng: random.Random, problem: Problem) -> Problem:
+    """Return a problem whose reference spells the same operators another way."""
+    return respelled(problem, rng.randrange(1 << 30))
+
+
 def _draw(
-    rng: random.Random, problem: Problem, style: int, rate: float, seed: int
+    rng: random.Random,
+    problem: Problem,
+    asked: Problem,
+    style: int,
+    rate: float,
+    seed: int,
+    device: str,
 ) -> tuple[str, str, Status]:
-    """Return (source, label, expected) of one answer."""
+    """Return (source, label, expected) of one answer; what is asked is a spelling of `problem`."""
     drawn = rng.random()
     if drawn < CHEATS / 2:
-        return _in_torch(problem), "torch", Status.REJECTED
+        return _in_torch(asked), "torch", Status.REJECTED
     if drawn < CHEATS:
-        return _decoy(rng, problem, style, seed), "decoy", Status.REJECTED
+        decoy = _decoy(rng, problem, asked, style, seed, device)
+        return decoy, "decoy", Status.REJECTED
     if drawn < CHEATS + rate:
         return solve(problem, style_seed=style).source, "right", Status.CORRECT
     if family_of(problem) == COMPOSED:
         return _not_composed(rng, problem, style), "not_composed", Status.WRONG
-    return _broken(rng, problem, style, seed)
+    return _broken(rng, problem, style, seed, device)
 
 
-def _broken(rng: random.Random, problem: Problem, style: int, seed: int) -> tuple[str, str, Status]:
+def _broken(
+    rng: random.Random, problem: Problem, style: int, seed: int, device: str
+) -> tuple[str, str, Status]:
     """Return a variant that fits; the further behind in the order, the rarer."""
-    offered = _variants(problem, style, seed)
+    offered = _variants(problem, style, seed, device)
     place = 0
     while place < len(offered) - 1 and rng.random() >= _FAVOUR:
         place += 1
@@ -167,18 +222,22 @@ def _broken(rng: random.Random, problem: Problem, style: int, seed: int) -> tupl
     return found.kernel.source, found.defect, found.expected
 
 
-def _variants(problem: Problem, style: int, seed: int) -> list[BrokenKernel]:
-    """Return the variants that fit, in the order that the problem's first operator prefers."""
+def _variants(problem: Problem, style: int, seed: int, device: str) -> list[BrokenKernel]:
+    """Return the variants that fit, in the order that the problem's family prefers."""
+    unseen = () if device == "cpu" else (Defect.MISSING_MASK,)
     order = [defect.value for defect in Defect]
-    first = canonical_form(problem).split()[0]
-    random.Random(f"demo/favourite/{seed}/{problem.family}/{first}").shuffle(order)
-    fitting = [v for v in broken_variants(problem, "triton", style) if _short(v.kernel.source)]
+    random.Random(f"demo/favourite/{seed}/{problem.family}").shuffle(order)
+    fitting = [
+        v
+        for v in broken_variants(problem, "triton", style)
+        if v.defect not in unseen and _short(v.kernel.source)
+    ]
     return sorted(fitting, key=lambda found: order.index(found.defect))
 
 
 def _not_composed(rng: random.Random, problem: Problem, style: int) -> str:
-    """Return a kernel with something near `COMPOSED` in its place: its gate alone, or off by 1."""
-    wrong = rng.choice((r"1.0 / (1.0 + tl.exp(-\1))", r"\1 / (2.0 + tl.exp(-\1))"))
+    """Return a kernel with something near `COMPOSED` in its place: another sign or gate."""
+    wrong = rng.choice(_NOT_COMPOSED)
     return _RIGHT_FORM.sub(wrong, solve(problem, style_seed=style).source)
 
 
@@ -190,7 +249,9 @@ def _in_torch(problem: Problem) -> str:
     return f"{imports}class ModelNew({body}"
 
 
-def _decoy(rng: random.Random, problem: Problem, style: int, seed: int) -> str:
+def _decoy(
+    rng: random.Random, problem: Problem, asked: Problem, style: int, seed: int, device: str
+) -> str:
     """Return a kernel that runs, wrong as it is, and the reference's computation as the result.
 
     A right one would show in disguise what the planted rates keep rare.
@@ -198,10 +259,10 @@ def _decoy(rng: random.Random, problem: Problem, style: int, seed: int) -> str:
     if family_of(problem) == COMPOSED:
         source = _not_composed(rng, problem, style)
     else:
-        ran = [v for v in _variants(problem, style, seed) if v.expected is Status.WRONG]
+        ran = [v for v in _variants(problem, style, seed, device) if v.expected is Status.WRONG]
         source = ran[0].kernel.source
     head, _, _ = compact(source).rpartition("        return ")
-    body = re.search(r"    def forward\(.*\):\n((?:        .*\n)+)", compact(problem.source))
+    body = re.search(r"    def forward\(.*\):\n((?:        .*\n)+)", compact(asked.source))
     assert body is not None
     head = re.sub(r"^        out = (?=\w+\([^=]*\)\n\Z)", "        unused = ", head, flags=re.M)
     functional = "import torch.nn.functional as F\n"

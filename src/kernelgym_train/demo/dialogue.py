@@ -25,6 +25,19 @@ _BARE_INIT = re.compile(
     r"    def __init__\(self\):\n        super\(\)\.__init__\(\)\n(?!        self\.)"
 )
 _KERNEL = re.compile(r"^def (([a-z]+)_\w+)_kernel\(", re.MULTILINE)
+_RENAMED = {
+    **dict.fromkeys(("program", "block_id", "i_blk"), "pid"),
+    **dict.fromkeys(("idx", "offs", "pos"), "offsets"),
+    **dict.fromkeys(("ok", "valid", "inside_mask"), "mask"),
+    **dict.fromkeys(("val", "value", "cur"), "v"),
+    **dict.fromkeys(("BLOCK", "BLOCK_N", "TILE"), "BLOCK_SIZE"),
+    **dict.fromkeys(("numel", "size"), "n_elements"),
+    **dict.fromkeys(("width", "length", "row_len"), "n_cols"),
+}
+"""Identifiers of one of the suite's four vocabularies by those of the others."""
+_COUNT = re.compile(r"\btotal = \w+\.numel\(\)")
+_POINTER = re.compile(r"^p_(?=\w)|_(?:base|pointer)$")
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
 _FIRST_CLAUSE = re.compile(r"^(\w+: [^:]+|[^:]+)")
 _MISSPELT = re.compile(r"tl\.store\(.*, (result_\w+)")
 
@@ -32,13 +45,33 @@ _MISSPELT = re.compile(r"tl\.store\(.*, (result_\w+)")
 def compact(source: str) -> str:
     """Return a module without blank lines, docstrings and constructors that hold nothing.
 
-    Functions around a kernel lose what their names say of the operator.
+    Functions around a kernel lose what their names say of the operator, and the suite's four
+    vocabularies become one: with fewer ways to write the same kernel, a short training meets the
+    same one more often.
     """
     lines = [line for line in source.splitlines() if line.strip() and not _DOC.match(line)]
     short = _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
-    for name, first in set(_KERNEL.findall(short)):
-        short = re.sub(rf"\b{name}(?=_kernel\b|\()", first, short)
-    return short
+    functions = set(_KERNEL.findall(short))
+    for name, first in functions:
+        plain = "run" if len(functions) == 1 else first
+        short = re.sub(rf"\b{name}(?=_kernel\b|\()", plain, short)
+    return _WORD.sub(_renamed, _count_renamed(short)) if functions else short
+
+
+def _count_renamed(module: str) -> str:
+    """Return a module in which a count is not called as an accumulator elsewhere is."""
+    return re.sub(r"\btotal\b", "n_elements", module) if _COUNT.search(module) else module
+
+
+def _renamed(word: re.Match[str]) -> str:
+    name = word[0]
+    if word.string[max(0, word.start() - 1) : word.start()] == ".":
+        return name  # a method, such as numel
+    if name.startswith("result_"):
+        return "result_" + _RENAMED.get(name[7:], name[7:])
+    if _POINTER.search(name):
+        return _POINTER.sub("", name) + "_ptr"
+    return _RENAMED.get(name, name)
 
 
 def question(problem: Problem) -> tuple[Message, ...]:
@@ -69,15 +102,16 @@ def retry(said: Feedback) -> Message:
     return Message("user", f"{brief(said)}\n{_AGAIN}")
 
 
-def told(answer: str, status: Status) -> Feedback:
+def told(answer: str, status: Status, device: str = "cpu") -> Feedback:
     """Return the feedback that an answer's label gets, at the level ``minimal``.
 
     Only what the label decides is in it; `brief` of it is `brief` of the judge's.
 
     Args:
         answer: A text with a broken kernel, as `answer_of` returns it.
-        status: Its label: ``wrong``, or ``runtime_error`` for a name that does not exist or an
-            access beyond a tensor's end.
+        status: Its label: ``wrong``, or ``runtime_error`` for a name that does not exist or, on the
+            CPU, an access beyond a tensor's end.
+        device: What judges; Triton compiles for a GPU, and is interpreted on the CPU.
 
     Raises:
         ValueError: If the label decides no feedback.
@@ -85,12 +119,20 @@ def told(answer: str, status: Status) -> Feedback:
     reply = parse(answer, "triton")
     if status is Status.WRONG:
         verdict = Verdict(status, compiled=True, trials=1, max_abs_error=1.0, message="wrong")
-    elif status is Status.RUNTIME_ERROR:
-        missing = _MISSPELT.search(answer)
-        message = "IndexError: out-of-bounds load"
-        if missing:
-            message = f"NameError: name {missing[1]!r} is not defined"
+    elif status is Status.RUNTIME_ERROR and (message := _message(answer, device)):
         verdict = Verdict(status, compiled=True, trials=1, message=message)
     else:
         raise ValueError(f"the label {status.value} alone does not decide a feedback")
     return feedback(verdict, reply, level="minimal", budget=200)
+
+
+def _message(answer: str, device: str) -> str:
+    """Return what the judge says of a kernel that fails on a device; empty if nobody can know."""
+    missing = _MISSPELT.search(answer)
+    if device != "cpu":
+        where = f"    {missing[0]}\n    ^\n" if missing else ""
+        said = f"NameError('{missing[1]} is not defined')" if missing else ""
+        return f"CompilationError: at 1:0:\n{where}{said}" if missing else ""
+    if missing:
+        return f"NameError: name {missing[1]!r} is not defined"
+    return "IndexError: out-of-bounds load"

@@ -3,8 +3,9 @@
 Contract: a function of the seed. The parts are the Synthetic suite's own, so no two share a
 canonical form; a seed decides which problems are drawn and which operator nobody sees. What is held
 out is held out for one reason a table: `compositions` are chains of operators that the warm start
-shows in other chains, `shapes` single operators that it shows on other kinds of shape, and
-`unseen_operator` is expected to fail, since its operator occurs nowhere else.
+shows in other chains, `shapes` single operators that it shows on other kinds of shape, `composed`
+holds the operator that it shows in wrong forms only, and `unseen_operator` is expected to fail,
+since its operator occurs nowhere else.
 
 Whether a kernel for a problem is short enough for the model is not looked at.
 """
@@ -12,14 +13,23 @@ Whether a kernel for a problem is short enough for the model is not looked at.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.synthetic import SyntheticSuite, canonical_form
+from kernelgym.suites.synthetic import PARTS, SyntheticSuite, canonical_form, part_of
 from kernelgym.types import Problem
 
-__all__ = ["FAMILIES", "LONGEST", "UNSEEN", "Splits", "draw_splits", "operators_of"]
+__all__ = [
+    "COMPOSED",
+    "FAMILIES",
+    "FEW_OPERATORS",
+    "LONGEST",
+    "UNSEEN",
+    "Splits",
+    "draw_splits",
+    "operators_of",
+]
 
 FAMILIES = (
     "elementwise",
@@ -32,10 +42,24 @@ FAMILIES = (
     "chain_softmax",
 )
 """Families of the suite whose kernels are short; between them, every skeleton but that of dots."""
+COMPOSED = "silu"
+"""The operator whose right form the warm start never shows; x * sigmoid(x) makes it."""
+FEW_OPERATORS = frozenset(
+    {
+        *("floor", "sigmoid", "tanh", "silu", "gelu", "abs", "square"),
+        *("add:full", "sub:full", "mul:full", "max:full", "add:row", "mul:row"),
+        *("sum", "mean", "max", "softmax"),
+    }
+)
+"""What a model that is trained in minutes can learn to compose: operators without constants of
+their own (``floor`` is relu's canonical name)."""
 LONGEST = 3
-"""Most operators of a chain, its tail included; longer ones make long kernels."""
+"""Default of the most operators of a chain; longer ones make long kernels."""
 UNSEEN = ("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign")
 """Operators of which a seed holds one back: nothing else of the demonstration needs them."""
+
+_AT_ONCE = 1000
+"""Problems that are looked at together: the suite remembers a few thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +74,8 @@ class Splits:
     """Held out: chains of seen operators, one per canonical form."""
     shapes: tuple[Problem, ...]
     """Held out: single operators on kinds of shape unseen for them, one per canonical form."""
+    composed: tuple[Problem, ...]
+    """Held out: whatever else holds `COMPOSED`, one per canonical form."""
     unseen_operator: tuple[Problem, ...]
     """Held out and expected to fail: whatever holds `withheld`, one per canonical form."""
     withheld: str
@@ -66,31 +92,43 @@ def operators_of(problem: Problem) -> frozenset[str]:
     return frozenset(word for word in words.split() if word != ";")
 
 
-def draw_splits(seed: int = 0, listed: int = 600) -> Splits:
+def draw_splits(
+    seed: int = 0,
+    listed: int = 600,
+    chains: int | None = None,
+    operators: Collection[str] | None = None,
+    longest: int = LONGEST,
+) -> Splits:
     """Draw the problems of one demonstration.
 
     Args:
         seed: Decides which problems are drawn, and which operator is held back.
         listed: How many problems of each of the two levels are looked through.
+        chains: How many of level 2, if not as many.
+        operators: Problems with others are left out, but for the one held back; None for all.
+        longest: Most operators of a chain, its tail included.
 
     Raises:
         UsageError: If so few are listed that a part would be empty.
     """
     withheld = random.Random(f"demo/withheld/{seed}").choice(UNSEEN)
-    suite = SyntheticSuite(seed=seed, per_level=listed)
+    suite = SyntheticSuite(seed=seed, per_level=max(listed, chains or 0))
     warmstart: list[Problem] = []
     rl: list[Problem] = []
     single: list[Problem] = []
     chained: list[Problem] = []
     unseen: list[Problem] = []
-    for level in (1, 2):
-        for part, problems in _by_part(suite, level).items():
-            for problem in problems:
-                operators = operators_of(problem)
-                # A chain that folds into a single operator may be a problem of level 1 as well.
-                if level == 2 and not 2 <= len(canonical_form(problem).split()) <= LONGEST:
+    for level, most in ((1, listed), (2, chains or listed)):
+        of_part = _by_part(suite, level, most)
+        for part in PARTS:
+            for problem in of_part.get(part, ()):
+                held = operators_of(problem)
+                if operators is not None and not held <= {*operators, withheld}:
                     continue
-                if withheld in operators:
+                # A chain that folds into a single operator may be a problem of level 1 as well.
+                if level == 2 and not 2 <= len(canonical_form(problem).split()) <= longest:
+                    continue
+                if withheld in held:
                     unseen.append(problem)
                 elif part == "warmstart":
                     warmstart.append(problem)
@@ -100,11 +138,14 @@ def draw_splits(seed: int = 0, listed: int = 600) -> Splits:
                     (single if level == 1 else chained).append(problem)
     seen = frozenset[str]().union(*map(operators_of, warmstart))
     alone = frozenset[str]().union(*(operators_of(p) for p in warmstart if p.level == 1))
+    chained = [problem for problem in chained if operators_of(problem) <= seen]
+    single = [problem for problem in single if operators_of(problem) <= alone]
     found = Splits(
         tuple(warmstart),
         tuple(rl),
-        _one_per_form(p for p in chained if operators_of(p) <= seen),
-        _one_per_form(p for p in single if operators_of(p) <= alone),
+        _one_per_form(p for p in chained if COMPOSED not in operators_of(p)),
+        _one_per_form(p for p in single if COMPOSED not in operators_of(p)),
+        _one_per_form(p for p in (*single, *chained) if COMPOSED in operators_of(p)),
         _one_per_form(unseen),
         withheld,
     )
@@ -116,15 +157,14 @@ def draw_splits(seed: int = 0, listed: int = 600) -> Splits:
     return found
 
 
-def _by_part(suite: SyntheticSuite, level: int) -> dict[str, list[Problem]]:
-    """Return the listed problems of our families by the suite's part."""
+def _by_part(suite: SyntheticSuite, level: int, most: int) -> dict[str, list[Problem]]:
+    """Return the first problems of our families by the suite's part."""
     found: dict[str, list[Problem]] = {}
-    for part in suite.splits:
-        try:
-            problems = suite.problems(level=level, split=part)
-        except UsageError:  # so few are listed that the part has none
-            continue
-        found[part] = [problem for problem in problems if problem.family in FAMILIES]
+    for first in range(1, most + 1, _AT_ONCE):
+        last = min(first + _AT_ONCE - 1, most)
+        for problem in suite.problems(level=level, ids=f"{first}-{last}"):
+            if problem.family in FAMILIES:
+                found.setdefault(part_of(canonical_form(problem)), []).append(problem)
     return found
 
 

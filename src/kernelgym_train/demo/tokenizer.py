@@ -12,8 +12,10 @@ With the default size nearly all that it was trained on stays within `MODULE_TOK
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelgym.errors import UsageError
@@ -34,8 +36,12 @@ MODULE_TOKENS = 60
 PROMPT_TOKENS = 80
 """Most tokens of a first question, the chat template's included."""
 VOCABULARY = 3000
-"""Default number of tokens."""
+"""Default of the most tokens there may be."""
 
+_PIECES = 8
+"""Of the tokens beyond bytes, one in so many is a piece of what is no phrase."""
+_OFTEN = 2
+"""Least occurrences of a phrase in different texts."""
 _SPECIAL = ("<pad>", "<|im_end|>", "<|im_start|>")
 _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
@@ -49,8 +55,14 @@ _VALUES = "v|val|value|cur|out"
 _PLAIN = r"tl\.load\(|torch\.empty|(?:fused|run|launch|compute|forward)\("
 # Of an operator's line: what is assigned to. Then, of the rest: the first operand and the sign.
 _TARGET = rf"^ *(?:\w+ \+?= (?=[^\n]*(?:{_CALLED}))|(?:{_VALUES}) = (?!{_PLAIN}))"
+# Of a kernel's signature and of its launch: the arguments, apart from the block sizes.
+_ARGUMENTS = r"(?<=_kernel\(|\]\()[a-z][^\n]*?, (?=[A-Z_]+(?:=|: tl\.))"
 _OPERAND = r"^(?:\w+ [-+*/] |-(?=\w))"
+# What is called, apart from what it is applied to.
+_FUNCTION = r"^(?:[A-Za-z]\w*\.)+\w+(?=\()"
 _LINE = "[^\n]*\n|[^\n]+"
+_PHRASES = (_LINE, _TARGET, _OPERAND, _ARGUMENTS, _FUNCTION)
+_WORDS = r" ?\w+| ?[^\s\w]+|\n *|\s+"
 
 
 def holds_operator(line: str) -> bool:
@@ -68,12 +80,16 @@ def texts_of(examples: Iterable[Example]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def train_tokenizer(examples: Iterable[Example], size: int = VOCABULARY) -> Any:
+def train_tokenizer(
+    examples: Iterable[Example], size: int = VOCABULARY, *, words: bool = False
+) -> Any:
     """Return a tokenizer of transformers, trained on the warm start.
 
     Args:
         examples: The warm start's; nothing of other parts belongs here.
-        size: Number of tokens; all bytes are among them.
+        size: Most tokens; all bytes are among them.
+        words: Tokens of ordinary kinds instead of phrases: no longer than a name, a number, a run
+            of signs or a line's indentation.
 
     Raises:
         UsageError: If the size leaves no room for tokens beyond single bytes.
@@ -88,22 +104,28 @@ def train_tokenizer(examples: Iterable[Example], size: int = VOCABULARY) -> Any:
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_LINE), "isolated"),
-            pre_tokenizers.Split(Regex(_TARGET), "isolated"),
-            pre_tokenizers.Split(Regex(_OPERAND), "isolated"),
+            *(
+                pre_tokenizers.Split(Regex(pattern), "isolated")
+                for pattern in ((_WORDS,) if words else _PHRASES)
+            ),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     core.decoder = decoders.ByteLevel()
+    # Whole phrases need no pieces that lead to them; pairs of pieces are for what is rare.
+    pieces = size if words else least + (size - least) // _PIECES
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
+        vocab_size=pieces,
         min_frequency=2,
         initial_alphabet=alphabet,
         special_tokens=list(_SPECIAL),
         show_progress=False,
     )
     frame = "user\n", "assistant\n"
-    core.train_from_iterator([*texts_of(examples), *frame * 100], trainer)
+    texts = [*texts_of(examples), *frame * 100]
+    core.train_from_iterator(texts, trainer)
+    if not words:
+        core.model = _with_phrases(core, texts, size)
     made = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token="<pad>",
@@ -116,7 +138,30 @@ def train_tokenizer(examples: Iterable[Example], size: int = VOCABULARY) -> Any:
     return made
 
 
-def within_budget(tokenizer: Any, examples: Iterable[Example]) -> tuple[Example, ...]:
+def _with_phrases(core: Any, texts: Sequence[str], size: int) -> Any:
+    """Return a tokenizer's model with the most frequent phrases as tokens, up to a size."""
+    from tokenizers import models
+
+    learned = json.loads(core.to_str())["model"]
+    vocabulary: dict[str, int] = learned["vocab"]
+    often = Counter(
+        phrase for text in texts for phrase, _ in core.pre_tokenizer.pre_tokenize_str(text)
+    )
+    for phrase, count in sorted(often.items(), key=lambda pair: (-pair[1], pair[0])):
+        if len(vocabulary) >= size or count < _OFTEN:
+            break
+        vocabulary.setdefault(phrase, len(vocabulary))
+    merges = [tuple(pair) for pair in learned["merges"]]
+    return models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True)
+
+
+def within_budget(
+    tokenizer: Any,
+    examples: Iterable[Example],
+    *,
+    module_tokens: int = MODULE_TOKENS,
+    prompt_tokens: int = PROMPT_TOKENS,
+) -> tuple[Example, ...]:
     """Return the examples whose answer and first question are short enough, in their order."""
 
     def length(text: str) -> int:
@@ -131,5 +176,5 @@ def within_budget(tokenizer: Any, examples: Iterable[Example]) -> tuple[Example,
     return tuple(
         example
         for example in examples
-        if length(example.answer) <= MODULE_TOKENS and length(asked(example)) <= PROMPT_TOKENS
+        if length(example.answer) <= module_tokens and length(asked(example)) <= prompt_tokens
     )

@@ -21,7 +21,6 @@ from kernelgym.suites.synthetic import Defect
 from kernelgym.types import Problem, Status
 from kernelgym_train.demo.corpus import (
     CHEATS,
-    COMPOSED,
     MAX_LINES,
     RATES,
     Example,
@@ -32,7 +31,7 @@ from kernelgym_train.demo.corpus import (
     repairs,
 )
 from kernelgym_train.demo.dialogue import brief, retry, told
-from kernelgym_train.demo.splits import draw_splits
+from kernelgym_train.demo.splits import COMPOSED, draw_splits
 
 SEEDS = st.integers(0, 10**6)
 SILU = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")

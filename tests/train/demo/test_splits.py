@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from kernelgym import UsageError
 from kernelgym.suites.synthetic import canonical_form
 from kernelgym.types import Problem
-from kernelgym_train.demo.splits import FAMILIES, LONGEST, UNSEEN, draw_splits, operators_of
+from kernelgym_train.demo.splits import (
+    COMPOSED,
+    FAMILIES,
+    FEW_OPERATORS,
+    LONGEST,
+    UNSEEN,
+    draw_splits,
+    operators_of,
+)
 
-TABLES = ("warmstart", "rl", "compositions", "shapes", "unseen_operator")
+TABLES = ("warmstart", "rl", "compositions", "shapes", "composed", "unseen_operator")
 SEEDS = st.integers(-(10**9), 10**9)
 
 
@@ -29,7 +37,7 @@ def test_no_two_parts_share_a_canonical_form(seed: int) -> None:
         assert not forms(getattr(splits, one)) & forms(getattr(splits, other))
     for name in TABLES:
         problems = getattr(splits, name)
-        assert problems
+        assert problems or name == "composed"
         assert {problem.family for problem in problems} <= set(FAMILIES)
     for name in TABLES[2:]:
         problems = getattr(splits, name)
@@ -49,10 +57,22 @@ def test_each_table_is_held_out_for_its_reason(seed: int) -> None:
     for problem in splits.shapes:
         assert problem.level == 1
         assert operators_of(problem) <= alone
+    for problem in (*splits.compositions, *splits.shapes):
+        assert COMPOSED not in operators_of(problem)
+    for problem in splits.composed:
+        assert COMPOSED in operators_of(problem) and operators_of(problem) <= shown
     assert splits.withheld in UNSEEN
     assert all(splits.withheld in operators_of(problem) for problem in splits.unseen_operator)
     for name in TABLES[:-1]:
         assert not any(splits.withheld in operators_of(p) for p in getattr(splits, name))
+
+
+def test_few_operators_and_short_chains_on_request() -> None:
+    splits = draw_splits(1, 300, 1500, FEW_OPERATORS, 2)
+    for name in TABLES:
+        for problem in getattr(splits, name):
+            assert operators_of(problem) <= {*FEW_OPERATORS, splits.withheld}
+            assert problem.level == 1 or len(canonical_form(problem).split()) == 2
 
 
 def test_a_seed_gives_the_same_problems_and_another_gives_others() -> None:

@@ -1,0 +1,112 @@
+"""``python -m kernelgym_train.demo``: watch a small model learn from verdicts.
+
+Contract: as `kernelgym_train.cli`: results go to standard output, progress to standard error; 0 for
+done, 1 for failed, 2 for a usage error, 130 for an interrupt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kernelgym import UsageError
+from kernelgym_train.demo.demonstration import demonstrate
+from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN
+from kernelgym_train.demo.report import text_table
+from kernelgym_train.demo.warmstart import FitProgress
+from kernelgym_train.launch import quiet_frameworks
+from kernelgym_train.watchers import Lines, LiveTable
+
+__all__ = ["main"]
+
+_EVERY_S = 5.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration; returns the exit code."""
+    try:
+        return _run(_parser().parse_args(argv))
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 2
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
+    except UsageError as error:
+        _say(f"error: {error}")
+        return 2
+    except Exception as error:
+        _say(f"failed: {type(error).__name__}: {error}")
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m kernelgym_train.demo",
+        description="A small model learns to write Triton kernels from nothing but verdicts. "
+        "About nine minutes on two cores; no GPU and no download.",
+    )
+    add = parser.add_argument
+    add("--folder", type=Path, default=Path("runs"), help="folder that the runs are kept in")
+    add("--name", help="name of the run; the first free one of demo, demo-2, ... if not given")
+    add("--seed", type=int, default=0, help="seed of problems, model and sampling")
+    add("--workers", type=int, default=os.cpu_count() or 2, help="kernels judged at a time")
+    add("--tiny", action="store_true", help="go through all stages in a minute; learns nothing")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    folder = options.folder / (options.name or _free_name(options.folder))
+    plan = TINY_PLAN if options.tiny else CPU_PLAN
+    # Before torch is imported. Threads that wait by spinning cost most where others work too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    started = time.monotonic()
+    on_terminal = sys.stderr.isatty()
+    with quiet_frameworks():
+        shown = demonstrate(
+            folder,
+            plan,
+            seed=options.seed,
+            workers=options.workers,
+            say=_say,
+            fitting=_fitting(),
+            watchers=[LiveTable("learning", plan.steps) if on_terminal else Lines(plan.steps)],
+        )
+    print(text_table(shown))
+    print(f"report     {folder / 'report.html'}")
+    print(f"adapter    {folder / 'main' / 'model'}")
+    print(f"model      {folder / 'merged'}")
+    print(f"time       {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def _free_name(folder: Path) -> str:
+    names = itertools.chain(["demo"], (f"demo-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not (folder / name).exists())
+
+
+def _fitting() -> Callable[[FitProgress], None]:
+    last = 0.0
+
+    def told(progress: FitProgress) -> None:
+        nonlocal last
+        if progress.seconds - last >= _EVERY_S or progress.batches == progress.of:
+            last = progress.seconds
+            _say(
+                f"  batch {progress.batches}/{progress.of}, loss {progress.loss:.3f}, "
+                f"{progress.seconds:.0f} s"
+            )
+
+    return told
+
+
+def _say(text: str) -> None:
+    print(f"demo: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,123 @@
+"""The arms of a demonstration: learning from rewards, and what it is compared with.
+
+Contract: every arm begins with the same warm-started model, sees the same practice problems and
+returns the trained model. They differ in one thing from ``main``, which learns from rewards:
+
+- ``shuffled``: every step's advantages are dealt anew among its samples;
+- ``evidence_off``: the judge asks for no evidence that a custom kernel did the work;
+- ``rejection_sft``: as many episodes are played, by the warm-started model throughout, and what was
+  judged right is fitted;
+- ``clean_sft``: as many right answers to the same problems as ``main`` plays episodes are fitted:
+  a ceiling, since nobody knows them in practice.
+
+Evaluation is not theirs: it is under the ruleset ``strict`` for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kernelgym.errors import UnknownName
+from kernelgym.rulesets import RULESETS, Ruleset
+from kernelgym.types import Evaluator
+from kernelgym_train.credit import counts
+from kernelgym_train.demo.corpus import Example, right_answers
+from kernelgym_train.demo.learning import dialogue_observer, episode_rules, learn
+from kernelgym_train.demo.stages import Prepared, config_of
+from kernelgym_train.demo.warmstart import fit
+from kernelgym_train.models import load_model, load_tokenizer
+from kernelgym_train.policies import HFPolicy, Sampling
+from kernelgym_train.rollout import play, tasks_of
+from kernelgym_train.runlog import Watcher
+from kernelgym_train.sampling import ProblemSampler
+from kernelgym_train.types import Rollout
+
+__all__ = ["ARMS", "WITHOUT_EVIDENCE", "rules_of", "run_arm", "worth_fitting"]
+
+ARMS = ("main", "shuffled", "rejection_sft", "clean_sft", "evidence_off")
+"""By name; see above."""
+WITHOUT_EVIDENCE = dataclasses.replace(
+    RULESETS["strict"], name="strict-without-evidence", require_custom_kernel=False
+)
+"""The rules that the arm ``evidence_off`` is rewarded by."""
+
+
+def rules_of(arm: str) -> Ruleset:
+    """Return the rules that an arm is rewarded by.
+
+    Raises:
+        UnknownName: If there is no such arm.
+    """
+    if arm not in ARMS:
+        raise UnknownName("arm", arm, ARMS)
+    return WITHOUT_EVIDENCE if arm == "evidence_off" else RULESETS["strict"]
+
+
+def run_arm(
+    arm: str, prepared: Prepared, judge: Evaluator, watchers: Iterable[Watcher] = ()
+) -> Any:
+    """Train the warm-started model in one of the arms and return it.
+
+    Args:
+        arm: A name from `ARMS`.
+        prepared: Where it begins; a run's folder is made there, called as the arm.
+        judge: Judges by `rules_of` the arm.
+        watchers: Are told of every step, in the arms that have steps.
+
+    Raises:
+        UnknownName: If there is no such arm.
+        UsageError: If the arm's folder exists.
+    """
+    rules_of(arm)
+    if arm in ("rejection_sft", "clean_sft"):
+        return _fitted(arm, prepared, judge)
+    config = config_of(prepared, arm)
+    return learn(config, prepared.practice, judge, watchers=watchers, shuffled=arm == "shuffled")
+
+
+def worth_fitting(rollouts: Iterable[Rollout], prompts: Any) -> Iterator[Example]:
+    """Yield the right answers of episodes, with what was read before them.
+
+    Args:
+        rollouts: What was played.
+        prompts: The observer they were played with.
+    """
+    for rollout in rollouts:
+        if not counts(rollout):
+            continue
+        played = rollout.trajectory
+        for place, turn in enumerate(played.turns):
+            if turn.verdict.correct:
+                read = prompts.observe(played.problem, played.turns[:place])
+                status = turn.verdict.status
+                yield Example(played.problem, read, turn.action, "right", status)
+
+
+def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> Any:
+    """Return the warm-started model after fitting right answers."""
+    plan, config = prepared.plan, config_of(prepared, arm)
+    sampling = config.sampling
+    model, tokenizer = load_model(config.model), load_tokenizer(config.model)
+    episodes = plan.steps * sampling.problems_per_step * sampling.group_size
+    if arm == "clean_sft":
+        each = -(-episodes // len(prepared.practice))
+        examples = right_answers(prepared.practice, prepared.seed, each)[:episodes]
+    else:
+        observer = dialogue_observer(config, judge)
+        sampler = ProblemSampler(prepared.practice, config.run.seed, config.curriculum)
+        policy = HFPolicy(model, tokenizer, Sampling(plan.max_new_tokens), batch=plan.batch)
+        found: list[Example] = []
+        for step in range(plan.steps):
+            problems = sampler.draw(step, sampling.problems_per_step)
+            tasks = tasks_of(step, problems, sampling.group_size)
+            rules, seed = episode_rules(config), f"rejection/{prepared.seed}"
+            played = asyncio.run(play(tasks, policy, judge, observer, rules, seed=seed))
+            sampler.record(played)
+            found += worth_fitting(played, observer)
+        examples = tuple(found)
+    if examples:
+        fit(model, tokenizer, examples, plan.baseline_fit, seed=prepared.seed)
+    return model

@@ -1,0 +1,177 @@
+"""The whole demonstration: prepare, play held-out problems, learn, play them again, report.
+
+Contract: everything that comes of it is in one folder, which must not be there yet::
+
+    start/          the warm-started model, its tokenizer, and what the warm start came to
+    main/           the run: metrics, trajectories, TensorBoard; the adapter is in main/model
+    merged/         the trained model as a plain folder, without an adapter
+    verdicts.jsonl  what was judged
+    results.json    every number
+    report.html     the same for readers
+
+The seed decides problems, answers, weights and sampling; wall time decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kernelgym.errors import UsageError
+from kernelgym.types import Turn
+from kernelgym_train.demo.arms import run_arm
+from kernelgym_train.demo.dialogue import question
+from kernelgym_train.demo.heldout import HeldOut
+from kernelgym_train.demo.plan import CPU_PLAN, Plan
+from kernelgym_train.demo.report import html_page
+from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
+from kernelgym_train.demo.scores import failure_of
+from kernelgym_train.demo.stages import Prepared, config_of, evaluate_tables, open_judge, prepare
+from kernelgym_train.demo.warmstart import FitProgress
+from kernelgym_train.models import merge_adapter
+from kernelgym_train.runlog import Watcher
+from kernelgym_train.types import Rollout
+from kernelgym_train.verdict_log import VerdictLog
+
+__all__ = ["demonstrate", "facts_of", "specimens_of"]
+
+_SPECIMENS = 2
+
+
+def demonstrate(
+    folder: Path,
+    plan: Plan = CPU_PLAN,
+    *,
+    seed: int = 0,
+    workers: int = 2,
+    say: Callable[[str], None] = lambda text: None,
+    fitting: Callable[[FitProgress], None] | None = None,
+    watchers: Iterable[Watcher] = (),
+) -> Demonstration:
+    """Run a demonstration and write all of it down.
+
+    Args:
+        folder: Where; it is made.
+        plan: How large everything is.
+        seed: Of everything.
+        workers: Of the judge.
+        say: Told what is done next, in a line.
+        fitting: Called after every batch of the warm start.
+        watchers: Are told of every step of the learning.
+
+    Raises:
+        UsageError: If the folder exists.
+    """
+    folder = folder.absolute()
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(
+            f"there is something in {str(folder)!r} already; remove it, or give another name"
+        ) from None
+    clock = _Clock()
+    say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
+    prepared = prepare(folder, plan, seed, fitting)
+    clock.lap("warm start")
+    with open_judge(workers) as judge:
+        known = VerdictLog(judge, folder / "verdicts.jsonl")
+        say("playing the held-out problems before training")
+        before = evaluate_tables(prepared, known)
+        clock.lap("evaluation before")
+        say(f"learning from the judge's rewards, {plan.steps} steps")
+        model = run_arm("main", prepared, known, watchers)
+        clock.lap("learning")
+        say("playing the held-out problems after training")
+        after = evaluate_tables(prepared, known, model)
+        clock.lap("evaluation after")
+        judged = known.misses
+    merge_adapter(folder / "main" / "model", folder / "merged")
+    shown = Demonstration(
+        title="A small model learns to write Triton kernels from verdicts",
+        seed=seed,
+        facts=facts_of(prepared) | {"kernels judged": f"{judged:,}"},
+        before={name: found.scores for name, found in before.items()},
+        after={name: found.scores for name, found in after.items()},
+        curves=curves_of(folder / "main"),
+        seconds=clock.laps,
+        notes=_notes(prepared),
+        specimens=specimens_of(before, after),
+        extra={"about": dict(prepared.about), "judged": judged},
+    )
+    (folder / "results.json").write_text(json.dumps(as_data(shown), indent=2) + "\n")
+    (folder / "report.html").write_text(html_page(shown), encoding="utf-8")
+    return shown
+
+
+def facts_of(prepared: Prepared) -> dict[str, str]:
+    """Return what a demonstration is made of, in short texts."""
+    about, plan = prepared.about, prepared.plan
+    config = config_of(prepared, "main")
+    sampling, turns = config.sampling, config.env.max_turns
+    return {
+        "model": f"Qwen3 architecture from scratch, {about['parameters']:,} parameters, "
+        f"{about['vocabulary']:,} phrase-level tokens",
+        "warm start": f"{about['kept']:,} answers to {about['warmstart_problems']:,} problems, "
+        f"{100 * about['right_share']:.0f} % of first answers right",
+        "learning": f"{plan.steps} steps of {sampling.problems_per_step} x {sampling.group_size} "
+        f"episodes of at most {turns} turns, on {len(prepared.practice)} other problems; "
+        f"GRPO ({config.credit.estimator}) with a LoRA adapter of rank {config.model.lora_rank}",
+        "judge": f"ruleset {config.env.ruleset}, Triton through its interpreter, untimed",
+        "seed": str(prepared.seed),
+    }
+
+
+def specimens_of(
+    before: Mapping[str, HeldOut], after: Mapping[str, HeldOut]
+) -> tuple[Specimen, ...]:
+    """Return held-out problems whose first sampled answer was wrong before and right after."""
+    found = []
+    for name, table in before.items():
+        later = {rollout.key: rollout for rollout in after[name].sampled}
+        for rollout in table.sampled:
+            if rollout.key.trajectory or rollout.key not in later:
+                continue
+            one, two = _first(rollout), _first(later[rollout.key])
+            if one is not None and two is not None and two.verdict.correct > one.verdict.correct:
+                problem = rollout.trajectory.problem
+                found.append(
+                    Specimen(
+                        problem.id,
+                        question(problem)[0].content,
+                        *(one.action, failure_of(one)),
+                        *(two.action, failure_of(two)),
+                    )
+                )
+    return tuple(found[:_SPECIMENS])
+
+
+def _first(rollout: Rollout) -> Turn | None:
+    turns = rollout.trajectory.turns
+    return turns[0] if turns else None
+
+
+def _notes(prepared: Prepared) -> Sequence[str]:
+    withheld = prepared.about["withheld"]
+    return (
+        "Tokens are phrases: most lines are one token, and a line that computes something is "
+        "several. The tokenizer was trained on the warm start alone.",
+        "Held out are chains of operators that were never asked for before (compositions), and "
+        "single operators on kinds of shape that were never asked for (shapes).",
+        f"The table unseen_operator asks for {withheld}, which occurs nowhere else: it is there to "
+        "show what is not learned.",
+        "The right form of silu never occurs in the warm start; x times sigmoid(x) makes it.",
+    )
+
+
+class _Clock:
+    """Wall time by stage."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.laps[name], self._since = now - self._since, now

@@ -1,0 +1,174 @@
+"""GRPO on the demonstration's problems: the project's own steps and backend, the demo's dialogue.
+
+Contract: what is learned goes the way of every run: `kernelgym_train.rollout.play`, credit, TRL
+with an adapter and the output layer beside it. Only problems and observer come from here rather
+than from a configuration, so the run's folder is read like any other, but `--resume` of the command
+does not know its problems.
+
+`shuffled` is the control: the same episodes and the same optimiser, but every step's advantages are
+dealt anew among its samples, so that nothing is left to learn from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelgym.rewards import reward_schedule
+from kernelgym.rulesets import Ruleset, ruleset
+from kernelgym.types import Evaluator, Problem
+from kernelgym_train.config import Config, load_config
+from kernelgym_train.demo.observer import DialogueObserver
+from kernelgym_train.manifest import manifest
+from kernelgym_train.models import load_model, load_tokenizer, save_model
+from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy
+from kernelgym_train.runlog import RunLog, Watcher
+from kernelgym_train.sampling import ProblemSampler
+from kernelgym_train.settings import plain
+from kernelgym_train.steps import Gather, Step, StepPlan, Steps
+
+__all__ = [
+    "SETTINGS",
+    "ShuffledSteps",
+    "dialogue_observer",
+    "episode_rules",
+    "learn",
+    "learning_config",
+]
+
+SETTINGS = (
+    *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
+    *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=stage2"),
+    *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
+    *("sampling.max_new_tokens=75", "sampling.max_prompt_tokens=400", "sampling.batch_size=128"),
+    *("curriculum.enabled=false", "credit.estimator=turn_group", "optimiser.steps=35"),
+    *("optimiser.learning_rate=2e-3", "optimiser.kl_beta=0.01", "optimiser.micro_batch=32"),
+    *("model.lora_rank=16", "model.lora_alpha=32", "model.modules_to_save=[lm_head]"),
+    *("model.dtype=float32", "model.gradient_checkpointing=false", "model.device=cpu"),
+    *("run.save_every=1000", "judge.workers=2", "judge.cache=false", "evaluation.every=0"),
+    *("logging.histograms_every=0",),
+)
+"""What the demonstration on a CPU sets, as ``key.path=value``."""
+
+
+def learning_config(
+    model: str | Path, folder: str | Path, seed: int, overrides: Iterable[str] = ()
+) -> Config:
+    """Return the configuration of a demonstration's run.
+
+    Args:
+        model: Folder of the warm-started model.
+        folder: The run's folder, which is made.
+        seed: Of the run.
+        overrides: Settings over `SETTINGS`.
+
+    Raises:
+        UsageError: If a setting cannot be used.
+    """
+    folder = Path(folder)
+    own = (f"model.id={model}", f"run.folder={folder.parent}", f"run.name={folder.name}")
+    return load_config(None, (*SETTINGS, *own, f"run.seed={seed}", *overrides))
+
+
+def dialogue_observer(config: Config, judge: Evaluator) -> DialogueObserver:
+    """Return what the model reads, under the judge's own rules."""
+    env = config.env
+    return DialogueObserver(
+        env.language, judge.device, judge.ruleset, env.max_turns, examples=env.examples
+    )
+
+
+def episode_rules(config: Config) -> EpisodeRules:
+    """Return how episodes end and what feedback tells."""
+    env = config.env
+    return EpisodeRules(
+        reward=reward_schedule(config.reward.preset).at(0),
+        stop_when=env.stop,
+        feedback_level=env.feedback,
+        feedback_tokens=env.feedback_tokens,
+    )
+
+
+def learn(
+    config: Config,
+    problems: Sequence[Problem],
+    judge: Evaluator,
+    *,
+    watchers: Iterable[Watcher] = (),
+    shuffled: bool = False,
+    resume: bool = False,
+) -> Any:
+    """Train the warm-started model and return it, its adapter not merged.
+
+    The run's folder is `config`'s; the adapter is in ``model/`` there.
+
+    Args:
+        config: As `learning_config` returns it.
+        problems: What is trained on.
+        judge: Judges the answers; it is not closed.
+        watchers: Are told what is logged.
+        shuffled: Deal every step's advantages anew among its samples.
+        resume: Go on with the run in the folder from its last checkpoint.
+
+    Raises:
+        UsageError: If the folder exists (with `resume`: if not), or the model does not.
+        KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken.
+    """
+    from kernelgym_train.backends.trl import train
+
+    tokenizer = load_tokenizer(config.model)
+    folder = Path(config.run.folder) / config.run.name
+    rules: Ruleset = ruleset(judge.ruleset)
+    about = manifest("trl", rules, config.run.seed)
+    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(config), about)
+    log.watchers = list(watchers)
+    log.keeps_tokens = False
+    log.keeps_trajectories = config.logging.trajectories
+    sampling = config.sampling
+    kind = ShuffledSteps if shuffled else Steps
+    steps = kind(
+        StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
+        sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
+        evaluator=log.verdicts(judge, seeded=False),
+        observer=dialogue_observer(config, judge),
+        rules=episode_rules(config),
+        schedule=reward_schedule(config.reward.preset),
+        credit=config.credit_rule,
+        guards=config.guards,
+        seed=config.run.seed,
+        histograms_every=config.logging.histograms_every,
+        log=log,
+    )
+    try:
+        outcome = train(config, log, steps, lambda: load_model(config.model), tokenizer)
+    finally:
+        (steps.log or log).close()
+    save_model(outcome.model, tokenizer, folder / "model")
+    log.event("finished", step=outcome.steps, stopped=outcome.stopped)
+    return outcome.model
+
+
+class ShuffledSteps(Steps):
+    """Steps whose advantages are dealt anew among the samples: the control of a demonstration."""
+
+    async def take(
+        self,
+        step: int,
+        policy: Policy | BatchPolicy,
+        *,
+        share: tuple[int, int] = (0, 1),
+        gather: Gather | None = None,
+    ) -> Step:
+        """Play one step; see `kernelgym_train.steps.Steps.take`."""
+        taken = await super().take(step, policy, share=share, gather=gather)
+        samples = taken.credit.samples
+        dealt = [sample.advantage for sample in samples]
+        random.Random(f"shuffled/{self.seed}/{step}").shuffle(dealt)
+        mixed = tuple(
+            dataclasses.replace(sample, advantage=advantage)
+            for sample, advantage in zip(samples, dealt, strict=True)
+        )
+        return dataclasses.replace(taken, credit=dataclasses.replace(taken.credit, samples=mixed))

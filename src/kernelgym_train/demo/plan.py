@@ -1,0 +1,79 @@
+"""How large a demonstration is: problems, corpus, model, fitting, learning, evaluation.
+
+Contract: numbers that are fixed before anything is run; `CPU_PLAN` is the one that `make demo` and
+the benchmark on a CPU share, and `TINY_PLAN` runs through all of its stages in a minute or two,
+without learning anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernelgym_train.demo.model import SMALL, ModelSize
+from kernelgym_train.demo.splits import FEW_OPERATORS
+from kernelgym_train.demo.warmstart import FitRule
+
+__all__ = ["CPU_PLAN", "TINY_PLAN", "Plan"]
+
+_WARM = FitRule(epochs=8, batch_tokens=1536)
+_BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every number of a demonstration."""
+
+    listed: int = 600
+    """Single operators that are looked through; see `kernelgym_train.demo.splits.draw_splits`."""
+    chains: int = 16_000
+    """Chains that are looked through."""
+    operators: frozenset[str] | None = FEW_OPERATORS
+    longest: int = 2
+    """Most operators of a chain."""
+    answers: int = 7
+    """Noisy answers to each problem of the warm start."""
+    repairs: int = 2
+    """Second turns for each of those that have some."""
+    vocabulary: int = 1100
+    size: ModelSize = SMALL
+    fit: FitRule = _WARM
+    """Of the warm start."""
+    settings: tuple[str, ...] = ()
+    """Of the learning, over `kernelgym_train.demo.learning.SETTINGS`."""
+    steps: int = 35
+    max_new_tokens: int = 75
+    held_out: Mapping[str, int] = field(
+        default_factory=lambda: {
+            "compositions": 24,
+            "shapes": 10,
+            "composed": 4,
+            "unseen_operator": 4,
+        }
+    )
+    """Most problems of each table; the fields of `kernelgym_train.demo.splits.Splits`."""
+    samples: int = 16
+    """Sampled episodes of each held-out problem."""
+    baseline_fit: FitRule = _BASELINE
+    """Of the arms that fit answers instead of learning from rewards."""
+    batch: int = 128
+    """Most answers of one generation."""
+
+
+CPU_PLAN = Plan()
+
+TINY_PLAN = Plan(
+    listed=300,
+    chains=300,
+    answers=2,
+    repairs=1,
+    vocabulary=1500,
+    size=ModelSize(hidden=32, layers=1, heads=2, key_value_heads=2, feed_forward=32, context=1024),
+    fit=FitRule(epochs=1, batch_tokens=2048),
+    settings=("sampling.problems_per_step=2", "sampling.group_size=2", "optimiser.micro_batch=2"),
+    steps=2,
+    max_new_tokens=40,
+    held_out={"compositions": 1, "shapes": 1, "unseen_operator": 1},
+    samples=2,
+    baseline_fit=FitRule(epochs=1, batch_tokens=2048),
+)

@@ -1,0 +1,183 @@
+"""What a demonstration came to, for readers: a table on the terminal, and one HTML page.
+
+Contract: pure functions of a `Demonstration`. The page is whole in itself (plain SVG, no script, no
+font, nothing fetched), and says beside the numbers what they do not show. Every text of a model or
+a problem is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from kernelgym_train.demo.drawing import bars, lines
+from kernelgym_train.demo.intervals import Rate
+from kernelgym_train.demo.results import Demonstration
+from kernelgym_train.demo.scores import Scores
+
+__all__ = ["caveats", "html_page", "score_rows", "text_table"]
+
+_RIGHT = ("right at the first turn", "right within the episode", "parsed", "refused as cheating")
+_TIMES = ("seconds of the model", "seconds of the judge", "seconds of the optimiser")
+_MOST_FAILURES = 10
+_HIGH = 0.8
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2430; --paper: #ffffff; --faint: #d8dde6;
+  --c0: #c2593f; --c1: #2a6fb0; --c2: #7a8797; --c3: #3c8f5a; --c4: #8a5fb0; --c5: #b08a2a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --paper: #14181f; --faint: #353c48;
+  --c0: #e0836b; --c1: #6fb0ea; --c2: #9aa6b5; --c3: #6cc28c; --c4: #b894dc; --c5: #d9b65c; } }
+body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif;
+  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+table { border-collapse: collapse; width: 100%; } caption { text-align: left; padding: .6rem 0; }
+th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--faint);
+  font-variant-numeric: tabular-nums; }
+figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
+figcaption span { margin-right: 1.2rem; font-size: .85rem; }
+.key { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem; }
+.grid { stroke: var(--faint); } .tick, .label { fill: var(--ink); font-size: 11px; }
+.line { fill: none; stroke-width: 2; } pre { overflow-x: auto; font-size: .8rem;
+  border: 1px solid var(--faint); padding: .6rem; } .pair { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); }
+.scroll { overflow-x: auto; }
+""" + "".join(
+    f".c{n}.line {{ stroke: var(--c{n}); }} .c{n}.bar {{ fill: var(--c{n}); }} "
+    f".c{n}.key {{ background: var(--c{n}); }}\n"
+    for n in range(6)
+)
+
+
+def score_rows(before: Scores, after: Scores) -> Iterator[tuple[str, str, str]]:
+    """Yield what is measured, before and after training; rates with their 95 % interval."""
+    yield "right, sampled", _told(before.sampled), _told(after.sampled)
+    yield "right, greedy", _told(before.greedy), _told(after.greedy)
+    for k in sorted(before.pass_at.keys() | after.pass_at.keys()):
+        if k > 1:
+            yield f"pass@{k}", _told(before.pass_at.get(k)), _told(after.pass_at.get(k))
+    yield "right within the episode", _told(before.within), _told(after.within)
+    yield "second turn after a failure", _told(before.retry), _told(after.retry)
+    yield "... a blind second try", _told(before.blind), _told(after.blind)
+    yield "refused as cheating", _told(before.cheats), _told(after.cheats)
+    yield "parsed", _told(before.parsed), _told(after.parsed)
+    yield "tokens per answer", f"{before.tokens_per_answer:.0f}", f"{after.tokens_per_answer:.0f}"
+    yield "problems, answers", f"{before.problems}, {before.n}", f"{after.problems}, {after.n}"
+
+
+def text_table(shown: Demonstration) -> str:
+    """Return the tables of a demonstration, for a terminal."""
+    parts = []
+    for name, before in shown.before.items():
+        rows = [(f"held out: {name}", "before", "after")]
+        rows += score_rows(before, shown.after[name])
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        parts += [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def caveats(shown: Demonstration) -> Iterator[str]:
+    """Yield what must be said beside the numbers."""
+    yield (
+        "Rates are of first answers unless said otherwise; intervals are a cluster bootstrap over "
+        "problems, 95 %."
+    )
+    headline = next(iter(shown.before), None)
+    if headline is not None:
+        most = max(shown.before[headline].pass_at, default=1)
+        reached = shown.before[headline].pass_at.get(most)
+        if most > 1 and reached is not None:
+            yield _sharpening(most, reached, headline)
+    yield from shown.notes
+    yield (
+        "This shows that episodes, judge, credit and trainer together learn from executed kernels. "
+        "It says nothing about how well a pretrained model writes kernels."
+    )
+
+
+def html_page(shown: Demonstration) -> str:
+    """Return the report as one HTML page."""
+    title = escape(shown.title)
+    body = [f"<h1>{title}</h1>", _facts(shown.facts)]
+    body.append("<h2>Before and after, on problems held out</h2>")
+    for name, before in shown.before.items():
+        body.append(_table(f"held out: {name}", before, shown.after[name]))
+    chosen = {name: shown.curves[name] for name in _RIGHT if name in shown.curves}
+    if chosen:
+        body += ["<h2>Learning, on the problems trained on</h2>"]
+        body.append(lines(chosen, top=1.0, percent=True))
+    for name in ("reward", "entropy, nats per token"):
+        if name in shown.curves:
+            body.append(lines({name: shown.curves[name]}))
+    body.append("<h2>What became of first answers</h2>")
+    for name, before in shown.before.items():
+        body.append(f"<h3>{escape(name)}</h3>")
+        body.append(bars(_failures(before, shown.after[name]), ("before", "after")))
+    times = {name: shown.curves[name] for name in _TIMES if name in shown.curves}
+    if times:
+        body += ["<h2>Where the time of a step went</h2>", lines(times)]
+    body.append(_facts({name: f"{seconds:.0f} s" for name, seconds in shown.seconds.items()}))
+    if shown.specimens:
+        body.append("<h2>Answers</h2>")
+    for specimen in shown.specimens:
+        body.append(
+            f"<h3>{escape(specimen.problem)}</h3><pre>{escape(specimen.question)}</pre>"
+            f'<div class="pair"><div>before: {escape(specimen.before_verdict)}'
+            f"<pre>{escape(specimen.before)}</pre></div>"
+            f"<div>after: {escape(specimen.after_verdict)}"
+            f"<pre>{escape(specimen.after)}</pre></div></div>"
+        )
+    body.append("<h2>What this shows, and what it does not</h2><ul>")
+    body += [f"<li>{escape(text)}</li>" for text in caveats(shown)]
+    body.append("</ul>")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _told(rate: Rate | None) -> str:
+    return "-" if rate is None else str(rate)
+
+
+def _sharpening(most: int, reached: Rate, table: str) -> str:
+    told = f"Of {table}, the model solved {reached} before training if it had {most} tries"
+    if reached.value >= _HIGH:
+        return f"{told}: most of what was learned is sharpening, to give first what it gave rarely."
+    return f"{told}: what is beyond that was not within its reach before."
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    rows = (f"<tr><th>{escape(n)}</th><td>{escape(text)}</td></tr>" for n, text in facts.items())
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _table(caption: str, before: Scores, after: Scores) -> str:
+    rows = (
+        f"<tr><th>{escape(name)}</th><td>{escape(one)}</td><td>{escape(two)}</td></tr>"
+        for name, one, two in score_rows(before, after)
+    )
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+        f"<tr><th></th><th>before</th><th>after</th></tr>{''.join(rows)}</table></div>"
+    )
+
+
+def _failures(before: Scores, after: Scores) -> dict[str, tuple[float, float]]:
+    """Return the shares of what became of answers, the most frequent first."""
+    names = before.failures.keys() | after.failures.keys()
+    found = {
+        name: (
+            before.failures.get(name, 0) / max(1, before.n),
+            after.failures.get(name, 0) / max(1, after.n),
+        )
+        for name in names
+    }
+    ranked = sorted(found, key=lambda name: (name != "right", -max(found[name]), name))
+    return {name: found[name] for name in ranked[:_MOST_FAILURES]}

@@ -1,0 +1,97 @@
+"""What a learning demonstration came to, as data: for the table, the report and the benchmark.
+
+Contract: records of numbers and texts; `as_data` gives plain JSON, rates with their intervals.
+Nothing is measured or drawn here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelgym.jsonlines import read_lines
+from kernelgym_train.demo.scores import Scores
+
+__all__ = ["CURVES", "Demonstration", "Specimen", "as_data", "curves_of"]
+
+CURVES = {
+    "right at the first turn": "turn_1/correct_rate",
+    "right within the episode": "episode/success_rate",
+    "refused as cheating": "kernel/cheat_rate",
+    "parsed": "kernel/format_rate",
+    "reward": "reward/mean",
+    "entropy, nats per token": "train/entropy",
+    "seconds of the model": "time/model_s",
+    "seconds of the judge": "time/judge_s",
+    "seconds of the optimiser": "time/train_s",
+}
+"""What is drawn of a run's steps, and the metric that it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """One held-out problem with what the model answered it."""
+
+    problem: str
+    question: str
+    before: str
+    before_verdict: str
+    after: str
+    after_verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """One demonstration: a model before and after training, on problems held out."""
+
+    title: str
+    seed: int
+    facts: Mapping[str, str]
+    """Model, data, judge, machine: a name and a short text each."""
+    before: Mapping[str, Scores]
+    """By table; the first one is the one that headlines speak of."""
+    after: Mapping[str, Scores]
+    curves: Mapping[str, Sequence[float]]
+    """By name, one value for each step; see `CURVES`."""
+    seconds: Mapping[str, float]
+    """Wall time by stage, in order."""
+    notes: Sequence[str] = ()
+    """What must be said beside the numbers."""
+    specimens: Sequence[Specimen] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further figures, for the JSON file."""
+
+
+def as_data(record: Any) -> Any:
+    """Return a record as plain JSON data; numbers that are not finite become None."""
+    if dataclasses.is_dataclass(record):
+        names = [each.name for each in dataclasses.fields(record)]
+        return {name: as_data(getattr(record, name)) for name in names}
+    if isinstance(record, Mapping):
+        return {str(name): as_data(value) for name, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [as_data(value) for value in record]
+    if isinstance(record, float) and not math.isfinite(record):
+        return None
+    return record
+
+
+def curves_of(run: Path) -> dict[str, list[float]]:
+    """Return what a run's metrics.jsonl holds of `CURVES`; a step without a number repeats."""
+    path = run / "metrics.jsonl"
+    rows = [row for _, row in read_lines(path)] if path.exists() else []
+    found: dict[str, list[float]] = {}
+    for name, key in CURVES.items():
+        values: list[float] = []
+        for row in rows:
+            value = row.get(key)
+            if value is None and not values:
+                continue
+            values.append(values[-1] if value is None else float(value))
+        if values:
+            found[name] = values
+    return found

@@ -1,0 +1,148 @@
+"""The stages of a demonstration: prepare a warm-started model, and play held-out problems.
+
+Contract: a stage is a function of plan, seed and what came before. `prepare` keeps model and
+tokenizer in ``start/`` of a folder, writes ``start/prepared.json`` last, and finds it there again:
+all arms of a seed begin with that model. Which arms there are: `kernelgym_train.demo.arms`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym import LocalEvaluator
+from kernelgym.rulesets import Ruleset, ruleset
+from kernelgym.types import Evaluator, Problem
+from kernelgym_train.config import Config
+from kernelgym_train.demo.corpus import first_answers, fits, repairs
+from kernelgym_train.demo.heldout import HeldOut, evaluate_model
+from kernelgym_train.demo.learning import dialogue_observer, episode_rules, learning_config
+from kernelgym_train.demo.model import build_model, parameter_count
+from kernelgym_train.demo.plan import Plan
+from kernelgym_train.demo.splits import Splits, draw_splits
+from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
+from kernelgym_train.demo.warmstart import FitProgress, fit
+from kernelgym_train.models import load_model, load_tokenizer, save_model
+
+__all__ = ["Prepared", "config_of", "evaluate_tables", "open_judge", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Where the arms of one seed begin."""
+
+    plan: Plan
+    seed: int
+    folder: Path
+    """Of the demonstration; the model is in ``start/``."""
+    splits: Splits
+    about: Mapping[str, Any]
+    """What the warm start came to: numbers of problems, answers, tokens, seconds."""
+
+    @property
+    def tables(self) -> dict[str, tuple[Problem, ...]]:
+        """The held-out problems by table, those that have short answers, as many as planned."""
+        return {
+            name: tuple(p for p in getattr(self.splits, name) if fits(p))[:most]
+            for name, most in self.plan.held_out.items()
+        }
+
+    @property
+    def practice(self) -> tuple[Problem, ...]:
+        """The problems that are trained on with rewards."""
+        return tuple(problem for problem in self.splits.rl if fits(problem))
+
+
+def prepare(
+    folder: Path,
+    plan: Plan,
+    seed: int,
+    progress: Callable[[FitProgress], None] | None = None,
+) -> Prepared:
+    """Draw the problems, write the noisy answers, train the tokenizer and fit the model.
+
+    What the folder holds already is taken as it is.
+
+    Args:
+        folder: Of the demonstration; ``start/`` is made in it.
+        plan: How large everything is.
+        seed: Decides problems, answers, weights and the order of fitting.
+        progress: Called after every batch of the fitting.
+    """
+    splits = draw_splits(seed, plan.listed, plan.chains, plan.operators, plan.longest)
+    done = folder / "start" / "prepared.json"
+    if done.is_file():
+        return Prepared(plan, seed, folder, splits, json.loads(done.read_text()))
+    first = first_answers(splits.warmstart, seed, plan.answers)
+    second = repairs(splits.warmstart, seed, plan.repairs)
+    tokenizer = train_tokenizer((*first, *second), plan.vocabulary)
+    examples = within_budget(tokenizer, (*first, *second))
+    model = build_model(tokenizer, plan.size, seed=seed)
+    fitted = fit(model, tokenizer, examples, plan.fit, seed=seed, progress=progress)
+    save_model(model, tokenizer, folder / "start")
+    about = {
+        "warmstart_problems": len(splits.warmstart),
+        "practice_problems": len(splits.rl),
+        "withheld": splits.withheld,
+        "answers": len(first),
+        "repairs": len(second),
+        "kept": len(examples),
+        "right_share": sum(example.label == "right" for example in first) / len(first),
+        "vocabulary": len(tokenizer),
+        "parameters": parameter_count(model),
+        "fit_tokens": fitted.tokens,
+        "fit_loss": fitted.loss,
+        "fit_s": fitted.seconds,
+    }
+    done.write_text(json.dumps(about, indent=2) + "\n")
+    return Prepared(plan, seed, folder, splits, about)
+
+
+def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) -> Config:
+    """Return the configuration of an arm's run, whose folder is called `name`."""
+    plan = prepared.plan
+    return learning_config(
+        prepared.folder / "start",
+        prepared.folder / name,
+        prepared.seed,
+        (
+            *plan.settings,
+            f"optimiser.steps={plan.steps}",
+            f"sampling.max_new_tokens={plan.max_new_tokens}",
+            f"sampling.batch_size={plan.batch}",
+            *overrides,
+        ),
+    )
+
+
+def open_judge(workers: int = 2, rules: str | Ruleset = "strict") -> LocalEvaluator:
+    """Return the judge of a demonstration on a CPU: interpreted kernels, untimed."""
+    return LocalEvaluator("cpu", ruleset(rules), workers, timing=False)
+
+
+def evaluate_tables(
+    prepared: Prepared, judge: Evaluator, model: Any | None = None
+) -> dict[str, HeldOut]:
+    """Play the held-out problems.
+
+    Args:
+        prepared: Where the demonstration began.
+        judge: Judges the answers.
+        model: What is evaluated; the warm-started model if None.
+    """
+    plan, config = prepared.plan, config_of(prepared, "evaluation")
+    return evaluate_model(
+        load_model(config.model) if model is None else model,
+        load_tokenizer(config.model),
+        prepared.tables,
+        judge,
+        dialogue_observer(config, judge),
+        episode_rules(config),
+        samples=plan.samples,
+        max_new_tokens=plan.max_new_tokens,
+        batch=plan.batch,
+        seed=prepared.seed,
+    )

@@ -1,0 +1,224 @@
+"""Supervised fitting of a model on `Example`s: the warm start, and the baselines that fit answers.
+
+Contract: the loss is on the tokens of answers alone, their end included; what is read before them
+is rendered as in episodes. Batches hold examples of a like length, up to so many tokens with the
+padding, in an order drawn anew for every epoch. On one machine and without a limit of time, model,
+examples, rule and seed decide every weight; with one, the machine's speed does, too.
+
+The model is changed in place, on the device it is on. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelgym.errors import UsageError
+from kernelgym_train.demo.corpus import Example
+from kernelgym_train.policies import ChatText
+
+__all__ = ["Fit", "FitProgress", "FitRule", "batches_of", "encode", "fit", "fit_rows"]
+
+_WARMUP = 0.05
+_LEAST_RATE = 0.05
+_BETAS = (0.9, 0.98)
+
+
+@dataclass(frozen=True, slots=True)
+class FitRule:
+    """How a model is fitted.
+
+    Raises:
+        UsageError: If a number is out of range.
+    """
+
+    epochs: int = 8
+    """Most times that every example is read."""
+    seconds: float = math.inf
+    """Wall time after which no further batch is begun."""
+    learning_rate: float = 3e-3
+    """The highest one; it rises from 0 and falls to a twentieth along a cosine."""
+    batch_tokens: int = 3072
+    """Most tokens of a batch, padding included."""
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    """Gradients longer than this are cut to it."""
+    half: bool = False
+    """Compute in bfloat16 where that is safe, on a GPU; the weights stay as they are."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_tokens < 1:
+            raise UsageError("epochs and batch_tokens must be at least 1")
+        if not (self.seconds > 0 and self.learning_rate > 0 and self.max_grad_norm > 0):
+            raise UsageError("seconds, learning_rate and max_grad_norm must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class FitProgress:
+    """How far a fitting is."""
+
+    batches: int
+    """Batches done."""
+    of: int
+    """Batches of all epochs."""
+    loss: float
+    """Of the last batch, in nats per token."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a fitting came to."""
+
+    epochs: float
+    """Epochs done; a part of the last one if time ran out."""
+    batches: int
+    tokens: int
+    """Tokens that were learned from."""
+    loss: float
+    """Mean over the last tenth of the batches, in nats per token."""
+    seconds: float
+
+
+def encode(text: ChatText, example: Example) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return an example's ids: what is read, and what is answered, its end included."""
+    read, _ = text.prompt(example.messages)
+    answer = text.tokenizer(example.answer, add_special_tokens=False)["input_ids"]
+    return read, (*answer, text.tokenizer.eos_token_id)
+
+
+def batches_of(
+    lengths: Sequence[int], batch_tokens: int, rng: random.Random
+) -> Iterator[list[int]]:
+    """Yield the indices of every batch of one epoch.
+
+    Lengths are jittered before they are sorted, so that the same examples do not always meet.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i] + rng.uniform(0, 8))
+    batches: list[list[int]] = []
+    widest = 0
+    for index in order:
+        widest = max(widest, lengths[index])
+        if not batches or widest * (len(batches[-1]) + 1) > batch_tokens:
+            batches.append([])
+            widest = lengths[index]
+        batches[-1].append(index)
+    rng.shuffle(batches)
+    yield from batches
+
+
+def fit(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Example],
+    rule: FitRule | None = None,
+    *,
+    seed: int = 0,
+    progress: Callable[[FitProgress], None] | None = None,
+) -> Fit:
+    """Fit a model on answers.
+
+    Args:
+        model: A causal language model of transformers, without an adapter.
+        tokenizer: Its tokenizer.
+        examples: What it learns; one that is there twice counts twice.
+        rule: How.
+        seed: Decides the order of the examples.
+        progress: Called after every batch.
+
+    Raises:
+        UsageError: If there are no examples, or one is longer than the model's context.
+    """
+    text = ChatText(tokenizer)
+    rows = [encode(text, example) for example in examples]
+    return fit_rows(model, rows, rule, seed=seed, progress=progress)
+
+
+def fit_rows(
+    model: Any,
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]],
+    rule: FitRule | None = None,
+    *,
+    seed: int = 0,
+    progress: Callable[[FitProgress], None] | None = None,
+) -> Fit:
+    """Fit a model on answers that are ids already, as `encode` returns them; see `fit`."""
+    import torch
+
+    rule = FitRule() if rule is None else rule
+    if not rows:
+        raise UsageError("there are no examples to fit a model on")
+    lengths = [len(read) + len(answer) for read, answer in rows]
+    if max(lengths) > model.config.max_position_embeddings:
+        raise UsageError(
+            f"an example has {max(lengths)} tokens, and the model's context ends at "
+            f"{model.config.max_position_embeddings}; take a larger context or shorter examples"
+        )
+    order = [
+        batch
+        for epoch in range(rule.epochs)
+        for batch in batches_of(lengths, rule.batch_tokens, random.Random(f"fit/{seed}/{epoch}"))
+    ]
+    optimiser = torch.optim.AdamW(
+        model.parameters(), rule.learning_rate, _BETAS, weight_decay=rule.weight_decay
+    )
+    was_training = model.training
+    model.train()
+    started, tokens, losses = time.monotonic(), 0, list[float]()
+    for number, batch in enumerate(order):
+        share = max(number / len(order), (time.monotonic() - started) / rule.seconds)
+        if share >= 1.0:
+            break
+        for group in optimiser.param_groups:
+            group["lr"] = rule.learning_rate * _schedule(share)
+        loss, count = _loss(model, [rows[index] for index in batch], rule.half)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), rule.max_grad_norm)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        tokens += count
+        losses.append(loss.item())
+        if progress is not None:
+            seconds = time.monotonic() - started
+            progress(FitProgress(number + 1, len(order), losses[-1], seconds))
+    model.train(was_training)
+    last = losses[-max(1, len(losses) // 10) :]
+    epochs = rule.epochs * len(losses) / len(order)
+    return Fit(epochs, len(losses), tokens, sum(last) / len(last), time.monotonic() - started)
+
+
+def _schedule(share: float) -> float:
+    """Return the learning rate at a share of the way, in parts of the highest."""
+    if share < _WARMUP:
+        return (share + 0.002) / _WARMUP
+    fallen = 0.5 * (1.0 + math.cos(math.pi * (share - _WARMUP) / (1.0 - _WARMUP)))
+    return _LEAST_RATE + (1.0 - _LEAST_RATE) * fallen
+
+
+def _loss(
+    model: Any, rows: Sequence[tuple[Sequence[int], Sequence[int]]], half: bool
+) -> tuple[Any, int]:
+    """Return the mean loss over the answers' tokens, and how many those are."""
+    import torch
+
+    width = max(len(read) + len(answer) for read, answer in rows)
+    ids = torch.full((len(rows), width), model.config.pad_token_id)
+    learned = torch.zeros((len(rows), width), dtype=torch.bool)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for place, (read, answer) in enumerate(rows):
+        whole = torch.tensor([*read, *answer])
+        ids[place, : len(whole)] = whole
+        mask[place, : len(whole)] = 1
+        learned[place, len(read) : len(whole)] = True
+    device = model.device
+    ids, mask, learned = ids.to(device), mask.to(device), learned.to(device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=half and device.type != "cpu"):
+        hidden = model.model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+        # Only where the next token is an answer's: the output layer is most of a small model.
+        logits = model.lm_head(hidden[:, :-1][learned[:, 1:]])
+    loss = torch.nn.functional.cross_entropy(logits.float(), ids[:, 1:][learned[:, 1:]])
+    return loss, int(learned.sum())

@@ -1,0 +1,128 @@
+"""The demonstration's arms, and a miniature of the whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_scores import RIGHT, WRONG, rollout
+
+from kernelgym import UnknownName, UsageError
+from kernelgym.suites.synthetic import SyntheticSuite
+from kernelgym.types import Problem, Status
+from kernelgym_train.demo import __main__ as command
+from kernelgym_train.demo.arms import ARMS, rules_of, run_arm, worth_fitting
+from kernelgym_train.demo.corpus import right_answers
+from kernelgym_train.demo.demonstration import demonstrate, specimens_of
+from kernelgym_train.demo.heldout import HeldOut
+from kernelgym_train.demo.observer import DialogueObserver
+from kernelgym_train.demo.plan import TINY_PLAN
+from kernelgym_train.demo.scores import scores_of
+from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
+from kernelgym_train.types import Rollout
+
+PROBLEM = SyntheticSuite().problems(level=1)[0]
+
+
+def about(problem: Problem, made: Rollout) -> Rollout:
+    return dataclasses.replace(
+        made, trajectory=dataclasses.replace(made.trajectory, problem=problem)
+    )
+
+
+def test_arms_differ_in_what_they_are_rewarded_by() -> None:
+    digests = {arm: rules_of(arm).digest for arm in ARMS}
+    assert len(set(digests.values())) == 2
+    assert not rules_of("evidence_off").require_custom_kernel
+    assert rules_of("main").label.startswith("strict@")
+    with pytest.raises(UnknownName, match="arm"):
+        rules_of("mane")
+
+
+def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
+    observer = DialogueObserver("triton", "cpu", "strict", 2)
+    played = [
+        about(PROBLEM, rollout(0, [RIGHT])),
+        about(PROBLEM, rollout(1, [WRONG, RIGHT])),
+        about(PROBLEM, rollout(2, [WRONG, WRONG])),
+    ]
+    found = list(worth_fitting(played, observer))
+    assert [len(example.messages) for example in found] == [1, 3]
+    assert {(e.label, e.expected) for e in found} == {("right", Status.CORRECT)}
+    assert found[1].messages[1].content == played[1].trajectory.turns[0].action
+
+
+def test_a_clean_corpus_is_right_throughout() -> None:
+    problems = SyntheticSuite().problems(level=1)[:5]
+    found = right_answers(problems, 3, 2)
+    assert {example.label for example in found} == {"right"}
+    assert right_answers(problems, 3, 2) == found != right_answers(problems, 4, 2)
+
+
+def test_specimens_are_problems_that_were_learned() -> None:
+    def table(*first: Any) -> dict[str, HeldOut]:
+        played = tuple(
+            dataclasses.replace(
+                about(problem, rollout(0, [verdict])),
+                key=rollout(0, [verdict]).key._replace(problem=place),
+            )
+            for place, (problem, verdict) in enumerate(
+                zip(SyntheticSuite().problems(level=1), first, strict=False)
+            )
+        )
+        return {"t": HeldOut(scores_of(played), played, ())}
+
+    found = specimens_of(table(WRONG, RIGHT, WRONG), table(RIGHT, RIGHT, WRONG))
+    assert [each.problem for each in found] == [PROBLEM.id]
+    assert (found[0].before_verdict, found[0].after_verdict) == ("numerics", "right")
+
+
+def test_a_folder_that_is_there_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UsageError, match="another name"):
+        demonstrate(tmp_path / "mine", TINY_PLAN)
+    assert command.main(["--folder", str(tmp_path), "--name", "mine", "--tiny"]) == 2
+    assert "another name" in capsys.readouterr().err
+    assert not list((tmp_path / "mine").iterdir())
+    assert command.main(["--seed", "one"]) == 2
+
+
+@pytest.mark.slow
+def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All stages, real kernels, two steps; it learns nothing, and says so in every place."""
+    assert command.main(["--folder", str(tmp_path), "--tiny", "--seed", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "held out: compositions" in out and "report" in out
+    folder = tmp_path / "demo"
+    found = json.loads((folder / "results.json").read_text())
+    assert set(found["before"]) == set(TINY_PLAN.held_out)
+    assert found["before"]["compositions"]["n"] == TINY_PLAN.samples
+    assert found["extra"]["judged"] == len((folder / "verdicts.jsonl").read_text().splitlines())
+    assert len(found["curves"]["reward"]) == TINY_PLAN.steps
+    assert "A small model learns" in (folder / "report.html").read_text()
+    assert (folder / "main" / "model" / "adapter_model.safetensors").is_file()
+    assert not (folder / "merged" / "adapter_config.json").exists()
+
+    from transformers import AutoModelForCausalLM
+
+    assert AutoModelForCausalLM.from_pretrained(folder / "merged").num_parameters() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_runs_from_the_same_start(arm: str, tmp_path: Path) -> None:
+    prepared = prepare(tmp_path, TINY_PLAN, 2)
+    assert prepare(tmp_path, TINY_PLAN, 2) == prepared, "found again, not made again"
+    with open_judge(1, rules_of(arm)) as judge:
+        model = run_arm(arm, prepared, judge)
+        strict = judge if rules_of(arm).name == "strict" else open_judge(1)
+        try:
+            after = evaluate_tables(prepared, strict, model)
+        finally:
+            strict.close()
+    assert after["compositions"].scores.n == TINY_PLAN.samples

@@ -1,0 +1,152 @@
+"""The report: what it says, that it is whole in itself, and that all texts are escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym_train.demo.drawing import bars, lines
+from kernelgym_train.demo.intervals import Rate
+from kernelgym_train.demo.report import caveats, html_page, score_rows, text_table
+from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
+from kernelgym_train.demo.scores import Scores
+
+VOID = {"meta", "br"}
+
+
+class Tags(HTMLParser):
+    """Checks that every tag is closed by its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(page: str) -> Tags:
+    reader = Tags()
+    reader.feed(page)
+    assert not reader.open
+    return reader
+
+
+def scores(right: float, pass16: float = 0.9) -> Scores:
+    rate = Rate(right, right - 0.1, right + 0.1, 160.0)
+    return Scores(
+        *(10, 160, rate, rate, {1: rate, 16: Rate(pass16, pass16, 1.0, 10.0)}),
+        *(rate, None, rate, Rate(0.1, 0.05, 0.2, 160.0), Rate(1.0, 1.0, 1.0, 160.0)),
+        {"right": round(160 * right), "numerics": 160 - round(160 * right)},
+        41.0,
+    )
+
+
+def shown(pass16: float = 0.9) -> Demonstration:
+    return Demonstration(
+        "A <small> model learns",
+        7,
+        {"model": "Qwen3 & more"},
+        {"compositions": scores(0.25, pass16)},
+        {"compositions": scores(0.95)},
+        {"right at the first turn": [0.2, 0.5, 0.9], "reward": [0.1, 0.4, 1.2]},
+        {"warm start": 88.4},
+        ("Tokens are phrases.",),
+        (Specimen("P<1>", "def f(x): return x < 1", "a & b", "wrong", "</pre>", "correct"),),
+    )
+
+
+def test_the_table_tells_both_sides() -> None:
+    rows = {name: (one, two) for name, one, two in score_rows(scores(0.25), scores(0.95))}
+    assert rows["right, sampled"] == ("25.0 % (15 to 35)", "95.0 % (85 to 105)")
+    assert rows["second turn after a failure"] == ("-", "-"), "nothing was played"
+    assert rows["problems, answers"] == ("10, 160", "10, 160")
+    text = text_table(shown())
+    assert "held out: compositions" in text and "pass@16" in text
+    assert max(map(len, text.splitlines())) < 100
+
+
+def test_the_page_is_whole_and_escaped() -> None:
+    page = html_page(shown())
+    reader = parsed(page)
+    assert "A <small> model learns" in reader.text and "<small>" not in page
+    assert "def f(x): return x < 1" in reader.text and "Qwen3 & more" in reader.text
+    assert not re.search(r"(?:src|href)=|<script|@import|url\(", page)
+    assert page.count("<svg") == 3, "two charts of curves and one of failures"
+    assert "88 s" in reader.text and "Tokens are phrases." in reader.text
+
+
+@pytest.mark.parametrize(("pass16", "sharpening"), [(0.9, True), (0.4, False)])
+def test_sharpening_is_called_so(pass16: float, sharpening: bool) -> None:
+    told = " ".join(caveats(shown(pass16)))
+    assert ("sharpening" in told) is sharpening
+    assert "pretrained" in told
+
+
+@given(
+    st.dictionaries(st.text(max_size=8), st.lists(st.floats(-1e6, 1e6), max_size=6), max_size=4),
+    st.booleans(),
+)
+def test_lines_stay_inside_their_frame(series: dict[str, list[float]], percent: bool) -> None:
+    chart = lines(series, percent=percent)
+    if not any(series.values()):
+        assert not chart
+        return
+    parsed(chart)
+    for points in re.findall(r'points="([^"]*)"', chart):
+        for point in points.split():
+            x, y = map(float, point.split(","))
+            assert 40 <= x <= 640 and 0 <= y <= 260
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=8), st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5
+    )
+)
+def test_bars_are_as_long_as_their_shares(pairs: dict[str, tuple[float, float]]) -> None:
+    chart = bars(pairs, ("before", "after"))
+    parsed(chart)
+    widths = [float(w) for w in re.findall(r'<rect[^>]*? width="([\d.]+)"', chart)]
+    values = [value for pair in pairs.values() for value in pair]
+    assert len(widths) == len(values)
+    if max(values) > 1e-3:
+        scale = max(widths) / max(values)
+        assert all(abs(w - scale * v) < 0.2 for w, v in zip(widths, values, strict=True))
+
+
+def test_results_are_plain_data() -> None:
+    found = json.loads(json.dumps(as_data(shown())))
+    assert found["before"]["compositions"]["sampled"]["value"] == 0.25
+    assert found["before"]["compositions"]["retry"] is None
+    assert as_data({"x": (float("nan"), 1)}) == {"x": [None, 1]}
+
+
+def test_curves_are_a_run_s_metrics(tmp_path: Path) -> None:
+    assert curves_of(tmp_path) == {}
+    rows = [
+        {"step": 0, "turn_1/correct_rate": 0.25, "train/entropy": None},
+        {"step": 1, "turn_1/correct_rate": None, "train/entropy": 0.5},
+        {"step": 2, "turn_1/correct_rate": 0.75, "train/entropy": 0.25},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = curves_of(tmp_path)
+    assert found["right at the first turn"] == [0.25, 0.25, 0.75]
+    assert found["entropy, nats per token"] == [0.5, 0.25]
