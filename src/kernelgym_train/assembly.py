@@ -15,7 +15,6 @@ from typing import Any
 from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
 from kernelgym.choice import choose_problems
 from kernelgym.rewards import reward_schedule
-from kernelgym.rulesets import ruleset
 from kernelgym.types import Evaluator
 from kernelgym_train.config import Config
 from kernelgym_train.footprint import reference_bytes
@@ -69,19 +68,22 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
     return found[: chosen.limit] if chosen.limit else found
 
 
-def local_evaluator(config: Config, *, timing: bool | None = None) -> Evaluator:
+def local_evaluator(
+    config: Config, *, timing: bool | None = None, cache: bool | None = None
+) -> Evaluator:
     """Return a judge on this machine, in processes of its own.
-
-    With ``judge.cache`` it knows the verdicts of earlier runs on this machine.
 
     Args:
         config: The configuration.
         timing: Whether correct kernels are timed; as configured for training if None.
+        cache: Whether it knows the verdicts of earlier runs on this machine; ``judge.cache`` if
+            None. One that is to measure a second time must not.
     """
     judge = config.judge
+    keeps = judge.cache if cache is None else cache
     times = judge.timing if timing is None else timing
-    local = LocalEvaluator(judge.device, config.env.ruleset, judge.workers, times)
-    return CachedEvaluator(local, owns=True) if judge.cache else local
+    local = LocalEvaluator(judge.device, config.rules, judge.workers, times)
+    return CachedEvaluator(local, owns=True) if keeps else local
 
 
 def training_observer(
@@ -104,7 +106,7 @@ def training_observer(
     return Observer(
         env.language,
         device,
-        ruleset(env.ruleset),
+        config.rules,
         env.max_turns if max_turns is None else max_turns,
         env.examples,
         context=env.context,
@@ -162,7 +164,7 @@ def token_counter(tokenizer: Any) -> Callable[[str], int]:
 def _problems(
     config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str
 ) -> tuple[Problem, ...]:
-    rules, device = ruleset(config.env.ruleset), config.judge.device
+    rules, device = config.rules, config.judge.device
 
     def of(level: int | None) -> Iterator[Problem]:
         choice = choose_problems(

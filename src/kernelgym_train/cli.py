@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("settings", nargs="*", metavar="key.path=value", help="settings, over those of the file")
     add("--backend", choices=_BACKENDS, help="what samples and takes optimiser steps")
-    add("--config", type=Path, help="YAML file of settings")
+    add("--config", type=Path, help="YAML file of settings, or a ready one's name")
     add("--resume", type=Path, metavar="RUN", help="folder of a run to go on with")
     add("--evaluate", type=Path, metavar="RUN", help="evaluate the model that a run has trained")
     add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")

@@ -11,13 +11,15 @@ Sections are in `kernelgym_train.sections`; the docstring under each field is it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from kernelgym.errors import UsageError
+from kernelgym.rewards import reward_schedule
+from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym_train.config_check import check_config
 from kernelgym_train.credit import CreditRule
 from kernelgym_train.guards import GuardRules
@@ -36,7 +38,14 @@ from kernelgym_train.sections import (
 )
 from kernelgym_train.settings import keys_that_differ, plain, read_settings, read_yaml
 
-__all__ = ["FREE_ON_RESUME", "Config", "check_resume", "dump_config", "load_config"]
+__all__ = [
+    "FREE_ON_RESUME",
+    "Config",
+    "check_resume",
+    "dump_config",
+    "load_config",
+    "ready_configs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,15 @@ class Config:
         return self.sampling.problems_per_step * per_group
 
     @property
+    def rules(self) -> Ruleset:
+        """The ruleset that kernels are judged by."""
+        rules, stops = ruleset(self.env.ruleset), self.judge.stop_at_first_failure
+        if stops is None:
+            presets = reward_schedule(self.reward.preset).entries
+            stops = not any(preset.weights.trials for _, preset in presets)
+        return replace(rules, stop_at_first_failure=rules.stop_at_first_failure or stops)
+
+    @property
     def credit_rule(self) -> CreditRule:
         """How credit is given."""
         constant = self.credit.constant
@@ -86,17 +104,35 @@ def load_config(
     """Return a configuration that has been checked.
 
     Args:
-        path: A YAML file; defaults only if None.
+        path: A YAML file, or the name of one of `ready_configs`; defaults only if None.
         overrides: Texts such as ``optimiser.steps=200``, which go before the file.
         processes: Processes that train together.
 
     Raises:
         UsageError: If the file, a key or a value cannot be used.
     """
-    data = {} if path is None else read_yaml(path)
+    data = {} if path is None else read_yaml(_found(path))
     config = read_settings(Config, data, overrides)
     check_config(config, processes)
     return config
+
+
+def ready_configs() -> dict[str, Path]:
+    """Return the configurations that come with the package, by name; to be run, or copied."""
+    folder = Path(__file__).parent / "configs"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _found(path: str | Path) -> Path:
+    ready = ready_configs()
+    if Path(path).exists():
+        return Path(path)
+    if str(path) in ready:
+        return ready[str(path)]
+    raise UsageError(
+        f"cannot read the configuration {path}: there is no such file; give one, or the name of "
+        f"one that comes with kernelgym: {', '.join(ready)}"
+    )
 
 
 def dump_config(config: Config) -> str:

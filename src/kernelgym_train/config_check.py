@@ -15,7 +15,6 @@ from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.observer import Observer
 from kernelgym.rewards import check_speed, check_trials, reward_schedule
-from kernelgym.rulesets import ruleset
 from kernelgym.stopping import check_stop_rule, stop_rule
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def _check_judging(config: Config) -> None:
     env, judge = config.env, config.judge
     device = check_device(judge.device)
     check_language(env.language, device)
-    rules = ruleset(env.ruleset)
+    rules = config.rules
     for _, preset in reward_schedule(config.reward.preset).entries:
         check_speed(preset, env.language, device)
         if preset.speed == "required" and not judge.timing:

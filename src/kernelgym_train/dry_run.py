@@ -13,9 +13,9 @@ from pathlib import Path
 
 from kernelgym import UsageError
 from kernelgym.devices import find_device
-from kernelgym.rulesets import ruleset
 from kernelgym_train.assembly import held_out_problems, training_observer, training_problems
 from kernelgym_train.config import Config
+from kernelgym_train.footprint import reference_bytes
 from kernelgym_train.memory import estimate_memory
 from kernelgym_train.models import gpus, load_tokenizer, model_device
 from kernelgym_train.policies import ChatText
@@ -54,8 +54,9 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     yield f"devices     model on {device}, kernels on {judge}"
     problems = training_problems(config)
     yield f"problems    {len(problems)} to train on, of {config.env.suite}"
-    if config.evaluation.every:
-        yield f"held out    {len(held_out_problems(config))} to evaluate on"
+    held_out = held_out_problems(config) if config.evaluation.every else ()
+    if held_out:
+        yield f"held out    {len(held_out)} to evaluate on"
     tokenizer = load_tokenizer(config.model)
     text = ChatText(tokenizer, {"enable_thinking": config.sampling.thinking})
     observer = training_observer(config, judge)
@@ -69,23 +70,42 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
             f"{config.sampling.max_prompt_tokens}; raise it, lower env.examples, or leave it out"
         )
     yield f"prompts     at most {longest} tokens on the first turn ({where})"
-    yield f"ruleset     {ruleset(config.env.ruleset).label}"
+    yield f"ruleset     {config.rules.label}"
     yield f"step        at most {config.samples_per_step} samples to learn from"
-    estimate = estimate_memory(config, half=device != "cpu")
+    judged = None
+    if device != "cpu" and _number(judge) == _number(device):
+        judged = max((s for s in reference_bytes([*problems, *held_out]) if s), default=0)
+    estimate = estimate_memory(config, half=device != "cpu", judged_bytes=judged)
     yield from (f"memory      {line}" for line in estimate.lines())
     if device == "cpu":
         return
-    number = int(device.partition(":")[2])
+    number = _number(device)
+    assert number is not None
     total = (
         assume_gpu_gib * 2**30 if assume_gpu_gib is not None else float(gpus()[number].memory_bytes)
     )
     if estimate.peak > total:
+        advice = (
+            "lower optimiser.micro_batch, sampling.batch_size, sampling.max_new_tokens or "
+            "max_prompt_tokens, or set model.quantisation=4bit"
+        )
+        if estimate.judge:
+            advice = (
+                f"{estimate.judge / 2**30:.0f} of it are the judge's: give it another GPU "
+                "(judge.device=cuda:1), or lower judge.memory_bytes or judge.workers; else "
+                + advice
+            )
         raise UsageError(
             f"the run is estimated to take {estimate.peak / 2**30:.0f} GiB of a GPU that has "
-            f"{total / 2**30:.0f}; lower optimiser.micro_batch, sampling.batch_size, "
-            "sampling.max_new_tokens or max_prompt_tokens, or set model.quantisation=4bit"
+            f"{total / 2**30:.0f}; {advice}"
         )
     yield f"memory      fits into {total / 2**30:.0f} GiB"
+
+
+def _number(device: str) -> int | None:
+    """Return the number of a GPU; None for the CPU."""
+    kind, _, number = device.partition(":")
+    return int(number or 0) if kind == "cuda" else None
 
 
 def missing_packages(config: Config) -> None:

@@ -64,15 +64,27 @@ for line in sys.stdin:
 def reference_bytes(problems: Sequence[Problem]) -> list[int | None]:
     """Return each problem's footprint in bytes; None where it cannot be told.
 
+    What was asked before in this process is remembered.
+
     Raises:
         KernelgymError: If the process fails altogether.
     """
-    asked = "".join(json.dumps(problem.source) + "\n" for problem in problems)
+    new = list(dict.fromkeys(p.source for p in problems if p.source not in _known))
+    if new:
+        _known.update(zip(new, _footprints(new), strict=True))
+    return [_known[problem.source] for problem in problems]
+
+
+_known: dict[str, int | None] = {}
+
+
+def _footprints(sources: Sequence[str]) -> list[int | None]:
+    asked = "".join(json.dumps(source) + "\n" for source in sources)
     done = subprocess.run(
         [sys.executable, "-c", _CHILD], input=asked, capture_output=True, text=True, check=False
     )
     lines = done.stdout.splitlines()
-    if done.returncode or len(lines) != len(problems):
+    if done.returncode or len(lines) != len(sources):
         why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         raise KernelgymError(f"the footprint of references could not be told: {why[0]}")
     return [json.loads(line) for line in lines]

@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kernelgym import Evaluator, Problem, UsageError
-from kernelgym.rulesets import ruleset
 from kernelgym_train.assembly import (
     episode_rules,
     held_out_problems,
@@ -37,7 +37,14 @@ from kernelgym_train.policies import HFPolicy, Sampling
 from kernelgym_train.runlog import RunLog, Watcher
 from kernelgym_train.settings import plain
 
-__all__ = ["HeldOutEvaluation", "RunOutcome", "evaluate_run", "make_watchers", "train_run"]
+__all__ = [
+    "HeldOutEvaluation",
+    "RunOutcome",
+    "evaluate_run",
+    "make_watchers",
+    "quiet_frameworks",
+    "train_run",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
     model_device(config.model)
     problems = training_problems(config)
     held_out = held_out_problems(config) if config.evaluation.every else ()
-    with _quiet_frameworks(), contextlib.ExitStack() as stack:
+    with quiet_frameworks(), contextlib.ExitStack() as stack:
         tokenizer = load_tokenizer(config.model)
         models = [load_model(config.model)]  # before the folder: most faults are here
 
@@ -114,7 +121,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
     trained = replace(config.model, id=str(folder / "model"), revision="")
     log = RunLog.follow(folder)
     log.writes = True
-    with _quiet_frameworks(), contextlib.ExitStack() as stack:
+    with quiet_frameworks(), contextlib.ExitStack() as stack:
         model, tokenizer = load_model(trained), load_tokenizer(trained)
         judge = local_evaluator(config)
         stack.callback(judge.close)
@@ -146,20 +153,20 @@ class HeldOutEvaluation:
     ) -> None:
         self._config, self._log, self._problems = config, log, problems
         self._tokenizer = tokenizer
-        seeded = not config.judge.cache
         self._again: Evaluator | None = None
-        if config.evaluation.timing and not config.judge.timing:
-            timed = local_evaluator(config, timing=True)
+        if config.evaluation.timing and (config.judge.cache or not config.judge.timing):
+            timed = local_evaluator(config, timing=True, cache=False)
             stack.callback(timed.close)
-            self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed", seeded=seeded)
+            self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed")
         else:
             self._again = judge if config.evaluation.timing else None
-            self._judge = log.verdicts(judge, seeded=seeded)
+            self._judge = log.verdicts(judge, seeded=not config.judge.cache)
         self.last: Evaluation | None = None
 
     def __call__(self, model: Any, step: int) -> float | None:
         """Evaluate, write it down, and return pass@1."""
         chosen, sampling = self._config.evaluation, self._config.sampling
+        started = time.monotonic()
         observer = training_observer(
             self._config,
             self._judge.device,
@@ -191,6 +198,7 @@ class HeldOutEvaluation:
         metrics = dict(found.metrics)
         if chosen.greedy:
             metrics |= played(0.0, 1, (1,), "greedy").metrics
+        metrics["time/eval_s"] = time.monotonic() - started
         self.last = Evaluation(metrics, found.problems, found.rollouts)
         self._log.evaluation(step, metrics)
         return metrics.get("eval/pass@1")
@@ -224,7 +232,7 @@ def _open(config: Config, resume: Path | None) -> RunLog:
     if resume is not None:
         log = RunLog.resume(folder)
     else:
-        about = manifest(config.run.backend, ruleset(config.env.ruleset), config.run.seed)
+        about = manifest(config.run.backend, config.rules, config.run.seed)
         log = RunLog.create(folder, plain(config), about)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from accelerate import PartialState
@@ -234,7 +242,7 @@ def _open(config: Config, resume: Path | None) -> RunLog:
 
 
 @contextlib.contextmanager
-def _quiet_frameworks() -> Iterator[None]:
+def quiet_frameworks() -> Iterator[None]:
     """Keep transformers' bars and its remarks on itself off the terminal."""
     import warnings
 

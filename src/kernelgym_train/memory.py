@@ -2,7 +2,8 @@
 
 Contract: arithmetic on the model's shape, which is read from its configuration without loading a
 weight; each part is named, so that one sees what to change. It is an estimate of the peak within
-about a fifth, for dense models, and nothing is measured.
+about a fifth, for dense models, and nothing is measured. The trainer's process keeps what it once
+took, so a judge on the same GPU comes on top of its peak.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from kernelgym import UsageError
 from kernelgym_train.config import Config
+from kernelgym_train.sections import JudgeConfig
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
@@ -22,6 +24,14 @@ _PER_TOKEN_AND_LAYER = 18.0
 """Activations that a layer keeps for its backward pass, in hidden sizes."""
 _OVERHEAD_BYTES = 1.5e9
 """CUDA's context, cuBLAS, fragments."""
+_FOOTPRINTS_JUDGED = 3.0
+"""Inputs three times and outputs five times, as the judge rations them, are at most this many
+footprints (`kernelgym_train.footprint`)."""
+_SPARE_BYTES = 2.0**30
+"""What the judge rations beside that for each kernel."""
+_JUDGE_CONTEXTS = 3
+"""Processes with a CUDA context of each worker: its own, the candidate's, the reference's."""
+_CONTEXT_BYTES = 0.5e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +46,14 @@ class MemoryEstimate:
     learning: float
     """Activations and logits of a micro-batch."""
     overhead: float
+    judge: float = 0.0
+    """What judging takes of the same GPU."""
 
     @property
     def peak(self) -> float:
-        """Generation and learning take turns."""
-        return self.weights + self.trained + max(self.generation, self.learning) + self.overhead
+        """Generation and learning take turns; the judge's part is added to either."""
+        turns = max(self.generation, self.learning)
+        return self.weights + self.trained + turns + self.overhead + self.judge
 
     def lines(self) -> list[str]:
         """Return it for a reader."""
@@ -48,12 +61,16 @@ class MemoryEstimate:
         return [*found, f"{'peak':<11}{self.peak / 2**30:7.1f} GiB"]
 
 
-def estimate_memory(config: Config, *, half: bool = True) -> MemoryEstimate:
+def estimate_memory(
+    config: Config, *, half: bool = True, judged_bytes: int | None = None
+) -> MemoryEstimate:
     """Return what a run takes of the GPU that its model is on.
 
     Args:
         config: The configuration.
         half: Whether ``model.dtype=auto`` means two bytes, as on a GPU.
+        judged_bytes: Footprint of the largest problem that is judged on the same GPU; None if
+            kernels are judged elsewhere.
 
     Raises:
         UsageError: If the model's configuration is not found.
@@ -101,7 +118,13 @@ def estimate_memory(config: Config, *, half: bool = True) -> MemoryEstimate:
         generation=sampling.batch_size * longest * layers * 2 * heads * head * width,
         learning=activations + logits,
         overhead=_OVERHEAD_BYTES,
+        judge=0.0 if judged_bytes is None else _judge_bytes(config.judge, judged_bytes),
     )
+
+
+def _judge_bytes(judge: JudgeConfig, footprint: int) -> float:
+    contexts = _JUDGE_CONTEXTS * _CONTEXT_BYTES
+    return judge.workers * (_FOOTPRINTS_JUDGED * footprint + _SPARE_BYTES + contexts)
 
 
 def _adapter_parameters(model: Any, rank: int, targets: tuple[str, ...]) -> int:

@@ -204,10 +204,17 @@ class JudgeConfig:
     """Worker processes."""
     timing: bool = False
     """Time correct kernels during training; evaluation.timing is apart."""
+    stop_at_first_failure: bool | None = None
+    """End a verdict at the first call that fails; wherever no reward preset pays for the share of
+    calls that agree, if null."""
     memory_bytes: int = 0
     """Problems whose reference needs more device memory are left out; 0 leaves none out."""
-    cache: bool = True
-    """Give a kernel that was judged before the same verdict again."""
+    cache: bool = False
+    """Take verdicts of earlier runs on this machine, too. Off, a run stands for itself: inputs
+    follow from its own secret, and a verdict that came out wrong by chance, or a time taken on a
+    busy machine, is not handed on to the next run, which would make seeds and control arms depend
+    on each other. Within a run no kernel is judged twice either way, resumed or not: see its
+    verdicts.jsonl. On, many short runs on the same kernels cost less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,9 +90,12 @@ def test_problems_above_the_judges_budget_are_left_out() -> None:
 
 
 def test_the_judge_is_cached_or_not() -> None:
-    cached = local_evaluator(tiny.config())
+    cached = local_evaluator(tiny.config("judge.cache=true"))
     assert isinstance(cached, CachedEvaluator)
-    plain = local_evaluator(tiny.config("judge.cache=false", "judge.workers=3"), timing=True)
+    anew = local_evaluator(tiny.config("judge.cache=true"), cache=False)
+    assert isinstance(anew, LocalEvaluator), "a second measurement is one"
+    anew.close()
+    plain = local_evaluator(tiny.config("judge.workers=3"), timing=True)
     assert isinstance(plain, LocalEvaluator)
     assert (plain.workers, plain.timing, plain.ruleset.name) == (3, True, "kernelbench")
     cached.close()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rulesets import RULESETS
-from kernelgym_train import config_check
 from kernelgym_train.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.credit import CreditRule
 from kernelgym_train.settings import describe, keys_that_differ, plain, read_settings
@@ -163,12 +162,22 @@ def test_what_needs_timing_is_taken_where_there_is_some() -> None:
     load_config(None, ["reward.preset=kevin", "env.language=cpp", "judge.timing=true"])
 
 
-def test_a_share_of_trials_is_not_paid_where_not_all_are_made(monkeypatch) -> None:
-    hasty = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
-    monkeypatch.setattr(config_check, "ruleset", lambda name: hasty)
-    load_config(None, ["reward.preset=sparse"])
+@pytest.mark.parametrize(
+    ("preset", "stops"),
+    [("stage2", False), ("sparse", True), ("{0: sparse, 9: stage1}", False), ("stage3", True)],
+)
+def test_verdicts_end_at_the_first_failure_where_nobody_pays_for_more(preset, stops) -> None:
+    config = load_config(None, [f"reward.preset={preset}"])
+    assert config.rules.stop_at_first_failure is stops
+    assert dataclasses.replace(config.rules, stop_at_first_failure=False) == RULESETS["strict"]
+    asked = load_config(None, [f"reward.preset={preset}", "judge.stop_at_first_failure=false"])
+    assert asked.rules == RULESETS["strict"]
+
+
+def test_a_share_of_trials_is_not_paid_where_not_all_are_made() -> None:
+    load_config(None, ["reward.preset=sparse", "judge.stop_at_first_failure=true"])
     with pytest.raises(UsageError, match="stops at the first failure"):
-        load_config(None, ["reward.preset=stage2"])
+        load_config(None, ["reward.preset=stage2", "judge.stop_at_first_failure=true"])
 
 
 def test_groups_stay_on_one_process() -> None:

@@ -43,7 +43,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
 
     made: list[ScriptedEvaluator] = []
 
-    def evaluator(config: Any, *, timing: bool | None = None) -> ScriptedEvaluator:
+    def evaluator(
+        config: Any, *, timing: bool | None = None, cache: bool | None = None
+    ) -> ScriptedEvaluator:
         made.append(ScriptedEvaluator(tiny.judge, ruleset=config.env.ruleset))
         return made[-1]
 
@@ -74,7 +76,7 @@ def test_a_whole_run_resumed_evaluated_and_merged(
     assert (run / "model" / "adapter_model.safetensors").is_file()
     (tested,) = rows(run / "evaluations.jsonl")
     assert tested["step"] == 2 and 0.0 <= tested["eval/pass@1"] <= tested["eval/pass@2"] <= 1.0
-    assert "greedy/pass@1" in tested
+    assert "greedy/pass@1" in tested and tested["time/eval_s"] > 0
     saved = rows(run / "checkpoints.jsonl")
     assert saved[-1]["score"] == pytest.approx(tested["eval/pass@1"])
 

@@ -47,6 +47,8 @@ def test_what_a_run_leaves(finished: tuple[Path, Any]) -> None:
         *("train/learning_rate", "train/grad_norm", "train/entropy", "train/loss"),
     ):
         assert all(isinstance(row[name], float | int) for row in metrics), name
+    for row in metrics:  # the parts of a step do not overlap
+        assert 0 < row["time/train_s"] <= row["time/total_s"] - row["time/play_s"]
     assert not any(name.startswith(("train/reward", "train/compl")) for name in metrics[0])
     records = list(read_records(folder / "trajectories.jsonl"))
     assert len(records) == sum(row["batch/trajectories"] for row in metrics)
@@ -243,6 +245,10 @@ def test_an_interrupt_finishes_the_step_and_saves(
 
     folder = tmp_path / "run"
     before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(KernelTrainer, "roll_out", interrupted)
+        whole, _ = tiny.run(tmp_path / "whole", tiny.config("optimiser.steps=3"))
+    assert whole.steps == 3, "in the last step there is nothing left to interrupt"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(KernelTrainer, "roll_out", interrupted)
         tiny.run(folder, tiny.config("run.save_every=100"))

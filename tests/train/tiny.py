@@ -118,6 +118,6 @@ def run(
 
     log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
     words = tokenizer()
-    evaluator = log.verdicts(ScriptedEvaluator(script, ruleset="kernelbench"))
+    evaluator = log.verdicts(ScriptedEvaluator(script, ruleset=settings.rules))
     steps = make_steps(settings, tuple(problems(6)), evaluator, log=log)
     return train(settings, log, steps, lambda: model(len(words), seed), words), log

@@ -80,8 +80,8 @@ def train(
 
     Raises:
         UsageError: If what was configured does not work.
-        KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken; at
-            a second one, at once.
+        KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken,
+            unless it was the last; at a second one, at once.
     """
     if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
         raise UsageError(
@@ -91,7 +91,8 @@ def train(
     while True:
         with _interrupt() as interrupted:
             done = _train_once(config, log, steps, make_model, tokenizer, evaluate, interrupted)
-        if interrupted.is_set():
+        whole = done.action != "rollback" and done.outcome.steps >= config.optimiser.steps
+        if interrupted.is_set() and not whole:
             raise KeyboardInterrupt
         if done.action != "rollback":
             return done.outcome

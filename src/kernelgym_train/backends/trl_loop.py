@@ -133,6 +133,10 @@ class TrlLoop:
         measured = {_NAMES.get(name, f"train/{name}"): value for name, value in values.items()}
         measured = {name: value for name, value in measured.items() if name}
         measured["time/total_s"], self._since = now - self._since, now
+        # TRL's time of a step holds what was played in it.
+        played = sum(self._taken.metrics[f"time/{part}_s"] for part in ("play", "bookkeeping"))
+        spent = sum(row.get("step_time", 0.0) for row in self._measured)
+        measured["time/train_s"] = max(0.0, spent - played)
         measured["progress/done_frac"] = (step + 1) / self._config.optimiser.steps
         alarms = self._steps.finish(
             step,
@@ -148,6 +152,7 @@ class TrlLoop:
         if self._evaluate is not None and every and (step + 1) % every == 0 and not self.action:
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             self.score = self._evaluate(model, step + 1)
+            self._since = time.monotonic()  # what an evaluation takes is its own: time/eval_s
 
     def saved(self, optimiser_step: int, folder: Path) -> None:
         """Make a checkpoint count."""
@@ -190,7 +195,7 @@ _NAMES = {
             *("mean_terminated_length", "min_terminated_length", "max_terminated_length"),
         )
     },
-    "step_time": "time/train_s",
+    "step_time": "",
 }
 """TRL's names of what it measures, by ours; empty for what it says of its own groups and fillers.
 Any other keeps its name, below ``train/``."""
