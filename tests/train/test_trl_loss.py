@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import tiny
 
-from kernelgym.testing import ScriptedEvaluator
+from kernelgym.jsonlines import read_lines
+from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym.types import Kernel, Problem, Status, Verdict
 from kernelgym_train.assembly import make_steps
 from kernelgym_train.backends.trl_options import LOSSES
 from kernelgym_train.types import Sample
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 class Watched:
     """One step of a tiny training, with what went through TRL's loss."""
 
-    def __init__(self, folder: Path, *overrides: str) -> None:
+    def __init__(self, folder: Path, *overrides: str, script: Any = tiny.judge) -> None:
         import torch
 
         from kernelgym_train.backends import trl, trl_trainer
@@ -37,7 +39,7 @@ class Watched:
         )
         log = RunLog.create(folder, plain(settings), {})
         words = tiny.tokenizer()
-        judge = ScriptedEvaluator(tiny.judge, ruleset="kernelbench")
+        judge = ScriptedEvaluator(script, ruleset="kernelbench")
         steps = make_steps(settings, tuple(tiny.problems(6)), judge, log=log)
         self.model = tiny.model(len(words))
         self.batches: list[dict[str, Any]] = []
@@ -126,8 +128,33 @@ def test_rows_of_a_like_length_are_together_and_cut_to_their_own(token_run: Watc
         lengths = (batch["prompt_mask"].sum(-1) + batch["completion_mask"].sum(-1)).tolist()
         longest.append(max(lengths))
         assert batch["prompt_mask"].sum(-1).max() == batch["prompt_ids"].size(1)
-        assert batch["completion_mask"].sum(-1).max() == batch["completion_ids"].size(1)
+        answer = int(batch["completion_mask"].sum(-1).max())
+        assert max(2, answer) == batch["completion_ids"].size(1)
     assert longest == sorted(longest)
+
+
+def test_the_entropy_that_is_logged_is_of_answers_not_of_fillers(tmp_path: Path) -> None:
+    import torch
+
+    def lenient(problem: Problem, kernel: Kernel) -> Verdict:
+        return verdict(Status.CORRECT if "=" in kernel.source[:40] else Status.WRONG)
+
+    run = Watched(tmp_path / "run", "optimiser.micro_batch=2", script=lenient)
+    each, alone = [], 0
+    for batch in run.batches:
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+        seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+        with torch.no_grad():
+            logits = run.model(input_ids=ids, attention_mask=seen).logits
+        logits = logits[:, batch["prompt_ids"].size(1) - 1 : -1]
+        entropies = torch.distributions.Categorical(logits=logits).entropy()
+        mask = batch["completion_mask"] * batch["tool_mask"]
+        alone += not mask.any()
+        if mask.any():
+            each.append(float((entropies * mask).sum() / mask.sum()))
+    assert alone, "a micro-batch holds nothing but fillers"
+    (logged,) = [row for _, row in read_lines(tmp_path / "run" / "metrics.jsonl")]
+    assert logged["train/entropy"] == pytest.approx(sum(each) / len(each), rel=1e-4)
 
 
 def test_the_gradient_is_that_of_credits_loss(token_run: Watched) -> None:

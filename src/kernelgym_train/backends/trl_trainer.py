@@ -90,14 +90,18 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         wanted = inputs["token_weights"] * self._updates * self.accelerator.num_processes
         scaled = inputs["advantages"] * wanted / self._own_weights(inputs)
+        measured = self._metrics["train"]
+        before = {name: len(values) for name, values in measured.items()}
         loss: torch.Tensor = super()._compute_loss(model, inputs | {"advantages": scaled})
+        if not _trained_on(inputs).any():
+            # Fillers alone: what is measured of them would count as much as another micro-batch.
+            for name, values in measured.items():
+                del values[before.get(name, 0) :]
         return loss
 
     def _own_weights(self, inputs: dict[str, Any]) -> torch.Tensor:
         """Return the weight that TRL's loss type gives each token of a row, in this micro-batch."""
-        mask = inputs["completion_mask"]
-        if "tool_mask" in inputs:
-            mask = mask * inputs["tool_mask"]
+        mask = _trained_on(inputs)
         rows = mask.size(0)
         window = self.current_gradient_accumulation_steps
         one = torch.ones(rows, device=mask.device)
@@ -154,6 +158,12 @@ def micro_batches(
     return found
 
 
+def _trained_on(inputs: dict[str, Any]) -> torch.Tensor:
+    """Return which tokens of a micro-batch's answers are in the loss."""
+    mask: torch.Tensor = inputs["completion_mask"]
+    return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
+
+
 def _cut(batch: dict[str, Any], rows: torch.Tensor, total: int) -> dict[str, Any]:
     rows = rows.to(batch["prompt_mask"].device)
     part = {
@@ -163,8 +173,9 @@ def _cut(batch: dict[str, Any], rows: torch.Tensor, total: int) -> dict[str, Any
         for name, value in batch.items()
     }
     prompt = max(1, int(part["prompt_mask"].sum(-1).max()))
-    answer = max(1, int(part["completion_mask"].sum(-1).max()))
     width = batch["completion_mask"].size(1)
+    # Of a single column TRL takes means as if it held one value a row, fillers' included.
+    answer = max(min(2, width), int(part["completion_mask"].sum(-1).max()))
     for name in ("prompt_ids", "prompt_mask"):
         part[name] = part[name][:, -prompt:]
     for name in _COMPLETION_SIDE:

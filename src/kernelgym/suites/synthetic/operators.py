@@ -62,7 +62,11 @@ _SOFTPLUS = "tl.maximum({x}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({x})))"
 _CPP_SOFTPLUS = "std::max({x}, 0.0f) + std::log1p(std::exp(-std::fabs({x})))"
 _GELU = "0.5 * {x} * (1.0 + tl.erf({x} * 0.7071067811865476))"
 _CPP_GELU = "0.5f * {x} * (1.0f + std::erf({x} * 0.7071067811865476f))"
-_TANH = "2.0 / (1.0 + tl.exp(-2.0 * {x})) - 1.0"
+# Near zero the difference of two numbers near one is too far off, a series is not.
+_TANH = (
+    "tl.where(tl.abs({x}) < 0.02, {x} - {x} * {x} * {x} / 3.0, "
+    "2.0 / (1.0 + tl.exp(-2.0 * {x})) - 1.0)"
+)
 _POLY = "1.5957691216057308 * ({x} + 0.044715 * {x} * {x} * {x})"
 _CPP_POLY = "1.5957691216057308f * ({x} + 0.044715f * {x} * {x} * {x})"
 
