@@ -72,8 +72,8 @@ class Threads:
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
                 count += 1
-                with contextlib.suppress(OSError), open(f"{self._folder}/{task}/children") as file:
-                    count += len(file.read().split())
+                with contextlib.suppress(OSError):
+                    count += len(_read(f"{self._folder}/{task}/children").split())
         return count
 
     def _run_ns(self) -> int:
@@ -81,11 +81,8 @@ class Threads:
         total = 0
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
-                with (
-                    contextlib.suppress(OSError, ValueError, IndexError),
-                    open(f"{self._folder}/{task}/schedstat") as file,
-                ):
-                    total += int(file.read().split()[0])
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    total += int(_read(f"{self._folder}/{task}/schedstat").split()[0])
         return total
 
     def _signal(self, number: int) -> None:
@@ -97,6 +94,16 @@ class Threads:
         states = "X"
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
-                with contextlib.suppress(OSError), open(f"{self._folder}/{task}/stat") as file:
-                    states += file.read().rpartition(")")[2].split()[0]
+                with contextlib.suppress(OSError, IndexError):
+                    stat = _read(f"{self._folder}/{task}/stat")
+                    states += stat.rpartition(b")")[2].split()[0].decode()
         return next((state for state in states if state not in "TtZX"), "T")
+
+
+def _read(path: str) -> bytes:
+    """Return what a small file says; half of what `open` takes, for what is asked so often."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 14)
+    finally:
+        os.close(file)

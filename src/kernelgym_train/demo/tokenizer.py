@@ -58,10 +58,21 @@ _TARGET = rf"^ *(?:\w+ \+?= (?=[^\n]*(?:{_CALLED}))|(?:{_VALUES}) = (?!{_PLAIN})
 # Of a kernel's signature and of its launch: the arguments, apart from the block sizes.
 _ARGUMENTS = r"(?<=_kernel\(|\]\()[a-z][^\n]*?, (?=[A-Z_]+(?:=|: tl\.))"
 _OPERAND = r"^(?:\w+ [-+*/] |-(?=\w))"
+# Of whatever takes or returns the tensors.
+_TENSORS = r"(?<=def run\(|= run\(|\(self, |return \[)\w+(?:, \w+)*(?=[\])])"
+# Of both, one by one: there are many orders, and a chain needs one that was hardly seen.
+_ARGUMENT = r"(?<![\w(])\w+, (?=(?:\w+, )*\w*$)"
+# Of the load of an operand, where it goes and what is loaded, apart from the place.
+_LOADED = r"(?<=_val = tl\.load\()\w+(?= \+)|^ *\w+_val = tl\.load\("
 # What is called, apart from what it is applied to.
 _FUNCTION = r"^(?:[A-Za-z]\w*\.)+\w+(?=\()"
+# Of a size, its name and its digits.
+_SIZE = r"^\w+ = (?=\d)|\d(?=\d*\n$)"
 _LINE = "[^\n]*\n|[^\n]+"
-_PHRASES = (_LINE, _TARGET, _OPERAND, _ARGUMENTS, _FUNCTION)
+_PHRASES = (
+    *(_LINE, _TARGET, _OPERAND, _ARGUMENTS, _TENSORS, _ARGUMENT, _LOADED, _FUNCTION),
+    _SIZE,
+)
 _WORDS = r" ?\w+| ?[^\s\w]+|\n *|\s+"
 
 
