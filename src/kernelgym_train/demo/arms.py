@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kernelgym.errors import UnknownName
-from kernelgym.rulesets import RULESETS, Ruleset
+from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator
 from kernelgym_train.credit import counts
 from kernelgym_train.demo.corpus import Example, right_answers
-from kernelgym_train.demo.learning import dialogue_observer, episode_rules, learn
+from kernelgym_train.demo.learning import RULES, dialogue_observer, episode_rules, learn
 from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.demo.warmstart import fit
 from kernelgym_train.models import load_model, load_tokenizer
@@ -40,7 +40,7 @@ __all__ = ["ARMS", "WITHOUT_EVIDENCE", "rules_of", "run_arm", "worth_fitting"]
 ARMS = ("main", "shuffled", "rejection_sft", "clean_sft", "evidence_off")
 """By name; see above."""
 WITHOUT_EVIDENCE = dataclasses.replace(
-    RULESETS["strict"], name="strict-without-evidence", require_custom_kernel=False
+    RULES, name="strict-without-evidence", require_custom_kernel=False
 )
 """The rules that the arm ``evidence_off`` is rewarded by."""
 
@@ -53,7 +53,7 @@ def rules_of(arm: str) -> Ruleset:
     """
     if arm not in ARMS:
         raise UnknownName("arm", arm, ARMS)
-    return WITHOUT_EVIDENCE if arm == "evidence_off" else RULESETS["strict"]
+    return WITHOUT_EVIDENCE if arm == "evidence_off" else RULES
 
 
 def run_arm(

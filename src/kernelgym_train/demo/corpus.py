@@ -94,7 +94,7 @@ def family_of(problem: Problem) -> str:
 def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float]:
     """Deal the rates to the families that occur; `COMPOSED` gets none right.
 
-    Chains get the two highest: they are what is learned, and nothing is learned from a reward that
+    Chains get the highest: they are what is learned, and nothing is learned from a reward that
     never comes. Single operators get all of them.
     """
     families = sorted({family_of(problem) for problem in problems} - {COMPOSED})
@@ -103,7 +103,7 @@ def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float
     single = [family for family in families if family not in chains]
     dealt = [
         *zip(single, itertools.chain(RATES, itertools.repeat(RATES[-1])), strict=False),
-        *zip(chains, itertools.chain(RATES[-2:], itertools.repeat(RATES[-1])), strict=False),
+        *((family, RATES[-1]) for family in chains),
     ]
     return {**dict(dealt), COMPOSED: 0.0}
 

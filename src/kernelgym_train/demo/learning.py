@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.rewards import reward_schedule
-from kernelgym.rulesets import Ruleset, ruleset
+from kernelgym.rulesets import RULESETS, Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.config import Config, load_config
 from kernelgym_train.demo.observer import DialogueObserver
@@ -31,6 +31,7 @@ from kernelgym_train.settings import plain
 from kernelgym_train.steps import Gather, Step, StepPlan, Steps
 
 __all__ = [
+    "RULES",
     "SETTINGS",
     "ShuffledSteps",
     "dialogue_observer",
@@ -41,7 +42,7 @@ __all__ = [
 
 SETTINGS = (
     *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
-    *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=stage2"),
+    *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=sparse"),
     *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
     *("sampling.max_new_tokens=75", "sampling.max_prompt_tokens=400", "sampling.batch_size=128"),
     *("curriculum.enabled=false", "credit.estimator=turn_group", "optimiser.steps=35"),
@@ -52,6 +53,9 @@ SETTINGS = (
     *("logging.histograms_every=0",),
 )
 """What the demonstration on a CPU sets, as ``key.path=value``."""
+RULES = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
+"""What the demonstration is judged by: ``strict``, and no call after one that failed, since nothing
+is paid for those."""
 
 
 def learning_config(

@@ -19,7 +19,7 @@ from kernelgym.types import Evaluator, Problem
 from kernelgym_train.config import Config
 from kernelgym_train.demo.corpus import first_answers, fits, repairs
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
-from kernelgym_train.demo.learning import dialogue_observer, episode_rules, learning_config
+from kernelgym_train.demo.learning import RULES, dialogue_observer, episode_rules, learning_config
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.plan import Plan
 from kernelgym_train.demo.splits import Splits, draw_splits
@@ -118,7 +118,7 @@ def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) ->
     )
 
 
-def open_judge(workers: int = 2, rules: str | Ruleset = "strict") -> LocalEvaluator:
+def open_judge(workers: int = 2, rules: str | Ruleset = RULES) -> LocalEvaluator:
     """Return the judge of a demonstration on a CPU: interpreted kernels, untimed."""
     return LocalEvaluator("cpu", ruleset(rules), workers, timing=False)
 

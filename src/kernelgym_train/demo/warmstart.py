@@ -41,7 +41,11 @@ class FitRule:
     seconds: float = math.inf
     """Wall time after which no further batch is begun."""
     learning_rate: float = 3e-3
-    """The highest one; it rises from 0 and falls to a twentieth along a cosine."""
+    """The highest one of embedding, output layer and norms, by AdamW; it rises from 0 and falls to
+    a twentieth along a cosine."""
+    matrix_rate: float = 0.012
+    """The same of the matrices between them, by Muon (Jordan et al. 2024, "Muon: An optimizer for
+    hidden layers in neural networks")."""
     batch_tokens: int = 3072
     """Most tokens of a batch, padding included."""
     weight_decay: float = 0.01
@@ -53,8 +57,9 @@ class FitRule:
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_tokens < 1:
             raise UsageError("epochs and batch_tokens must be at least 1")
-        if not (self.seconds > 0 and self.learning_rate > 0 and self.max_grad_norm > 0):
-            raise UsageError("seconds, learning_rate and max_grad_norm must be above 0")
+        rates = self.learning_rate, self.matrix_rate
+        if not (self.seconds > 0 and min(rates) > 0 and self.max_grad_norm > 0):
+            raise UsageError("seconds, rates and max_grad_norm must be above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +168,7 @@ def fit_rows(
         for epoch in range(rule.epochs)
         for batch in batches_of(lengths, rule.batch_tokens, random.Random(f"fit/{seed}/{epoch}"))
     ]
-    optimiser = torch.optim.AdamW(
-        model.parameters(), rule.learning_rate, _BETAS, weight_decay=rule.weight_decay
-    )
+    optimisers = _optimisers(model, rule)
     was_training = model.training
     model.train()
     started, tokens, losses = time.monotonic(), 0, list[float]()
@@ -173,13 +176,15 @@ def fit_rows(
         share = max(number / len(order), (time.monotonic() - started) / rule.seconds)
         if share >= 1.0:
             break
-        for group in optimiser.param_groups:
-            group["lr"] = rule.learning_rate * _schedule(share)
+        for optimiser, rate in zip(optimisers, (rule.learning_rate, rule.matrix_rate), strict=True):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * _schedule(share)
         loss, count = _loss(model, [rows[index] for index in batch], rule.half)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), rule.max_grad_norm)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        for optimiser in optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
         tokens += count
         losses.append(loss.item())
         if progress is not None:
@@ -189,6 +194,21 @@ def fit_rows(
     last = losses[-max(1, len(losses) // 10) :]
     epochs = rule.epochs * len(losses) / len(order)
     return Fit(epochs, len(losses), tokens, sum(last) / len(last), time.monotonic() - started)
+
+
+def _optimisers(model: Any, rule: FitRule) -> tuple[Any, Any]:
+    """Return AdamW for what Muon is not made for, and Muon for the matrices inside the model."""
+    import torch
+
+    ends = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
+    inner = [w for w in model.parameters() if w.ndim == 2 and id(w) not in ends]
+    within = {id(weight) for weight in inner}
+    others = [weight for weight in model.parameters() if id(weight) not in within]
+    decay = rule.weight_decay
+    return (
+        torch.optim.AdamW(others, rule.learning_rate, _BETAS, weight_decay=decay),
+        torch.optim.Muon(inner, rule.matrix_rate, weight_decay=decay),
+    )
 
 
 def _schedule(share: float) -> float:

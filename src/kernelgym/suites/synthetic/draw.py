@@ -75,7 +75,12 @@ def prime(rng: random.Random, low: int, high: int) -> int:
     """Return a prime in ``[low, high]``, or an odd number if `high` is beyond the table."""
     if high >= 5000:
         return rng.randrange(low, high) | 1
-    return rng.choice([p for p in _primes() if low <= p <= high])
+    return rng.choice(_primes_within(low, high))
+
+
+@functools.cache
+def _primes_within(low: int, high: int) -> tuple[int, ...]:
+    return tuple(p for p in _primes() if low <= p <= high)
 
 
 def dim_names(rng: random.Random) -> tuple[str, str, str]:
