@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernelgym_train.demo.model import SMALL, ModelSize
-from kernelgym_train.demo.splits import FEW_OPERATORS
+from kernelgym_train.demo.splits import PLAIN_OPERATORS
 from kernelgym_train.demo.warmstart import FitRule
 
 __all__ = ["CPU_PLAN", "TINY_PLAN", "Plan"]
 
-_WARM = FitRule(epochs=8, batch_tokens=1536)
+_WARM = FitRule(epochs=6, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
 
@@ -28,14 +28,16 @@ class Plan:
     """Single operators that are looked through; see `kernelgym_train.demo.splits.draw_splits`."""
     chains: int = 16_000
     """Chains that are looked through."""
-    operators: frozenset[str] | None = FEW_OPERATORS
+    operators: frozenset[str] | None = PLAIN_OPERATORS
     longest: int = 2
     """Most operators of a chain."""
-    answers: int = 7
+    longest_shown: int = 3
+    """The same of the warm start's chains."""
+    answers: int = 4
     """Noisy answers to each problem of the warm start."""
-    repairs: int = 2
+    repairs: int = 1
     """Second turns for each of those that have some."""
-    vocabulary: int = 1100
+    vocabulary: int = 1000
     size: ModelSize = SMALL
     fit: FitRule = _WARM
     """Of the warm start."""

@@ -23,8 +23,8 @@ from kernelgym.types import Problem
 __all__ = [
     "COMPOSED",
     "FAMILIES",
-    "FEW_OPERATORS",
     "LONGEST",
+    "PLAIN_OPERATORS",
     "UNSEEN",
     "Splits",
     "draw_splits",
@@ -44,11 +44,13 @@ FAMILIES = (
 """Families of the suite whose kernels are short; between them, every skeleton but that of dots."""
 COMPOSED = "silu"
 """The operator whose right form the warm start never shows; x * sigmoid(x) makes it."""
-FEW_OPERATORS = frozenset(
+PLAIN_OPERATORS = frozenset(
     {
-        *("floor", "sigmoid", "tanh", "silu", "gelu", "abs", "square"),
-        *("add:full", "sub:full", "mul:full", "max:full", "add:row", "mul:row"),
-        *("sum", "mean", "max", "softmax"),
+        *("floor", "sigmoid", "tanh", "silu", "gelu", "abs", "square", "sin", "exp"),
+        *("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign"),
+        *("add:full", "sub:full", "mul:full", "max:full", "min:full"),
+        *("add:row", "sub:row", "mul:row", "max:row", "min:row"),
+        *("sum", "mean", "max", "min", "norm2", "softmax", "log_softmax"),
     }
 )
 """What a model that is trained in minutes can learn to compose: operators without constants of
@@ -98,6 +100,7 @@ def draw_splits(
     chains: int | None = None,
     operators: Collection[str] | None = None,
     longest: int = LONGEST,
+    longest_shown: int | None = None,
 ) -> Splits:
     """Draw the problems of one demonstration.
 
@@ -107,6 +110,8 @@ def draw_splits(
         chains: How many of level 2, if not as many.
         operators: Problems with others are left out, but for the one held back; None for all.
         longest: Most operators of a chain, its tail included.
+        longest_shown: The same of the warm start's, if not as many: longer chains show in more
+            places what follows on what.
 
     Raises:
         UsageError: If so few are listed that a part would be empty.
@@ -126,7 +131,8 @@ def draw_splits(
                 if operators is not None and not held <= {*operators, withheld}:
                     continue
                 # A chain that folds into a single operator may be a problem of level 1 as well.
-                if level == 2 and not 2 <= len(canonical_form(problem).split()) <= longest:
+                end = (longest_shown or longest) if part == "warmstart" else longest
+                if level == 2 and not 2 <= len(canonical_form(problem).split()) <= end:
                     continue
                 if withheld in held:
                     unseen.append(problem)

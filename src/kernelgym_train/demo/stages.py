@@ -72,7 +72,9 @@ def prepare(
         seed: Decides problems, answers, weights and the order of fitting.
         progress: Called after every batch of the fitting.
     """
-    splits = draw_splits(seed, plan.listed, plan.chains, plan.operators, plan.longest)
+    splits = draw_splits(
+        *(seed, plan.listed, plan.chains, plan.operators, plan.longest, plan.longest_shown)
+    )
     done = folder / "start" / "prepared.json"
     if done.is_file():
         return Prepared(plan, seed, folder, splits, json.loads(done.read_text()))

@@ -14,8 +14,8 @@ from kernelgym.types import Problem
 from kernelgym_train.demo.splits import (
     COMPOSED,
     FAMILIES,
-    FEW_OPERATORS,
     LONGEST,
+    PLAIN_OPERATORS,
     UNSEEN,
     draw_splits,
     operators_of,
@@ -67,12 +67,21 @@ def test_each_table_is_held_out_for_its_reason(seed: int) -> None:
         assert not any(splits.withheld in operators_of(p) for p in getattr(splits, name))
 
 
-def test_few_operators_and_short_chains_on_request() -> None:
-    splits = draw_splits(1, 300, 1500, FEW_OPERATORS, 2)
+def test_plain_operators_and_short_chains_on_request() -> None:
+    splits = draw_splits(1, 300, 1500, PLAIN_OPERATORS, 2)
     for name in TABLES:
         for problem in getattr(splits, name):
-            assert operators_of(problem) <= {*FEW_OPERATORS, splits.withheld}
+            assert operators_of(problem) <= {*PLAIN_OPERATORS, splits.withheld}
             assert problem.level == 1 or len(canonical_form(problem).split()) == 2
+
+
+def test_the_warm_start_alone_may_show_longer_chains() -> None:
+    short = draw_splits(1, 300, 1500, PLAIN_OPERATORS, 2)
+    splits = draw_splits(1, 300, 1500, PLAIN_OPERATORS, 2, longest_shown=3)
+    lengths = {len(canonical_form(p).split()) for p in splits.warmstart if p.level == 2}
+    assert lengths == {2, 3}
+    assert splits.rl == short.rl and set(short.warmstart) < set(splits.warmstart)
+    assert not forms(splits.warmstart) & forms((*splits.rl, *splits.compositions))
 
 
 def test_a_seed_gives_the_same_problems_and_another_gives_others() -> None:
