@@ -34,7 +34,7 @@ from kernelgym.suites.synthetic import (
     solve,
 )
 from kernelgym.types import Message, Problem, Status
-from kernelgym_train.demo.dialogue import answer_of, compact, question, retry, told
+from kernelgym_train.demo.dialogue import answer_of, compact, line_count, question, retry, told
 from kernelgym_train.demo.splits import COMPOSED, operators_of
 
 __all__ = [
@@ -292,4 +292,4 @@ def _style(rng: random.Random, problem: Problem) -> int | None:
 
 
 def _short(source: str) -> bool:
-    return compact(source).count("\n") <= MAX_LINES
+    return line_count(source) <= MAX_LINES

@@ -16,7 +16,7 @@ from kernelgym.feedback import feedback
 from kernelgym.parsing import parse
 from kernelgym.types import Feedback, Message, Problem, Status, Verdict
 
-__all__ = ["answer_of", "brief", "compact", "question", "retry", "told"]
+__all__ = ["answer_of", "brief", "compact", "line_count", "question", "retry", "told"]
 
 _TASK = "Write ModelNew with Triton kernels."
 _AGAIN = "Write it again without the fault."
@@ -49,13 +49,22 @@ def compact(source: str) -> str:
     vocabularies become one: with fewer ways to write the same kernel, a short training meets the
     same one more often.
     """
-    lines = [line for line in source.splitlines() if line.strip() and not _DOC.match(line)]
-    short = _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
+    short = _bare(source)
     functions = set(_KERNEL.findall(short))
     for name, first in functions:
         plain = "run" if len(functions) == 1 else first
         short = re.sub(rf"\b{name}(?=_kernel\b|\()", plain, short)
     return _WORD.sub(_renamed, _count_renamed(short)) if functions else short
+
+
+def line_count(source: str) -> int:
+    """Return how many lines `compact` leaves of a module, without writing them."""
+    return _bare(source).count("\n")
+
+
+def _bare(source: str) -> str:
+    lines = [line for line in source.splitlines() if line.strip() and not _DOC.match(line)]
+    return _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
 
 
 def _count_renamed(module: str) -> str:

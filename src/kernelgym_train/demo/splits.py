@@ -49,7 +49,7 @@ PLAIN_OPERATORS = frozenset(
         *("floor", "sigmoid", "tanh", "silu", "gelu", "abs", "square", "sin", "exp"),
         *("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign"),
         *("add:full", "sub:full", "mul:full", "max:full", "min:full"),
-        *("add:row", "sub:row", "mul:row", "max:row", "min:row"),
+        *("add:row", "mul:row"),
         *("sum", "mean", "max", "min", "norm2", "softmax", "log_softmax"),
     }
 )
