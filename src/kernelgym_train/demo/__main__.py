@@ -62,8 +62,6 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     folder = options.folder / (options.name or _free_name(options.folder))
     plan = TINY_PLAN if options.tiny else CPU_PLAN
-    # Before torch is imported. Threads that wait by spinning cost most where others work too.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     started = time.monotonic()
     on_terminal = sys.stderr.isatty()
     with quiet_frameworks():

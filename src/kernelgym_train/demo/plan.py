@@ -16,7 +16,7 @@ from kernelgym_train.demo.warmstart import FitRule
 
 __all__ = ["CPU_PLAN", "TINY_PLAN", "Plan"]
 
-_WARM = FitRule(epochs=6, batch_tokens=1024)
+_WARM = FitRule(epochs=5, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
 
@@ -43,14 +43,14 @@ class Plan:
     """Of the warm start."""
     settings: tuple[str, ...] = ()
     """Of the learning, over `kernelgym_train.demo.learning.SETTINGS`."""
-    steps: int = 45
+    steps: int = 42
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
         default_factory=lambda: {
             "compositions": 24,
             "shapes": 10,
-            "composed": 4,
-            "unseen_operator": 4,
+            "composed": 3,
+            "unseen_operator": 3,
         }
     )
     """Most problems of each table; the fields of `kernelgym_train.demo.splits.Splits`."""
