@@ -6,7 +6,7 @@ operator (see `holds_operator`) is never one token: what is assigned to, the ope
 applied to are apart, so that a model composes them. What comes back is a tokenizer of transformers
 with a chat template, a padding token and one that ends an answer.
 
-With the default size nearly all that it was trained on stays within `MODULE_TOKENS` an answer and
+With the default size most of what it was trained on stays within `MODULE_TOKENS` an answer and
 `PROMPT_TOKENS` a question; `within_budget` drops the rest. Other texts may take more.
 """
 

@@ -17,7 +17,7 @@ from kernelgym import Job
 from kernelgym.feedback import feedback
 from kernelgym.judge import LocalEvaluator
 from kernelgym.parsing import parse
-from kernelgym.suites.synthetic import Defect
+from kernelgym.suites.synthetic import Defect, solve
 from kernelgym.types import Problem, Status
 from kernelgym_train.demo.corpus import (
     CHEATS,
@@ -30,7 +30,7 @@ from kernelgym_train.demo.corpus import (
     planted_rates,
     repairs,
 )
-from kernelgym_train.demo.dialogue import brief, retry, told
+from kernelgym_train.demo.dialogue import brief, compact, line_count, retry, told
 from kernelgym_train.demo.splits import COMPOSED, draw_splits
 
 SEEDS = st.integers(0, 10**6)
@@ -52,6 +52,12 @@ def module(answer: str) -> str:
 def within(hits: int, n: int, rate: float) -> bool:
     """Five standard deviations, and room for small counts."""
     return abs(hits - n * rate) <= 5.0 * math.sqrt(n * rate * (1.0 - rate)) + 2.0
+
+
+def test_lines_are_counted_as_compact_leaves_them() -> None:
+    for problem in warmstart()[::5]:
+        for source in (problem.source, solve(problem, style_seed=3).source):
+            assert line_count(source) == compact(source).count("\n") < source.count("\n")
 
 
 @settings(max_examples=3, deadline=None)

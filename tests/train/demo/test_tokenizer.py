@@ -120,7 +120,7 @@ def test_most_other_lines_of_an_answer_are_one_token() -> None:
 
 def test_answers_and_questions_are_within_budget() -> None:
     kept = within_budget(words(), examples())
-    assert len(kept) >= 0.98 * len(examples())
+    assert len(kept) >= 0.9 * len(examples())
     asks = ChatText(words())
     for example in kept[::7]:
         assert len(encode(example.answer)) <= MODULE_TOKENS
