@@ -20,10 +20,11 @@ from learning_gpu_plan import ROWS, TURNS
 from learning_gpu_work import TABLES, Work
 
 from kernelgym import UsageError
+from kernelgym_train.assembly import episode_rules
 from kernelgym_train.config import Config
 from kernelgym_train.demo.dialogue import question
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
-from kernelgym_train.demo.learning import dialogue_observer, episode_rules, learn, learning_config
+from kernelgym_train.demo.learning import dialogue_observer, learn, learning_config
 from kernelgym_train.demo.scores import failure_of
 from kernelgym_train.models import load_model
 from kernelgym_train.verdict_log import VerdictLog
@@ -139,7 +140,7 @@ def evaluate(work: Work, run: str | None) -> dict[str, Any]:
         work.tokenizer,
         {name: problems for name, problems in tables.items() if problems},
         judge,
-        dialogue_observer(config, judge),
+        dialogue_observer(config, judge, work.tokenizer),
         episode_rules(config),
         samples=work.plan.samples,
         max_new_tokens=work.plan.new_tokens,

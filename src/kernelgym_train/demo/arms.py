@@ -21,16 +21,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kernelgym.errors import UnknownName
+from kernelgym.observer import Observer
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator
+from kernelgym_train.assembly import episode_rules
 from kernelgym_train.credit import counts
 from kernelgym_train.demo.corpus import Example, right_answers
-from kernelgym_train.demo.learning import RULES, dialogue_observer, episode_rules, learn
+from kernelgym_train.demo.learning import RULES, dialogue_observer, learn
 from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.demo.warmstart import fit
 from kernelgym_train.models import load_model, load_tokenizer
 from kernelgym_train.policies import HFPolicy, Sampling
-from kernelgym_train.rollout import play, tasks_of
+from kernelgym_train.rollout import EpisodeRules, history_budget, play, tasks_of
 from kernelgym_train.runlog import Watcher
 from kernelgym_train.sampling import ProblemSampler
 from kernelgym_train.types import Rollout
@@ -78,12 +80,15 @@ def run_arm(
     return learn(config, prepared.practice, judge, watchers=watchers, shuffled=arm == "shuffled")
 
 
-def worth_fitting(rollouts: Iterable[Rollout], prompts: Any) -> Iterator[Example]:
+def worth_fitting(
+    rollouts: Iterable[Rollout], prompts: Observer, rules: EpisodeRules
+) -> Iterator[Example]:
     """Yield the right answers of episodes, with what was read before them.
 
     Args:
         rollouts: What was played.
         prompts: The observer they were played with.
+        rules: The rules they were played by.
     """
     for rollout in rollouts:
         if not counts(rollout):
@@ -91,7 +96,8 @@ def worth_fitting(rollouts: Iterable[Rollout], prompts: Any) -> Iterator[Example
         played = rollout.trajectory
         for place, turn in enumerate(played.turns):
             if turn.verdict.correct:
-                read = prompts.observe(played.problem, played.turns[:place])
+                budget = history_budget(played.problem, prompts, rules)
+                read = prompts.observe(played.problem, played.turns[:place], budget)
                 status = turn.verdict.status
                 yield Example(played.problem, read, turn.action, "right", status)
 
@@ -106,17 +112,17 @@ def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> Any:
         each = -(-episodes // len(prepared.practice))
         examples = right_answers(prepared.practice, prepared.seed, each)[:episodes]
     else:
-        observer = dialogue_observer(config, judge)
+        observer = dialogue_observer(config, judge, tokenizer)
+        rules, seed = episode_rules(config), f"rejection/{prepared.seed}"
         sampler = ProblemSampler(prepared.practice, config.run.seed, config.curriculum)
         policy = HFPolicy(model, tokenizer, Sampling(plan.max_new_tokens), batch=plan.batch)
         found: list[Example] = []
         for step in range(plan.steps):
             problems = sampler.draw(step, sampling.problems_per_step)
             tasks = tasks_of(step, problems, sampling.group_size)
-            rules, seed = episode_rules(config), f"rejection/{prepared.seed}"
             played = asyncio.run(play(tasks, policy, judge, observer, rules, seed=seed))
             sampler.record(played)
-            found += worth_fitting(played, observer)
+            found += worth_fitting(played, observer, rules)
         examples = tuple(found)
     if examples:
         fit(model, tokenizer, examples, plan.baseline_fit, seed=prepared.seed)

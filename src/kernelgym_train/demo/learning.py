@@ -20,11 +20,12 @@ from typing import Any
 from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import RULESETS, Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
+from kernelgym_train.assembly import episode_rules, token_counter
 from kernelgym_train.config import Config, load_config
 from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.manifest import manifest
 from kernelgym_train.models import load_model, load_tokenizer, save_model
-from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy
+from kernelgym_train.rollout import BatchPolicy, Policy
 from kernelgym_train.runlog import RunLog, Watcher
 from kernelgym_train.sampling import ProblemSampler
 from kernelgym_train.settings import plain
@@ -35,7 +36,6 @@ __all__ = [
     "SETTINGS",
     "ShuffledSteps",
     "dialogue_observer",
-    "episode_rules",
     "learn",
     "learning_config",
 ]
@@ -77,22 +77,13 @@ def learning_config(
     return load_config(None, (*SETTINGS, *own, f"run.seed={seed}", *overrides))
 
 
-def dialogue_observer(config: Config, judge: Evaluator) -> DialogueObserver:
-    """Return what the model reads, under the judge's own rules."""
+def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> DialogueObserver:
+    """Return what the model reads, under the judge's own rules, counted in its own tokens."""
     env = config.env
     return DialogueObserver(
-        env.language, judge.device, judge.ruleset, env.max_turns, examples=env.examples
-    )
-
-
-def episode_rules(config: Config) -> EpisodeRules:
-    """Return how episodes end and what feedback tells."""
-    env = config.env
-    return EpisodeRules(
-        reward=reward_schedule(config.reward.preset).at(0),
-        stop_when=env.stop,
-        feedback_level=env.feedback,
-        feedback_tokens=env.feedback_tokens,
+        *(env.language, judge.device, judge.ruleset, env.max_turns),
+        examples=env.examples,
+        count=token_counter(tokenizer),
     )
 
 
@@ -137,7 +128,7 @@ def learn(
         StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
         evaluator=log.verdicts(judge, seeded=False),
-        observer=dialogue_observer(config, judge),
+        observer=dialogue_observer(config, judge, tokenizer),
         rules=episode_rules(config),
         schedule=reward_schedule(config.reward.preset),
         credit=config.credit_rule,

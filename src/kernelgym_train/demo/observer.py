@@ -5,8 +5,8 @@ other; what it shows at the first turn is `question`, and later the question, th
 what became of it (`retry`), whatever else was tried. That is what the warm start showed: episodes
 may have more turns than it, and each reads like a second one.
 
-Budgets, examples and context policies of the base class have no effect: a question and one answer
-are short.
+An answer whose feedback does not fit the budget is not shown: the question is asked anew, as if
+nothing had been tried. Examples and context policies of the base class have no effect.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ class DialogueObserver(Observer):
         *,
         start: Kernel | None = None,
     ) -> tuple[Message, ...]:
-        """Return the messages for the next answer; `budget` and `start` are not looked at."""
+        """Return the messages for the next answer; `start` is not looked at."""
         asked = question(problem)
         if not turns:
             return asked
         last = turns[-1]
-        return (*asked, Message("assistant", last.action), retry(last.feedback))
+        tried = (Message("assistant", last.action), retry(last.feedback))
+        room = self.context_tokens if budget is None else budget
+        return (*asked, *tried) if self.tokens(tried) <= room else asked

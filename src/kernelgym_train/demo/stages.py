@@ -16,10 +16,11 @@ from typing import Any
 from kernelgym import LocalEvaluator
 from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
+from kernelgym_train.assembly import episode_rules
 from kernelgym_train.config import Config
 from kernelgym_train.demo.corpus import first_answers, fits, repairs
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
-from kernelgym_train.demo.learning import RULES, dialogue_observer, episode_rules, learning_config
+from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_config
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.plan import Plan
 from kernelgym_train.demo.splits import Splits, draw_splits
@@ -136,12 +137,13 @@ def evaluate_tables(
         model: What is evaluated; the warm-started model if None.
     """
     plan, config = prepared.plan, config_of(prepared, "evaluation")
+    tokenizer = load_tokenizer(config.model)
     return evaluate_model(
         load_model(config.model) if model is None else model,
-        load_tokenizer(config.model),
+        tokenizer,
         prepared.tables,
         judge,
-        dialogue_observer(config, judge),
+        dialogue_observer(config, judge, tokenizer),
         episode_rules(config),
         samples=plan.samples,
         max_new_tokens=plan.max_new_tokens,

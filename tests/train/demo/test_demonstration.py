@@ -22,6 +22,7 @@ from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.demo.plan import TINY_PLAN
 from kernelgym_train.demo.scores import scores_of
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
+from kernelgym_train.rollout import EpisodeRules
 from kernelgym_train.types import Rollout
 
 PROBLEM = SyntheticSuite().problems(level=1)[0]
@@ -49,10 +50,21 @@ def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
         about(PROBLEM, rollout(1, [WRONG, RIGHT])),
         about(PROBLEM, rollout(2, [WRONG, WRONG])),
     ]
-    found = list(worth_fitting(played, observer))
+    rules = EpisodeRules()
+    found = list(worth_fitting(played, observer, rules))
     assert [len(example.messages) for example in found] == [1, 3]
     assert {(e.label, e.expected) for e in found} == {("right", Status.CORRECT)}
     assert found[1].messages[1].content == played[1].trajectory.turns[0].action
+
+
+def test_what_does_not_fit_is_asked_anew() -> None:
+    observer = DialogueObserver("triton", "cpu", "strict", 2, count=len)
+    turns = about(PROBLEM, rollout(0, [WRONG, RIGHT])).trajectory.turns[:1]
+    asked, *tried = observer.observe(PROBLEM, turns)
+    assert len(tried) == 2
+    needed = observer.tokens(tried)
+    assert observer.observe(PROBLEM, turns, needed) == (asked, *tried)
+    assert observer.observe(PROBLEM, turns, needed - 1) == observer.observe(PROBLEM) == (asked,)
 
 
 def test_a_clean_corpus_is_right_throughout() -> None:
