@@ -58,11 +58,14 @@ _INF = math.inf
 _POSITIVE = (0.0, _INF)
 _SIGMOID = "1.0 / (1.0 + tl.exp(-{x}))"
 _CPP_SIGMOID = "1.0f / (1.0f + std::exp(-{x}))"
-_SOFTPLUS = "tl.maximum({x}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({x})))"
+# Where a sum or difference with a number near one would lose the digits, a series keeps them.
+_SOFTPLUS = (
+    "tl.where({x} < -4.0, tl.exp({x}) * (1.0 - tl.exp({x}) * (0.5 - tl.exp({x}) / 3.0)), "
+    "tl.maximum({x}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({x}))))"
+)
 _CPP_SOFTPLUS = "std::max({x}, 0.0f) + std::log1p(std::exp(-std::fabs({x})))"
 _GELU = "0.5 * {x} * (1.0 + tl.erf({x} * 0.7071067811865476))"
 _CPP_GELU = "0.5f * {x} * (1.0f + std::erf({x} * 0.7071067811865476f))"
-# Near zero the difference of two numbers near one is too far off, a series is not.
 _TANH = (
     "tl.where(tl.abs({x}) < 0.02, {x} - {x} * {x} * {x} / 3.0, "
     "2.0 / (1.0 + tl.exp(-2.0 * {x})) - 1.0)"
@@ -90,7 +93,8 @@ def _table() -> tuple[Operator, ...]:
         ),
         Operator(
             "elu", ("F.elu({x})", "F.elu({x}, alpha=1.0)"),
-            "tl.where({x} > 0, {x}, tl.exp(tl.minimum({x}, 0.0)) - 1.0)",
+            "tl.where({x} > 0, {x}, tl.where({x} > -0.02, {x} * (1.0 + {x} * (0.5 + {x} / 6.0)), "
+            "tl.exp(tl.minimum({x}, 0.0)) - 1.0))",
             "({x} > 0.0f ? {x} : std::exp(std::min({x}, 0.0f)) - 1.0f)",
             lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 1.0),
             rising=True, image=(-1.0, _INF),
