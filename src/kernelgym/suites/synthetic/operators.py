@@ -70,6 +70,8 @@ _TANH = (
     "tl.where(tl.abs({x}) < 0.02, {x} - {x} * {x} * {x} / 3.0, "
     "2.0 / (1.0 + tl.exp(-2.0 * {x})) - 1.0)"
 )
+_MISH_E = "tl.exp(tl.minimum({x}, 20.0))"
+_MISH_N = f"{_MISH_E} * ({_MISH_E} + 2.0)"
 _POLY = "1.5957691216057308 * ({x} + 0.044715 * {x} * {x} * {x})"
 _CPP_POLY = "1.5957691216057308f * ({x} + 0.044715f * {x} * {x} * {x})"
 
@@ -127,7 +129,8 @@ def _table() -> tuple[Operator, ...]:
         ),
         Operator(
             "mish", ("F.mish({x})", "{x} * torch.tanh(F.softplus({x}))"),
-            "{x} * (2.0 / (1.0 + tl.exp(-2.0 * (" + _SOFTPLUS + "))) - 1.0)",
+            # tanh(log(1 + e)) is n / (n + 2) for n = e (e + 2).
+            "{x} * (" + _MISH_N + ") / (" + _MISH_N + " + 2.0)",
             "{x} * std::tanh(" + _CPP_SOFTPLUS + ")",
             lambda x: x * np.tanh(_softplus(x)), image=(-0.4, _INF),
         ),

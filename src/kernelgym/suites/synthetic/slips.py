@@ -25,6 +25,11 @@ def _sigmoid(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
 
 
+def _slipped_mish(x: Any) -> Any:
+    grown = np.exp(np.minimum(x, 20.0))
+    return x * grown * (grown + 1.0) / (grown * (grown + 2.0) + 2.0)
+
+
 _SLIPS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "relu": ("0.0", "0.4", lambda x: np.maximum(x, 0.4)),
     "relu6": ("0.0", "0.4", lambda x: np.clip(x, 0.4, 6.0)),
@@ -35,7 +40,7 @@ _SLIPS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "gelu_tanh": ("1.5957691216057308", "0.7978845608028654", lambda x: x * _sigmoid(0.85 * x)),
     "silu": ("(1.0", "(2.0", lambda x: x / (2.0 + np.exp(-x))),
     "softplus": ("(1.0 +", "(2.0 +", lambda x: np.maximum(x, 0) + np.log(2 + np.exp(-abs(x)))),
-    "mish": ("-2.0", "-1.0", lambda x: x * np.tanh(np.log1p(np.exp(x)) / 2.0)),
+    "mish": ("2.0)", "1.0)", _slipped_mish),
     "hardswish": ("3.0", "2.0", lambda x: x * np.clip(x + 2.0, 0.0, 6.0) / 6.0),
     "softsign": ("(1.0", "(2.0", lambda x: x / (2.0 + np.abs(x))),
     "rsqrt": ("1.0", "2.0", lambda x: 2.0 / np.sqrt(x)),
