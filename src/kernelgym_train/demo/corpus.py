@@ -94,8 +94,9 @@ def family_of(problem: Problem) -> str:
 def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float]:
     """Deal the rates to the families that occur; `COMPOSED` gets none right.
 
-    Chains get the highest: they are what is learned, and nothing is learned from a reward that
-    never comes. Single operators get all of them.
+    Chains get the two highest, the lower one those that end in a reduction or a softmax: they are
+    what is learned, and nothing is learned from a reward that never comes. Single operators get all
+    of them.
     """
     families = sorted({family_of(problem) for problem in problems} - {COMPOSED})
     random.Random(f"demo/rates/{seed}").shuffle(families)
@@ -103,7 +104,7 @@ def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float
     single = [family for family in families if family not in chains]
     dealt = [
         *zip(single, itertools.chain(RATES, itertools.repeat(RATES[-1])), strict=False),
-        *((family, RATES[-1]) for family in chains),
+        *((family, RATES[-1] if family == "chain" else RATES[-2]) for family in chains),
     ]
     return {**dict(dealt), COMPOSED: 0.0}
 
