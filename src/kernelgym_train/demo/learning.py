@@ -46,7 +46,7 @@ SETTINGS = (
     *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
     *("sampling.max_new_tokens=75", "sampling.max_prompt_tokens=400", "sampling.batch_size=128"),
     *("curriculum.enabled=false", "credit.estimator=turn_group", "optimiser.steps=42"),
-    *("optimiser.learning_rate=2e-3", "optimiser.kl_beta=0.01", "optimiser.micro_batch=64"),
+    *("optimiser.learning_rate=2e-3", "optimiser.kl_beta=0.01", "optimiser.micro_batch=32"),
     *("model.lora_rank=16", "model.lora_alpha=32", "model.modules_to_save=[lm_head]"),
     *("model.dtype=float32", "model.gradient_checkpointing=false", "model.device=cpu"),
     *("run.save_every=1000", "judge.workers=2", "judge.cache=false", "evaluation.every=0"),
