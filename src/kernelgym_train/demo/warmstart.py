@@ -26,6 +26,7 @@ __all__ = ["Fit", "FitProgress", "FitRule", "batches_of", "encode", "fit", "fit_
 _WARMUP = 0.05
 _LEAST_RATE = 0.05
 _BETAS = (0.9, 0.98)
+_MUON = 4.0  # its rate, in AdamW's
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,9 @@ class FitRule:
     seconds: float = math.inf
     """Wall time after which no further batch is begun."""
     learning_rate: float = 3e-3
-    """The highest one of embedding, output layer and norms, by AdamW; it rises from 0 and falls to
-    a twentieth along a cosine."""
-    matrix_rate: float = 0.012
-    """The same of the matrices between them, by Muon (Jordan et al. 2024, "Muon: An optimizer for
-    hidden layers in neural networks")."""
+    """The highest one; it rises from 0 and falls to a twentieth along a cosine. Embedding, output
+    layer and norms are fitted by AdamW, and the matrices between them by Muon at four times the
+    rate (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks")."""
     batch_tokens: int = 3072
     """Most tokens of a batch, padding included."""
     weight_decay: float = 0.01
@@ -57,9 +56,8 @@ class FitRule:
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_tokens < 1:
             raise UsageError("epochs and batch_tokens must be at least 1")
-        rates = self.learning_rate, self.matrix_rate
-        if not (self.seconds > 0 and min(rates) > 0 and self.max_grad_norm > 0):
-            raise UsageError("seconds, rates and max_grad_norm must be above 0")
+        if not (self.seconds > 0 and self.learning_rate > 0 and self.max_grad_norm > 0):
+            raise UsageError("seconds, learning_rate and max_grad_norm must be above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +174,9 @@ def fit_rows(
         share = max(number / len(order), (time.monotonic() - started) / rule.seconds)
         if share >= 1.0:
             break
-        for optimiser, rate in zip(optimisers, (rule.learning_rate, rule.matrix_rate), strict=True):
+        for optimiser, factor in zip(optimisers, (1.0, _MUON), strict=True):
             for group in optimiser.param_groups:
-                group["lr"] = rate * _schedule(share)
+                group["lr"] = factor * rule.learning_rate * _schedule(share)
         loss, count = _loss(model, [rows[index] for index in batch], rule.half)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), rule.max_grad_norm)
@@ -207,7 +205,7 @@ def _optimisers(model: Any, rule: FitRule) -> tuple[Any, Any]:
     decay = rule.weight_decay
     return (
         torch.optim.AdamW(others, rule.learning_rate, _BETAS, weight_decay=decay),
-        torch.optim.Muon(inner, rule.matrix_rate, weight_decay=decay),
+        torch.optim.Muon(inner, _MUON * rule.learning_rate, weight_decay=decay),
     )
 
 
