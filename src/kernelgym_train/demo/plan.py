@@ -66,7 +66,7 @@ CPU_PLAN = Plan()
 
 TINY_PLAN = Plan(
     listed=300,
-    chains=300,
+    chains=800,
     answers=2,
     repairs=1,
     vocabulary=1500,
