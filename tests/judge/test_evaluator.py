@@ -1,6 +1,5 @@
 """`LocalEvaluator` as its callers see it: order, threads, failures of ours, closing, tiers."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -23,8 +22,8 @@ from kernelgym.types import Evaluator, Job, Kernel, Status
 WRONG = replaced(TRITON, "* 2 +", "* 3 +")
 
 
-def _descendants(pid):
-    """Process ids below `pid`."""
+def _parents():
+    """Return every process's parent, by process id, as of one look."""
     table = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -32,7 +31,16 @@ def _descendants(pid):
                 table[int(name)] = int(file.read().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    found, level = set(), {pid}
+    return table
+
+
+def _children(pids):
+    return {child for child, parent in _parents().items() if parent in pids}
+
+
+def _descendants(pid):
+    """Process ids below `pid`."""
+    table, found, level = _parents(), set(), {pid}
     while level:
         level = {child for child, parent in table.items() if parent in level}
         found |= level
@@ -273,20 +281,27 @@ def test_a_forked_child_has_workers_of_its_own(cache_dir):
         assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
+def _standing_by(worker):
+    """Return who waits below the zygote of `worker`, once nobody there comes or goes."""
+    deadline, found = time.monotonic() + 30.0, None
+    while time.monotonic() < deadline:
+        zygotes = _children({worker})
+        now = _children(zygotes)
+        if now and now == found:
+            return now
+        found = now
+        time.sleep(0.2)
+    raise AssertionError(f"no candidate stands by: {found}")
+
+
 def test_a_standby_that_was_killed_is_nobodys_fault(cache_dir):
     before = _descendants(os.getpid())
     with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).correct
-        below = _descendants(_worker_of_mine(before))
-        zygotes = {pid for pid in below if _descendants(pid)}
-        killed = 0
-        for standby in below - zygotes:
-            # One that was still ending when the list was made is gone by now.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(standby, signal.SIGKILL)
-                killed += 1
-        assert killed
-        time.sleep(0.2)
+        killed = _standing_by(_worker_of_mine(before))
+        for standby in killed:
+            os.kill(standby, signal.SIGKILL)
+        _wait_gone(killed)
         assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
