@@ -33,7 +33,6 @@ __all__ = [
     "adopt_orphans",
     "confine",
     "die_with_parent",
-    "enter_namespaces",
     "mount_private",
     "prefer_as_victim",
 ]
@@ -44,7 +43,6 @@ OWN_FAILURE = 213
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
-_CLONE_NAMESPACES = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
 _PR_SET_CHILD_SUBREAPER = 36
@@ -96,24 +94,6 @@ def prefer_as_victim() -> None:
     """If memory runs out, let the kernel kill this process before any of the trusted ones."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
-
-
-def enter_namespaces() -> None:
-    """Unshare user (ids mapped one to one), mount, network, IPC and, for children, pid.
-
-    Raises:
-        OSError: If the host does not allow it.
-    """
-    uid, gid = os.geteuid(), os.getegid()
-    _check(_libc.unshare(_CLONE_NAMESPACES), "unshare")
-    # Without an id map CUDA cannot open memory shared by another process.
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{uid} {uid} 1"),
-        ("gid_map", f"{gid} {gid} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
 
 
 def mount_private(plan: Plan) -> None:
@@ -275,7 +255,9 @@ def main(plan_json: str, argv: list[str]) -> None:
         syscalls = _beside("syscalls")
         die_with_parent()
         if plan.tier.startswith("ns+"):
-            enter_namespaces()
+            namespaces, ids = _beside("namespaces"), (os.geteuid(), os.getegid())
+            namespaces.enter()
+            namespaces.map_ids(*ids)
         child = os.fork()
         if child == 0:
             die_with_parent()

@@ -82,6 +82,7 @@ class _Zygote:
         self.triton_tools = triton_tools
         self.wire = _sibling("wire")
         self.sandbox, self.syscalls = _sibling("sandbox"), _sibling("syscalls")
+        self.namespaces, self.ids = _sibling("namespaces"), (os.geteuid(), os.getegid())
         self.hooks, self.candidate = hooks, _sibling("candidate")
         self.launches = _sibling("launching").Launches()
         watching = map(_sibling, ("crossings", "traffic", "fingerprint", "laps"))
@@ -211,46 +212,27 @@ class _Zygote:
         if exec_allowed:
             readable = (*plan.readable, *self.compiler_paths)
             plan = dataclasses.replace(plan, readable=readable)
-        namespaces = plan.tier.startswith("ns+")
-        adopted_read, adopted_write = os.pipe()
-        pid_read, pid_write = os.pipe()
-        first = os.fork()
-        if first == 0:
-            os.close(adopted_write)
-            os.close(pid_read)
+        # A driver may count on the C library's own fork, and making a context takes far longer.
+        by_library = self.device != "cpu"
+        try:
+            apart = plan.tier.startswith("ns+")
+            pid: int = self.namespaces.fork(by_library) if apart else os.fork()
+        except OSError as error:
+            _complain(stderr, error)
+            return None
+        if pid == 0:
             try:
-                if namespaces:
-                    # Only children of a process that unshared its pid namespace live in the new
-                    # one, so a middle process is needed; the zygote adopts the grandchild.
-                    self.sandbox.enter_namespaces()
-                    second = os.fork()
-                    if second:
-                        os.write(pid_write, str(second).encode())
-                        os._exit(0)
-                os.close(pid_write)
-                os.read(adopted_read, 1)
                 self._become_candidate(plan, channel, stdout, stderr)
                 os._exit(0)
             except BaseException as error:
-                message = f"sandbox: {type(error).__name__}: {error}\n"
-                with contextlib.suppress(OSError):  # its number is not open any more, later on
-                    os.write(stderr, message.encode(errors="replace"))
-                os.write(2, message.encode(errors="replace"))
+                _complain(stderr, error)
                 os._exit(255)
-        os.close(adopted_read)
-        os.close(pid_write)
-        pid: int | None = first
-        if namespaces:
-            text = os.read(pid_read, 32)
-            pid = int(text) if text else None
-            os.waitpid(first, 0)
-        os.close(pid_read)
-        os.close(adopted_write)  # end of file tells the child that it has been adopted
         return pid
 
     def _become_candidate(self, plan: Any, channel: int, stdout: int, stderr: int) -> None:
         self.sandbox.die_with_parent()
         if plan.tier.startswith("ns+"):
+            self.namespaces.map_ids(*self.ids)
             self.sandbox.mount_private(plan)
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -284,6 +266,14 @@ class _Zygote:
                 self.device,
                 self.shared,
             )
+
+
+def _complain(stderr: int, error: BaseException) -> None:
+    """Tell whoever reads a candidate's errors, and whoever reads ours, why there is none."""
+    message = f"sandbox: {type(error).__name__}: {error}\n".encode(errors="replace")
+    with contextlib.suppress(OSError):  # its number is not open any more, later on
+        os.write(stderr, message)
+    os.write(2, message)
 
 
 _CUDA_VARIABLES = (
