@@ -90,7 +90,11 @@ def operators_of(problem: Problem) -> frozenset[str]:
     Raises:
         ProblemError: If the problem is not one of the Synthetic suite's.
     """
-    words, _, _ = canonical_form(problem).partition(" | ")
+    return _operators_in(canonical_form(problem))
+
+
+def _operators_in(form: str) -> frozenset[str]:
+    words, _, _ = form.partition(" | ")
     return frozenset(word for word in words.split() if word != ";")
 
 
@@ -118,40 +122,41 @@ def draw_splits(
     """
     withheld = random.Random(f"demo/withheld/{seed}").choice(UNSEEN)
     suite = SyntheticSuite(seed=seed, per_level=max(listed, chains or 0))
-    warmstart: list[Problem] = []
-    rl: list[Problem] = []
-    single: list[Problem] = []
-    chained: list[Problem] = []
-    unseen: list[Problem] = []
+    warmstart: list[_Formed] = []
+    rl: list[_Formed] = []
+    single: list[_Formed] = []
+    chained: list[_Formed] = []
+    unseen: list[_Formed] = []
     for level, most in ((1, listed), (2, chains or listed)):
         of_part = _by_part(suite, level, most)
         for part in PARTS:
-            for problem in of_part.get(part, ()):
-                held = operators_of(problem)
+            for formed in of_part.get(part, ()):
+                held = _operators_in(formed.form)
                 if operators is not None and not held <= {*operators, withheld}:
                     continue
                 # A chain that folds into a single operator may be a problem of level 1 as well.
                 end = (longest_shown or longest) if part == "warmstart" else longest
-                if level == 2 and not 2 <= len(canonical_form(problem).split()) <= end:
+                if level == 2 and not 2 <= len(formed.form.split()) <= end:
                     continue
                 if withheld in held:
-                    unseen.append(problem)
+                    unseen.append(formed)
                 elif part == "warmstart":
-                    warmstart.append(problem)
+                    warmstart.append(formed)
                 elif part == "rl":
-                    rl.append(problem)
+                    rl.append(formed)
                 else:
-                    (single if level == 1 else chained).append(problem)
-    seen = frozenset[str]().union(*map(operators_of, warmstart))
-    alone = frozenset[str]().union(*(operators_of(p) for p in warmstart if p.level == 1))
-    chained = [problem for problem in chained if operators_of(problem) <= seen]
-    single = [problem for problem in single if operators_of(problem) <= alone]
+                    (single if level == 1 else chained).append(formed)
+    seen = frozenset[str]().union(*(_operators_in(each.form) for each in warmstart))
+    lone = [each for each in warmstart if each.problem.level == 1]
+    alone = frozenset[str]().union(*(_operators_in(each.form) for each in lone))
+    chained = [each for each in chained if _operators_in(each.form) <= seen]
+    single = [each for each in single if _operators_in(each.form) <= alone]
     found = Splits(
-        tuple(warmstart),
-        tuple(rl),
-        _one_per_form(p for p in chained if COMPOSED not in operators_of(p)),
-        _one_per_form(p for p in single if COMPOSED not in operators_of(p)),
-        _one_per_form(p for p in (*single, *chained) if COMPOSED in operators_of(p)),
+        tuple(each.problem for each in warmstart),
+        tuple(each.problem for each in rl),
+        _one_per_form(each for each in chained if COMPOSED not in _operators_in(each.form)),
+        _one_per_form(each for each in single if COMPOSED not in _operators_in(each.form)),
+        _one_per_form(each for each in (*single, *chained) if COMPOSED in _operators_in(each.form)),
         _one_per_form(unseen),
         withheld,
     )
@@ -163,19 +168,28 @@ def draw_splits(
     return found
 
 
-def _by_part(suite: SyntheticSuite, level: int, most: int) -> dict[str, list[Problem]]:
+@dataclass(frozen=True, slots=True)
+class _Formed:
+    """A problem and its canonical form, which takes as long to find out as the problem itself."""
+
+    problem: Problem
+    form: str
+
+
+def _by_part(suite: SyntheticSuite, level: int, most: int) -> dict[str, list[_Formed]]:
     """Return the first problems of our families by the suite's part."""
-    found: dict[str, list[Problem]] = {}
+    found: dict[str, list[_Formed]] = {}
     for first in range(1, most + 1, _AT_ONCE):
         last = min(first + _AT_ONCE - 1, most)
         for problem in suite.problems(level=level, ids=f"{first}-{last}"):
             if problem.family in FAMILIES:
-                found.setdefault(part_of(canonical_form(problem)), []).append(problem)
+                formed = _Formed(problem, canonical_form(problem))
+                found.setdefault(part_of(formed.form), []).append(formed)
     return found
 
 
-def _one_per_form(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def _one_per_form(problems: Iterable[_Formed]) -> tuple[Problem, ...]:
     first: dict[str, Problem] = {}
-    for problem in problems:
-        first.setdefault(canonical_form(problem), problem)
+    for formed in problems:
+        first.setdefault(formed.form, formed.problem)
     return tuple(first.values())
