@@ -38,6 +38,7 @@ from kernelgym_train.demo.dialogue import answer_of, compact, line_count, questi
 from kernelgym_train.demo.splits import COMPOSED, operators_of
 
 __all__ = [
+    "CHAIN_RATE",
     "CHEATS",
     "MAX_LINES",
     "RATES",
@@ -51,7 +52,9 @@ __all__ = [
 ]
 
 RATES = (0.02, 0.10, 0.25, 0.50)
-"""Shares of right answers, dealt to the families; see `planted_rates`."""
+"""Shares of right answers, dealt to the families of single operators; see `planted_rates`."""
+CHAIN_RATE = 0.40
+"""The same of families of chains."""
 CHEATS = 0.10
 """Share of answers that compute in PyTorch."""
 MAX_LINES = 32
@@ -94,9 +97,8 @@ def family_of(problem: Problem) -> str:
 def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float]:
     """Deal the rates to the families that occur; `COMPOSED` gets none right.
 
-    Chains get the two highest, the lower one those that end in a reduction or a softmax: they are
-    what is learned, and nothing is learned from a reward that never comes. Single operators get all
-    of them.
+    Chains get `CHAIN_RATE`: they are what is learned, and nothing is learned from a reward that
+    never comes. Single operators get all of `RATES`.
     """
     families = sorted({family_of(problem) for problem in problems} - {COMPOSED})
     random.Random(f"demo/rates/{seed}").shuffle(families)
@@ -104,7 +106,7 @@ def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float
     single = [family for family in families if family not in chains]
     dealt = [
         *zip(single, itertools.chain(RATES, itertools.repeat(RATES[-1])), strict=False),
-        *((family, RATES[-1] if family == "chain" else RATES[-2]) for family in chains),
+        *((family, CHAIN_RATE) for family in chains),
     ]
     return {**dict(dealt), COMPOSED: 0.0}
 

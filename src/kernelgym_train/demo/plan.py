@@ -26,14 +26,14 @@ class Plan:
 
     listed: int = 600
     """Single operators that are looked through; see `kernelgym_train.demo.splits.draw_splits`."""
-    chains: int = 16_000
+    chains: int = 32_000
     """Chains that are looked through."""
     operators: frozenset[str] | None = PLAIN_OPERATORS
     longest: int = 2
     """Most operators of a chain."""
     longest_shown: int = 3
     """The same of the warm start's chains."""
-    answers: int = 4
+    answers: int = 3
     """Noisy answers to each problem of the warm start."""
     repairs: int = 1
     """Second turns for each of those that have some."""
@@ -43,14 +43,14 @@ class Plan:
     """Of the warm start."""
     settings: tuple[str, ...] = ()
     """Of the learning, over `kernelgym_train.demo.learning.SETTINGS`."""
-    steps: int = 42
+    steps: int = 48
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
         default_factory=lambda: {
-            "compositions": 24,
-            "shapes": 10,
-            "composed": 3,
-            "unseen_operator": 3,
+            "compositions": 20,
+            "shapes": 6,
+            "composed": 2,
+            "unseen_operator": 2,
         }
     )
     """Most problems of each table; the fields of `kernelgym_train.demo.splits.Splits`."""

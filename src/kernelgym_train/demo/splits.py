@@ -47,7 +47,7 @@ COMPOSED = "silu"
 PLAIN_OPERATORS = frozenset(
     {
         *("floor", "sigmoid", "tanh", "silu", "gelu", "abs", "square", "sin", "exp"),
-        *("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign"),
+        *("hardswish", "softplus", "softsign"),
         *("add:full", "sub:full", "mul:full", "max:full", "min:full"),
         *("add:row", "mul:row"),
         *("sum", "mean", "max", "min", "norm2", "softmax", "log_softmax"),
