@@ -16,6 +16,10 @@ namespaces = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(namespaces)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to us
 stop = threading.Event()
+if "refused" in sys.argv:
+    namespaces._CLONE3 = 100_000  # no system call has this number
+if "alone" in sys.argv:
+    namespaces._fork_twice = None  # must not be needed
 if "several" in sys.argv:
     threading.Thread(target=stop.wait).start()
 ids, outside = (os.geteuid(), os.getegid()), os.getpid()
@@ -65,7 +69,10 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize("way", ["alone", "several", "library"])
+WAYS = ["alone", "several", "library", "refused"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_the_child_is_the_first_process_of_namespaces_of_its_own(way):
     found = _run(way)
     child = found["child"]
@@ -76,18 +83,18 @@ def test_the_child_is_the_first_process_of_namespaces_of_its_own(way):
     assert child["ids"] == found["ids"]
 
 
-@pytest.mark.parametrize("way", ["alone", "several", "library"])
+@pytest.mark.parametrize("way", WAYS)
 def test_the_child_can_do_what_a_forked_process_can(way):
     child = _run(way)["child"]
     assert child["threads"] == [0, 1, 2]
     assert child["below"] == 3
 
 
-@pytest.mark.parametrize("way", ["alone", "several", "library"])
+@pytest.mark.parametrize("way", WAYS)
 def test_pythons_own_hooks_around_a_fork_are_called(way):
     found = _run(way)
     assert found["child"]["told"][0] == "before" and found["child"]["told"][-1] == "child"
-    assert found["told"] == ["before", "parent"]
+    assert found["told"][-2:] == ["before", "parent"]
 
 
 def test_a_host_that_refuses_is_told_of_in_the_parent(monkeypatch):

@@ -11,6 +11,7 @@ Loaded by path in the zygote and in the sandbox: standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -87,7 +88,9 @@ def fork(by_library: bool = False) -> int:
     """
     place = 0 if by_library else _place_of_thread_id()
     if place and len(os.listdir("/proc/self/task")) == 1:
-        return _clone(place)
+        # Containers may know unshare and refuse clone3, whose flags their filters cannot read.
+        with contextlib.suppress(OSError):
+            return _clone(place)
     return _fork_twice()
 
 

@@ -18,6 +18,7 @@ from kernelgym_train.demo.arms import ARMS, rules_of, run_arm, worth_fitting
 from kernelgym_train.demo.corpus import right_answers
 from kernelgym_train.demo.demonstration import demonstrate, specimens_of
 from kernelgym_train.demo.heldout import HeldOut
+from kernelgym_train.demo.learning import RULES, learning_config
 from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.demo.plan import TINY_PLAN
 from kernelgym_train.demo.scores import scores_of
@@ -41,6 +42,10 @@ def test_arms_differ_in_what_they_are_rewarded_by() -> None:
     assert rules_of("main").label.startswith("strict@")
     with pytest.raises(UnknownName, match="arm"):
         rules_of("mane")
+
+
+def test_the_judge_is_the_one_that_the_configuration_asks_for(tmp_path: Path) -> None:
+    assert learning_config(tmp_path / "model", tmp_path / "run", 0).rules == RULES
 
 
 def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
