@@ -52,6 +52,7 @@ def settings(work: Work, run: str) -> Config:
             f"sampling.batch_size={plan.problems_per_step * plan.group_size}",
             f"optimiser.steps={steps}",
             f"optimiser.learning_rate={plan.learning_rate}",
+            "optimiser.schedule=constant",  # the control has fewer steps, and would fall faster
             f"optimiser.kl_beta={plan.kl}",
             f"optimiser.micro_batch={half}",
             f"model.device={work.device}",
