@@ -131,7 +131,7 @@ def draw_splits(
         of_part = _by_part(suite, level, most)
         for part in PARTS:
             for formed in of_part.get(part, ()):
-                held = _operators_in(formed.form)
+                held = formed.operators
                 if operators is not None and not held <= {*operators, withheld}:
                     continue
                 # A chain that folds into a single operator may be a problem of level 1 as well.
@@ -146,17 +146,17 @@ def draw_splits(
                     rl.append(formed)
                 else:
                     (single if level == 1 else chained).append(formed)
-    seen = frozenset[str]().union(*(_operators_in(each.form) for each in warmstart))
+    seen = frozenset[str]().union(*(each.operators for each in warmstart))
     lone = [each for each in warmstart if each.problem.level == 1]
-    alone = frozenset[str]().union(*(_operators_in(each.form) for each in lone))
-    chained = [each for each in chained if _operators_in(each.form) <= seen]
-    single = [each for each in single if _operators_in(each.form) <= alone]
+    alone = frozenset[str]().union(*(each.operators for each in lone))
+    chained = [each for each in chained if each.operators <= seen]
+    single = [each for each in single if each.operators <= alone]
     found = Splits(
         tuple(each.problem for each in warmstart),
         tuple(each.problem for each in rl),
-        _one_per_form(each for each in chained if COMPOSED not in _operators_in(each.form)),
-        _one_per_form(each for each in single if COMPOSED not in _operators_in(each.form)),
-        _one_per_form(each for each in (*single, *chained) if COMPOSED in _operators_in(each.form)),
+        _one_per_form(each for each in chained if COMPOSED not in each.operators),
+        _one_per_form(each for each in single if COMPOSED not in each.operators),
+        _one_per_form(each for each in (*single, *chained) if COMPOSED in each.operators),
         _one_per_form(unseen),
         withheld,
     )
@@ -174,6 +174,10 @@ class _Formed:
 
     problem: Problem
     form: str
+
+    @property
+    def operators(self) -> frozenset[str]:
+        return _operators_in(self.form)
 
 
 def _by_part(suite: SyntheticSuite, level: int, most: int) -> dict[str, list[_Formed]]:
