@@ -44,8 +44,7 @@ SETTINGS = (
     *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
     *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=sparse"),
     *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
-    *("sampling.max_new_tokens=75", "sampling.max_prompt_tokens=400", "sampling.batch_size=128"),
-    *("curriculum.enabled=false", "credit.estimator=turn_group", "optimiser.steps=48"),
+    *("sampling.max_prompt_tokens=400", "curriculum.enabled=false", "credit.estimator=turn_group"),
     *("optimiser.learning_rate=3e-3", "optimiser.schedule=linear", "optimiser.kl_beta=0.01"),
     "optimiser.micro_batch=32",
     *("model.lora_rank=16", "model.lora_alpha=32", "model.modules_to_save=[lm_head]"),
@@ -53,7 +52,7 @@ SETTINGS = (
     *("run.save_every=1000", "judge.workers=2", "judge.cache=false", "evaluation.every=0"),
     *("logging.histograms_every=0",),
 )
-"""What the demonstration on a CPU sets, as ``key.path=value``."""
+"""What the demonstration on a CPU sets, as ``key.path=value``, beside the numbers of its plan."""
 RULES = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
 """What the demonstration is judged by: ``strict``, and no call after one that failed, since nothing
 is paid for those."""
