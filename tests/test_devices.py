@@ -174,3 +174,22 @@ def test_the_question_is_one_that_a_driver_understands(tmp_path: Path) -> None:
     library.write_text("no library")
     missing = _ask(tmp_path)
     assert missing.returncode == 1 and "the driver's library is missing" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "visible", "there"),
+    [
+        ("cuda:0", None, "0"),
+        ("cuda:3", None, "3"),
+        ("cuda:1", "4,6", "6"),
+        ("cuda:0", "GPU-1a2b, GPU-3c4d", "GPU-1a2b"),
+        ("cuda:1", "GPU-1a2b, GPU-3c4d", "GPU-3c4d"),
+    ],
+)
+def test_a_process_of_its_own_sees_one_device(name: str, visible: str | None, there: str) -> None:
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert devices.alone(name, environment) == ("cuda:0", {"CUDA_VISIBLE_DEVICES": there})
+
+
+def test_a_process_on_the_cpu_sees_what_it_saw() -> None:
+    assert devices.alone("cpu", {"CUDA_VISIBLE_DEVICES": "1"}) == ("cpu", {})

@@ -12,14 +12,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 
-__all__ = ["DEVICES", "CudaDevice", "check_device", "cuda_devices", "find_device"]
+__all__ = ["DEVICES", "CudaDevice", "alone", "check_device", "cuda_devices", "find_device"]
 
 DEVICES = ("cpu", "cuda:N")
 """Names of devices; N counts from 0."""
+
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,28 @@ def find_device(name: str) -> str:
     return name
 
 
+def alone(name: str, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return what a process calls a device that is to see no other, and the variables for that.
+
+    Args:
+        name: The device's canonical name in this process.
+        environment: This process's variables.
+    """
+    if name == "cpu":
+        return name, {}
+    number = name.partition(":")[2]
+    if (visible := environment.get(_VISIBLE)) is not None:
+        number = visible.split(",")[int(number)].strip()
+    return "cuda:0", {_VISIBLE: number}
+
+
 def cuda_devices() -> tuple[CudaDevice, ...]:
     """Return this machine's visible GPUs, in CUDA's order.
 
     Raises:
         UsageError: If there is no driver, or it fails.
     """
-    return _ask_driver(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return _ask_driver(os.environ.get(_VISIBLE))
 
 
 @functools.lru_cache(maxsize=8)

@@ -46,13 +46,14 @@ class Accelerator:
     Args:
         name: ``cpu`` or such as ``cuda:0``.
         folder: Cache folder that all workers share.
+        called: What the caller calls it; as above if empty.
 
     Raises:
         JudgeError: If the device cannot be used.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.device = torch.device(name)
+    def __init__(self, name: str, folder: Path, called: str = "") -> None:
+        self.device, self._called = torch.device(name), called or name
         self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
         """Compute capability; None on the CPU."""
@@ -66,7 +67,7 @@ class Accelerator:
                 torch.cuda.set_device(self.device)
                 self.canary()
             except (RuntimeError, AssertionError, DeviceLost) as error:
-                raise JudgeError(f"device {name} cannot be used: {error}") from None
+                raise JudgeError(f"device {self._called} cannot be used: {error}") from None
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
             owner = f"gpu-{properties.uuid}"
@@ -91,7 +92,7 @@ class Accelerator:
         if needed > there:
             raise ProblemError(
                 f"problem {problem.id!r} takes at least {needed / 1e9:.1f} GB on device "
-                f"{str(self.device)!r}, which has {there / 1e9:.1f} GB; choose a smaller problem "
+                f"{self._called!r}, which has {there / 1e9:.1f} GB; choose a smaller problem "
                 "or a larger device"
             )
 

@@ -85,6 +85,7 @@ class Baselines:
         lease: On the device.
         open_process: Opens a fresh process for the problem's own code; is told whether it may
             start programs.
+        called: What the caller calls the device; as above if empty.
     """
 
     def __init__(
@@ -94,8 +95,10 @@ class Baselines:
         device: str,
         lease: Lease,
         open_process: Callable[[bool], AbstractContextManager[Session]],
+        called: str = "",
     ) -> None:
-        self._kept, self._ruleset, self._device = kept, ruleset, device
+        self._kept, self._ruleset = kept, ruleset
+        self._device, self._called = device, called or device
         self._lease, self._open = lease, open_process
         self._standing: _Standing | None = None
 
@@ -164,12 +167,12 @@ class Baselines:
                 packed = self._compile(problem, seeds)
             times = self._times(problem, seeds, packed)
         except (_Unfit, Untimed) as reason:
-            return Baseline(problem.id, self._device, message=str(reason))
+            return Baseline(problem.id, self._called, message=str(reason))
         self._kept.keep(problem, packed)
         return self._result(problem, times, f"{len(packed)} bytes kept")
 
     def _result(self, problem: Problem, times: tuple[float, float], message: str) -> Baseline:
-        return Baseline(problem.id, self._device, *times, prepared=True, message=message)
+        return Baseline(problem.id, self._called, *times, prepared=True, message=message)
 
     def _compile(self, problem: Problem, seeds: Seeds) -> bytes:
         with ExitStack() as stack:
@@ -293,7 +296,7 @@ class Baselines:
         return reference
 
     def _command(self, problem: Problem) -> str:
-        return command_for(problem.id, self._ruleset, self._device)
+        return command_for(problem.id, self._ruleset, self._called)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class Worker:
         scratch: Folder of its own for temporary files.
         tier: Sandbox tier, or ``auto``.
         device: ``cpu`` or such as ``cuda:0``.
+        called: What the caller calls it, whose processes may see other devices; as above if empty.
 
     Raises:
         JudgeError: If the device cannot be used.
@@ -57,10 +58,12 @@ class Worker:
         scratch: Path,
         tier: str = "auto",
         device: str = "cpu",
+        called: str = "",
     ) -> None:
         self._ruleset, self._timing, self._name = ruleset, timing, device
+        self._called = called or device
         folder.mkdir(parents=True, exist_ok=True)
-        self._accelerator = Accelerator(device, folder)
+        self._accelerator = Accelerator(device, folder, self._called)
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(
             ruleset, self._accelerator, folder, scratch, tier, device, timing
@@ -72,6 +75,7 @@ class Worker:
             device,
             self._accelerator.lease,
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
+            self._called,
         )
         self._timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
 
@@ -111,7 +115,7 @@ class Worker:
             self._settle()
         return dataclasses.replace(
             verdict,
-            device=self._name,
+            device=self._called,
             isolation=zygote.tier,
             ruleset=self._ruleset.label,
             seed=seeds.secret,

@@ -74,6 +74,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         scratch,
         setup["tier"],
         setup["device"],
+        setup["called"],
     )
     wire.send(jobs, {"ready": True})
     while True:

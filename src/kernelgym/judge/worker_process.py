@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.baseline import Baseline
+from kernelgym.devices import alone
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.scratch import remove_folder
@@ -44,7 +45,10 @@ class WorkerProcess:
         self._socket, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()
-        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
+        # Its candidates see no other device, and no context of theirs touches one.
+        own, visible = alone(device, os.environ)
+        environment = {**os.environ, **visible}
+        environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
         for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
             environment[name] = str(folder.absolute() / "own-kernels")
         # -P: what lies in the current folder must not stand in for a library of the judge.
@@ -74,7 +78,8 @@ class WorkerProcess:
                 "folder": str(folder.absolute()),
                 "scratch": str(scratch),
                 "tier": tier,
-                "device": device,
+                "device": own,
+                "called": device,
             }
         )
 
