@@ -1,9 +1,11 @@
-"""What it costs to make and end CUDA contexts, alone and by several processes at once.
+"""What it costs to start the driver and to make and end CUDA contexts, by several processes.
 
-Run ``python benchmarks/cuda_contexts.py [--processes 1,4,8] [--out FILE]`` on a machine with a GPU.
-Each process initialises the driver, waits for all others, makes its context, waits again and exits;
-the times are from the word until the last has done it. That is done twice and the second counts,
-with the driver's usual queues and with ``CUDA_DEVICE_MAX_CONNECTIONS=1``.
+Run ``python benchmarks/cuda_contexts.py [--processes 1,4,8] [--devices 0] [--out FILE]`` on a
+machine with a GPU. Each process waits for all others, initialises the driver, waits, makes its
+context, waits again and exits; times are from the word until the last has done it, per process.
+That is done twice and the second counts, for the driver's usual queues and for fewer of them. With
+several devices the processes are dealt out over them, each sees its own only, and ``--hide`` (root)
+takes the others' files away from it, too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import argparse
 import ctypes
 import json
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -20,18 +23,46 @@ from typing import IO
 
 from machine import gpu, machine
 
-VARIANTS: tuple[dict[str, str], ...] = ({}, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
+_ONE_QUEUE = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+VARIANTS: tuple[dict[str, str], ...] = (
+    {},
+    _ONE_QUEUE,
+    {**_ONE_QUEUE, "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"},
+    {**_ONE_QUEUE, "CUDA_SCALE_LAUNCH_QUEUES": "0.25x"},
+    {"CUDA_DEVICE_MAX_CONNECTIONS": "2"},
+    {"CUDA_DEVICE_MAX_CONNECTIONS": "4"},
+)
 CHILD = "--one"
+_STEPS = ("init_s", "make_s", "end_s")
 
 
-def one() -> None:
+def one(shown: str) -> None:
     """Be one of the processes."""
+    if shown:
+        _show_only(shown)
     driver = ctypes.CDLL("libcuda.so.1")
+    _tell_and_wait()
     _check(driver.cuInit(0))
     _tell_and_wait()
     _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0))
     _tell_and_wait()
     os._exit(0)
+
+
+def _show_only(number: str) -> None:
+    """Take the files of all GPUs but one away from this process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    nodes = {
+        path.name: path.stat() for path in Path("/dev").glob("nvidia*") if path.is_char_device()
+    }
+    private, new_mounts = 0x44000, 0x20000
+    if libc.unshare(new_mounts) or libc.mount(b"none", b"/", None, private, None):
+        raise SystemExit("--hide needs root")
+    if libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, None):
+        raise SystemExit("--hide needs root")
+    for name, found in nodes.items():
+        if not name.removeprefix("nvidia").isdigit() or name == f"nvidia{number}":
+            os.mknod(f"/dev/{name}", 0o666 | stat.S_IFCHR, found.st_rdev)
 
 
 def _check(code: int) -> None:
@@ -44,31 +75,31 @@ def _tell_and_wait() -> None:
     sys.stdin.readline()
 
 
-def measure(count: int, variables: dict[str, str]) -> dict[str, float]:
-    """Return seconds for each of `count` processes, to make a context and to end with it."""
-    command = [sys.executable, __file__, CHILD]
-    environment = {**os.environ, **variables}
-    processes = [
-        subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
-        for _ in range(count)
-    ]
+def measure(
+    count: int, variables: dict[str, str], devices: list[str], hide: bool
+) -> dict[str, float]:
+    """Return seconds for each of `count` processes: to initialise, make a context, end with it."""
+    processes = []
+    for number in range(count):
+        device = devices[number % len(devices)]
+        environment = {**os.environ, **variables, "CUDA_VISIBLE_DEVICES": "0" if hide else device}
+        command = [sys.executable, __file__, CHILD, device if hide else ""]
+        processes.append(subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment))
     outputs = [_stream(process.stdout) for process in processes]
     inputs = [_stream(process.stdin) for process in processes]
-
-    def go() -> float:
+    found = {}
+    _hear(outputs)
+    for step in _STEPS:
+        started = time.perf_counter()
         for stream in inputs:
             stream.write("\n")
             stream.flush()
-        return time.perf_counter()
-
-    _hear(outputs)
-    started = go()
-    _hear(outputs)
-    made_s, started = time.perf_counter() - started, go()
-    if any([process.wait() for process in processes]):
-        raise SystemExit("a process could not make its context")
-    ended_s = time.perf_counter() - started
-    return {"make_s": round(made_s / count, 4), "end_s": round(ended_s / count, 4)}
+        if step != _STEPS[-1]:
+            _hear(outputs)
+        elif any([process.wait() for process in processes]):
+            raise SystemExit("a process could not make its context")
+        found[step] = round((time.perf_counter() - started) / count, 4)
+    return found
 
 
 def _hear(streams: list[IO[str]]) -> None:
@@ -85,18 +116,25 @@ def main() -> None:
     """Measure all variants and print them."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--processes", default="1,4,8", help="how many at once")
+    parser.add_argument(
+        "--devices", default="0", help="numbers of the GPUs they are dealt out over"
+    )
+    parser.add_argument("--hide", action="store_true", help="the files of all GPUs but one's own")
+    parser.add_argument("--variants", type=int, default=len(VARIANTS), help="how many of them")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
     options = parser.parse_args()
-    rows = []
-    for variables in VARIANTS:
+    devices, rows = options.devices.split(","), []
+    for variables in VARIANTS[: options.variants]:
         for count in map(int, options.processes.split(",")):
-            measure(count, variables)
-            rows.append({"variables": variables, "processes": count, **measure(count, variables)})
+            run = (count, variables, devices, options.hide)
+            measure(*run)
+            rows.append({"variables": variables, "processes": count, **measure(*run)})
             print(rows[-1], flush=True)
     if options.out:
-        result = {"machine": {**machine(), **gpu("cuda:0")}, "per_process": rows}
+        about = {"devices": devices, "hide": options.hide}
+        result = {"machine": {**machine(), **gpu("cuda:0")}, **about, "per_process": rows}
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    one() if sys.argv[1:] == [CHILD] else main()
+    one(sys.argv[2]) if sys.argv[1:2] == [CHILD] else main()

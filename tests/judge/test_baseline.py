@@ -126,7 +126,7 @@ class Bench:
             def race(self, pairs):
                 return times
 
-        def open_process(exec_allowed):
+        def open_process(_, exec_allowed):
             self.opened.append(Process(exec_allowed, **process))
             return contextlib.nullcontext(self.opened[-1])
 

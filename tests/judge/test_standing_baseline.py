@@ -42,7 +42,7 @@ def made():
 @pytest.fixture
 def baselines(tmp_path, made):
     @contextlib.contextmanager
-    def open_process(exec_allowed=False):
+    def open_process(_, exec_allowed=False):
         made.append(Process())
         yield made[-1]
         made[-1].ended = True

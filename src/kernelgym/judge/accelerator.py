@@ -33,6 +33,7 @@ _FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work ha
 _SPARE_BYTES = 1 << 30
 _SHARED_OF = 14
 _KEPT_BYTES = 2 << 30
+_SCARCE_OF = 4  # what is free is little if it is less than this part of all
 _SHARED_PATIENCE_S, _SHARED_POLL_S = 2.0, 0.05
 
 
@@ -238,8 +239,19 @@ class Accelerator:
 
     def tidy(self) -> None:
         """Give back memory that torch keeps for later, if it is much: others may want it."""
-        if self.device.type == "cuda" and torch.cuda.memory_reserved(self.device) > _KEPT_BYTES:
+        if self.is_untidy():
             torch.cuda.empty_cache()
+
+    def make_room(self) -> None:
+        """Give that memory back if little is free: other processes are going to need it."""
+        if self.on_cuda:
+            free, total = torch.cuda.mem_get_info(self.device)
+            if free < total // _SCARCE_OF:
+                self.tidy()
+
+    def is_untidy(self) -> bool:
+        """Say whether torch keeps much memory for later."""
+        return self.on_cuda and int(torch.cuda.memory_reserved(self.device)) > _KEPT_BYTES
 
     def finish(self) -> None:
         """Wait until the device has nothing to do for this process."""

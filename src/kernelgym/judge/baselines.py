@@ -83,8 +83,8 @@ class Baselines:
         ruleset: The rules.
         device: Where they run.
         lease: On the device.
-        open_process: Opens a fresh process for the problem's own code; is told whether it may
-            start programs.
+        open_process: Opens a fresh process for a problem's own code; is given that, and told
+            whether it may start programs.
         called: What the caller calls the device; as above if empty.
     """
 
@@ -94,7 +94,7 @@ class Baselines:
         ruleset: Ruleset,
         device: str,
         lease: Lease,
-        open_process: Callable[[bool], AbstractContextManager[Session]],
+        open_process: Callable[[str, bool], AbstractContextManager[Session]],
         called: str = "",
     ) -> None:
         self._kept, self._ruleset = kept, ruleset
@@ -252,7 +252,7 @@ class Baselines:
     def _eager(
         self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
     ) -> Session:
-        session = stack.enter_context(self._open(False))
+        session = stack.enter_context(self._open(problem.source, False))
         session.grant(_BUDGET_S)
         try:
             session.load(problem.source, "Model")
@@ -274,7 +274,7 @@ class Baselines:
         self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds, packed: bytes
     ) -> Session:
         """Start a compiled reference and call it, so that everything is compiled or found."""
-        session = stack.enter_context(self._open(True))
+        session = stack.enter_context(self._open(problem.source, True))
         session.grant(_BUDGET_S)
         try:
             session.load(problem.source, "Model", packed, compiles=True)

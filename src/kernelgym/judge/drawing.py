@@ -35,6 +35,7 @@ from kernelgym.judge.seeds import seed_all
 __all__ = ["draw_as_on_cpu"]
 
 _DEVICE_ELEMENTS = 1 << 18  # fewer are drawn on the CPU sooner than they are asked for
+_TRIES = 2  # on the device
 _CPU = torch.device("cpu")
 _NUMBER = torch.ops.aten.scalar_tensor.default  # what `x[3] = 7` makes of the 7
 
@@ -56,14 +57,16 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
     Raises:
         Exception: Whatever the function raises.
     """
-    seed_all(seed)
-    try:
-        with _Elsewhere(device, _draw_on_cuda if device.type == "cuda" else None):
-            drawn = get_inputs()
-        return _as_if_copied(drawn)
-    except Exception as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            torch.cuda.empty_cache()
+    for _ in range(_TRIES):
+        seed_all(seed)
+        try:
+            with _Elsewhere(device, _draw_on_cuda if device.type == "cuda" else None):
+                drawn = get_inputs()
+            return _as_if_copied(drawn)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()  # what torch keeps for later may be what was missing
+        except Exception:
+            break
     seed_all(seed)
     return get_inputs()
 

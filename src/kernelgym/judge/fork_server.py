@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
-from kernelgym.judge.process import Candidate
+from kernelgym.judge.process import Candidate, Kind
 from kernelgym.rulesets import Limits
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
+_USUAL = Kind()
 _KILL_S = 10.0  # freeing gigabytes takes the kernel a while
 
 
@@ -121,8 +122,6 @@ class Zygote:
         shared: Handle of device memory that a trial candidate must be able to open.
         capability: The device's compute capability; None for the CPU.
         tier_is_known: Whether `tier` was found to work before, and need not be tried.
-        times: Whether its candidates may be timed. Contexts of others are cheaper: work on several
-            streams of theirs takes turns on the device.
 
     Raises:
         JudgeError: If it does not start.
@@ -139,16 +138,15 @@ class Zygote:
         shared: str = "",
         capability: tuple[int, int] | None = None,
         tier_is_known: bool = False,
-        times: bool = True,
     ) -> None:
         self._scratch_root = scratch_root
         self._limits = limits
         self._next_id = 0
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
-        self._standby: dict[bool, Candidate] = {}
-        """By whether it may start programs."""
-        self._wanted: set[bool] = set()
+        self._on_device = device != "cpu"
+        self._standby: dict[Kind, Candidate] = {}
+        self._wanted: set[Kind] = set()
         self._decoder = wire.Decoder()
         self._errors = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
@@ -180,7 +178,7 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 pass_fds=(theirs.fileno(),),
-                env=_clean_environment(interpreted, scratch_root, times),
+                env=_clean_environment(interpreted, scratch_root),
                 start_new_session=True,
             )
         self.tier = ""
@@ -194,45 +192,56 @@ class Zygote:
             if not self.pump(max(0.0, deadline - time.monotonic())):
                 raise JudgeError(f"the zygote did not start: {self._complaint()}")
 
-    def take(self, exec_allowed: bool = False) -> Candidate:
-        """Return a fresh candidate; the next one is forked by `replenish`.
-
-        Args:
-            exec_allowed: Whether it may start programs, in a scratch folder that outlives it: for
-                compiling ahead, never for a run that is judged.
-        """
+    def take(self, kind: Kind = _USUAL) -> Candidate:
+        """Return a fresh candidate; the next one is forked by `replenish`."""
         self.wait_ready()
-        taken = self._standby.pop(exec_allowed, None) or self._spawn(exec_allowed)
+        taken = self._standby.pop(kind, None) or self._spawn(kind)
         if taken.ended():  # what killed it while it stood by was not a kernel of anybody's
             taken.discard()
-            taken = self._spawn(exec_allowed)
+            taken = self._spawn(kind)
         try:
-            taken.wait_ready(_START_S)
+            self._await(taken)
         except JudgeError:
             taken.discard()
             raise
-        self._wanted.add(exec_allowed)
+        if not kind.streams:  # few kernels have any; to hold a second process ready costs them all
+            self._wanted.add(kind)
         return taken
 
     def replenish(self) -> None:
         """Fork one of each kind that was taken so far, to stand by."""
-        for exec_allowed in self._wanted - self._standby.keys():
-            self._standby[exec_allowed] = self._spawn(exec_allowed)
+        for kind in self._wanted - self._standby.keys():
+            self._standby[kind] = self._spawn(kind)
+
+    def ask_for_contexts(self) -> None:
+        """Have what stands by make its context on the device."""
+        if self._on_device:
+            for candidate in self._standby.values():
+                candidate.ask_for_context()
+
+    def is_settled(self) -> bool:
+        """Say whether all that stands by has its context on the device."""
+        return all(candidate.has_context for candidate in self._standby.values())
 
     def settle(self) -> None:
         """Wait until what stands by has its context on the device."""
-        for exec_allowed, candidate in list(self._standby.items()):
+        for kind, candidate in list(self._standby.items()):
             try:
-                candidate.wait_ready(_START_S)
+                self._await(candidate)
             except JudgeError:  # the next one may fare better, when it is needed
-                del self._standby[exec_allowed]
+                del self._standby[kind]
                 candidate.discard()
 
-    def _spawn(self, exec_allowed: bool = False) -> Candidate:
+    def _await(self, candidate: Candidate) -> None:
+        candidate.wait_ready(_START_S)
+        if self._on_device:
+            candidate.wait_for_context(_START_S)
+
+    def _spawn(self, kind: Kind) -> Candidate:
         self._next_id += 1
         candidate = Candidate(self, self._next_id, self._scratch_root, self._limits)
         try:
-            candidate.start(self._control, exec_allowed)
+            candidate.start(self._control, kind)
         except OSError as error:
             candidate.discard()
             raise JudgeError(f"the zygote is gone: {error}; {self._complaint()}") from error
@@ -308,12 +317,9 @@ class Zygote:
         self._errors.close()
 
 
-def _clean_environment(interpreted: bool, scratch_root: Path, times: bool) -> dict[str, str]:
+def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
     names = ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH")
     kept = {name: os.environ[name] for name in names if name in os.environ}
-    if not times:
-        # Making and ending a context takes the driver a third of the time, one after the other.
-        kept["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     kept |= {name: value for name, value in os.environ.items() if name.startswith("CUDA_")}
     return kept | {
         "LANG": "C.UTF-8",

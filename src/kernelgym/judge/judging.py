@@ -6,6 +6,7 @@ they leave and by this side's clock.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import secrets
@@ -16,7 +17,7 @@ from pathlib import Path
 import torch
 
 from kernelgym.baseline import Baseline
-from kernelgym.errors import DeviceFull
+from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.baselines import Baselines, Kept, device_name
 from kernelgym.judge.evidence import gather, with_evidence
@@ -65,9 +66,7 @@ class Worker:
         folder.mkdir(parents=True, exist_ok=True)
         self._accelerator = Accelerator(device, folder, self._called)
         self._on_cuda = self._accelerator.on_cuda
-        self._processes = Processes(
-            ruleset, self._accelerator, folder, scratch, tier, device, timing
-        )
+        self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
         self._public = PublicCalls(self._accelerator.device)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
@@ -107,12 +106,13 @@ class Worker:
             self._accelerator.hangs.note()
             if self._accelerator.hangs.others_since(moment):  # it may have been held up
                 verdict = self._attempt(problem, kernel, seeds)
-        with self._accelerator.while_nobody_is_timed():
-            if verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT):
-                self._accelerator.canary()
-            self._accelerator.tidy()
-            self._processes.replenish()
-            self._settle()
+        broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
+        if self._on_cuda and (broke or self._is_untidy()):
+            with self._accelerator.while_nobody_is_timed():
+                if broke:
+                    self._accelerator.canary()
+                self._accelerator.tidy()
+                self._settle()
         return dataclasses.replace(
             verdict,
             device=self._called,
@@ -123,6 +123,16 @@ class Worker:
             stages=clock.read(),
         )
 
+    def _is_untidy(self) -> bool:
+        return self._accelerator.is_untidy() or not self._processes.are_settled()
+
+    def _clear(self, session: Session) -> None:
+        """Give back what a kernel and its comparison took, before another one gets its room."""
+        with self._accelerator.while_nobody_is_timed():
+            with contextlib.suppress(JudgeError):  # met again where it is discarded
+                session.end()
+            self._accelerator.tidy()
+
     def _settle(self) -> None:
         """Let no context be made on the device while somebody is timed."""
         if self._on_cuda:
@@ -130,7 +140,7 @@ class Worker:
 
     def _attempt(self, problem: Problem, kernel: Kernel, seeds: Seeds) -> Verdict:
         clock = self._accelerator.clock
-        with clock.stage("load"), self._processes.open(kernel.language) as session:
+        with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
             session.public = None if self._ruleset.secret_seed else self._public
             try:
                 session.load(kernel.source, "ModelNew")
@@ -164,8 +174,10 @@ class Worker:
         try:
             session.await_load()
             stack.enter_context(self._accelerator.room(problem))
+            if self._on_cuda:
+                stack.callback(self._clear, session)
             with self._accelerator.lease.shared(), clock.stage("check"):
-                self._processes.replenish()
+                self._processes.ask_for_contexts()
                 session.construct(reference, seeds)
                 for index in range(calls):
                     outcome = session.call(reference, seeds, index)
@@ -263,9 +275,8 @@ class Worker:
             return fresh
 
         with self._accelerator.lease.shared():
-            self._processes.replenish()
             evidence = gather(
-                lambda: self._processes.open(kernel.language),
+                lambda: self._processes.open(kernel.language, kernel.source),
                 lambda session: session.load(kernel.source, "ModelNew"),
                 unused,
                 seeds,

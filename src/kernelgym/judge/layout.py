@@ -18,7 +18,9 @@ from kernelgym.rulesets import Ruleset
 
 __all__ = ["Layout"]
 
-_ROOM_FOR_CALLS = 4  # times the tensors of a call, for what a kernel allocates
+# Times the tensors of a call, for what a kernel allocates. One that needs more, and runs out, is
+# judged again, alone.
+_ROOM_FOR_CALLS = 1
 
 
 class Layout(Construction):

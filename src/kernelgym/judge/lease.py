@@ -25,7 +25,7 @@ class Lease:
     Whoever wants it alone holds a second lock, the gate, while waiting; newcomers pass the gate
     first. Otherwise a steady stream of sharers would keep the other waiting for ever.
 
-    One object is for one thread, and is not taken while it is held.
+    One object is for one thread. A share that is held already may be asked for again, within.
 
     Args:
         path: The file.
@@ -40,6 +40,8 @@ class Lease:
 
     def shared(self) -> contextlib.AbstractContextManager[None]:
         """Hold it together with others that do not mind company."""
+        if self.is_shared:
+            return contextlib.nullcontext()
         return self._clock.waiting(self._shared())
 
     def exclusive(self) -> contextlib.AbstractContextManager[None]:

@@ -18,6 +18,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ from kernelgym.judge.streams import BoundedStream
 from kernelgym.judge.threads import Threads
 from kernelgym.rulesets import Limits
 
-__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
+__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper", "Kind"]
 
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
@@ -58,6 +59,18 @@ class Keeper(Protocol):
         """Kill a candidate with everything it started; returns when it is gone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a candidate is forked for."""
+
+    exec: bool = False
+    """Whether it may start programs, in a scratch folder that outlives it: for compiling ahead,
+    never for a run that is judged."""
+    streams: bool = False
+    """Whether work on several streams of its own may run side by side on a CUDA device. A context
+    for that takes three times as long to make and to end."""
+
+
 class Candidate:
     """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
 
@@ -73,6 +86,8 @@ class Candidate:
         self._decoder = wire.Decoder()
         self._nonce = ""
         self._threads: Threads | None = None
+        self._context: bool | None = None
+        """Whether its context is made; None if nobody has asked for that."""
         self._killed = False
         self._builds = 0
         self._deadline = 0.0
@@ -83,9 +98,9 @@ class Candidate:
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
-    def start(self, control: socket.socket, exec_allowed: bool = False) -> None:
+    def start(self, control: socket.socket, kind: Kind = Kind()) -> None:
         """Ask the zygote for the process behind this handle."""
-        message = {"op": "spawn", "id": self._id, "scratch": self.scratch, "exec": exec_allowed}
+        message = {"op": "spawn", "id": self._id, "scratch": self.scratch, **asdict(kind)}
         wire.send(control, message, (self._their_channel.fileno(), *self._their_fds))
         self._close_their_ends()
 
@@ -106,6 +121,35 @@ class Candidate:
         if message != {"standby": True}:
             raise JudgeError("a candidate's first message was not ours")
         self._threads = Threads(self._keeper.pid(self._id))
+
+    def ask_for_context(self) -> None:
+        """Have it make its context on the device, as soon as it stands in its sandbox."""
+        if self._context is None:
+            self._context = False
+            self.post({"op": "context"})
+
+    @property
+    def has_context(self) -> bool:
+        """Whether its context on the device is known to be made."""
+        return self._context is True
+
+    def wait_for_context(self, timeout_s: float) -> None:
+        """Wait until its context is made, asking for it if need be.
+
+        Raises:
+            JudgeError: If it does not get there: our failure, or the machine's.
+        """
+        self.ask_for_context()
+        if self._context:
+            return
+        try:
+            answer = self.answer(time.monotonic() + timeout_s)
+        except (CandidateEnded, CandidateTimedOut) as end:
+            why = f"{end} {self.output()}".strip()
+            raise JudgeError(f"a candidate could not take the device: {why}") from None
+        if "error" in answer:
+            raise JudgeError(f"a candidate could not take the device: {answer['error']}")
+        self._context = True
 
     def ended(self) -> bool:
         """True if its process is known to be gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,22 @@ from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.build import Builder
 from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
 from kernelgym.judge.library_cache import Built
-from kernelgym.judge.process import Candidate
+from kernelgym.judge.process import Candidate, Kind
 from kernelgym.judge.session import Session
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Process", "Processes"]
+__all__ = ["Process", "Processes", "makes_streams"]
+
+_STREAMS = re.compile(r"\bStream\b|Stream(Create|FromPool|PerThread|Legacy)|[Gg]raph")
+
+
+def makes_streams(source: str) -> bool:
+    """Say whether a source may work on several streams of a CUDA device at once.
+
+    Those that hide it have their streams take turns.
+    """
+    return _STREAMS.search(source) is not None
 
 
 class Processes:
@@ -29,7 +40,6 @@ class Processes:
         scratch: Folder for temporary files.
         tier: Sandbox tier, ``auto`` or ``require:TIER``.
         name: The device's name.
-        times: Whether kernels may be timed.
     """
 
     def __init__(
@@ -40,35 +50,45 @@ class Processes:
         scratch: Path,
         tier: str,
         name: str,
-        times: bool = True,
     ) -> None:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
-        self._times = times
         self._zygotes: dict[bool, Zygote] = {}
         self._builder: Builder | None = None
 
-    def open(self, language: str, exec_allowed: bool = False) -> Process:
-        """Return a fresh process for a language, to be used in a ``with`` block.
+    def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
+        """Return a fresh process for a source, to be used in a ``with`` block.
+
+        The next one is forked meanwhile; `settle` gives it its context on the device.
+
+        Args:
+            language: The source's.
+            source: What it is going to run.
+            exec_allowed: Whether it may start programs.
 
         Raises:
             JudgeError: If it cannot be started.
             UsageError: If the sandbox that is required is not to be had.
         """
         zygote = self.zygote(language)
-        candidate = zygote.take(exec_allowed)
+        candidate = zygote.take(Kind(exec_allowed, makes_streams(source)))
+        zygote.replenish()
         build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
         accelerator = self._accelerator
         session = Session(candidate, self._ruleset, build, accelerator.device, accelerator.lease)
         return Process(self, candidate, session)
 
-    def replenish(self) -> None:
-        """Have processes made for the next kernel, which takes the device for a while."""
+    def ask_for_contexts(self) -> None:
+        """Have what stands by for the next kernel make its context on the device meanwhile."""
         for zygote in self._zygotes.values():
-            zygote.replenish()
+            zygote.ask_for_contexts()
+
+    def are_settled(self) -> bool:
+        """Say whether all that stands by has its context."""
+        return all(zygote.is_settled() for zygote in self._zygotes.values())
 
     def settle(self) -> None:
-        """Wait until they stand by."""
+        """Wait until what stands by has its context."""
         for zygote in self._zygotes.values():
             zygote.settle()
 
@@ -94,7 +114,6 @@ class Processes:
                 self._accelerator.trial_memory(),
                 self._accelerator.capability,
                 tier_is_known=bool(known),
-                times=self._times,
             )
             try:
                 zygote.wait_ready()

@@ -7,7 +7,7 @@ runs on the device, and what a second process has to confirm.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from kernelgym.judge import timing
 from kernelgym.judge.accelerator import Accelerator
@@ -75,27 +75,36 @@ class Timekeeper:
     def _measure(
         self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
     ) -> Measurement:
-        if self._ruleset.timing.baseline != "eager":
+        eager = self._ruleset.timing.baseline == "eager"
+        if not eager:
             session.vacate()  # it takes no part while a reference is compiled and chosen
             session.pause()
-        with ExitStack() as stack:
-            baseline, kind = self._baselines.start(stack, problem, reference, seeds)
-            limit_s = self._ruleset.limits.run_s
-            ours = stack.enter_context(self._accelerator.quiet(limit_s))
-            session.grant(limit_s)
-            if not ours:
-                message = "another program keeps the device busy: a time taken now would be its"
-                raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
-            stopwatch = Stopwatch(session, baseline, reference, seeds)
-            measured = stopwatch.measure()
-            known = (problem.digest, kind)
-            alone_ms = self._alone_ms.get(known, 0.0)
-            if not stopwatch.is_clean(measured, alone_ms):
+        limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
+        resting = ExitStack()
+        try:
+            with calm() if eager else nullcontext():
+                baseline, kind = self._baselines.start(resting, problem, reference, seeds)
+                session.grant(limit_s)
+                stopwatch = Stopwatch(session, baseline, reference, seeds)
+                if eager:
+                    self._accelerator.make_room()  # what was compared with takes none any more
+                    stopwatch.lay_out()
+            with self._accelerator.quiet(limit_s) as ours:
+                session.grant(limit_s)
+                if not ours:
+                    message = "another program keeps the device busy: a time taken now would be its"
+                    raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
+                measured = stopwatch.measure()
+                known = (problem.digest, kind)
+                alone_ms = self._alone_ms.get(known, 0.0)
+                if not stopwatch.is_clean(measured, alone_ms):
+                    session.end()
+                    measured, alone_ms = stopwatch.clean(measured)
+                self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
+        finally:
+            with calm():  # once: whoever waits to be timed lets nobody pass a second time
+                resting.close()
                 session.end()
-                measured, alone_ms = stopwatch.clean(measured)
-            self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
-        with self._accelerator.while_nobody_is_timed():
-            session.end()
         timed = dataclasses.replace(measured.timing, baseline=kind)
         return dataclasses.replace(measured, timing=timed)
 
@@ -108,7 +117,7 @@ class Timekeeper:
         problem: Problem,
         kernel: Kernel,
     ) -> Measurement:
-        with self._processes.open(kernel.language) as session:
+        with self._processes.open(kernel.language, kernel.source) as session:
             session.load(kernel.source, "ModelNew")
             session.await_load()
             with self._accelerator.lease.shared():

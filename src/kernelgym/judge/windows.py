@@ -53,7 +53,8 @@ class Windows:
         self._reference = reference
         self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
-        self.calls = 1
+        self.calls = 0
+        """How many a window holds; 0 before `reserve`."""
         self._on_device = kernel.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False

@@ -4,7 +4,8 @@ Forking from here costs milliseconds; importing costs seconds. The zygote runs n
 work (a child forked after an OpenMP region hangs) and never touches CUDA: a candidate on a CUDA
 device makes its own context. It is driven over one socket by the trusted side: ``spawn`` (with the
 channel, stdout and stderr attached; ``exec`` for a process that may start compilers, which no
-verdict rests on), ``kill``. It answers ``spawned`` and ``exited``, and takes every child down.
+verdict rests on; ``streams`` for one whose streams run side by side), ``kill``. It answers
+``spawned`` and ``exited``, and takes every child down.
 
 Loaded by path: standard library, torch and triton only.
 """
@@ -152,7 +153,8 @@ class _Zygote:
     def _handle(self, request: dict[str, Any], fds: list[int]) -> None:
         if request["op"] == "spawn":
             channel, stdout, stderr = fds
-            pid = self._fork(request["scratch"], channel, stdout, stderr, request["exec"])
+            wishes = request["exec"], request["streams"]
+            pid = self._fork(request["scratch"], channel, stdout, stderr, *wishes)
             for fd in fds:
                 os.close(fd)
             if pid is None:
@@ -205,7 +207,13 @@ class _Zygote:
             self._kill(pid)
 
     def _fork(
-        self, scratch: str, channel: int, stdout: int, stderr: int, exec_allowed: bool = False
+        self,
+        scratch: str,
+        channel: int,
+        stdout: int,
+        stderr: int,
+        exec_allowed: bool = False,
+        streams: bool = False,
     ) -> int | None:
         """Fork one candidate; return its pid as seen from here, None if the sandbox failed."""
         plan = dataclasses.replace(self.plan, scratch=scratch, exec_allowed=exec_allowed)
@@ -222,14 +230,16 @@ class _Zygote:
             return None
         if pid == 0:
             try:
-                self._become_candidate(plan, channel, stdout, stderr)
+                self._become_candidate(plan, channel, stdout, stderr, streams)
                 os._exit(0)
             except BaseException as error:
                 _complain(stderr, error)
                 os._exit(255)
         return pid
 
-    def _become_candidate(self, plan: Any, channel: int, stdout: int, stderr: int) -> None:
+    def _become_candidate(
+        self, plan: Any, channel: int, stdout: int, stderr: int, streams: bool
+    ) -> None:
         self.sandbox.die_with_parent()
         if plan.tier.startswith("ns+"):
             self.namespaces.map_ids(*self.ids)
@@ -245,6 +255,9 @@ class _Zygote:
             os.dup2(fd, target, inheritable=target != 3)
         os.closerange(4, 1 << 16)
         environment = _private_environment(plan.scratch)
+        if self.device != "cpu" and not streams:
+            # Making and ending a context takes the driver a third of the time, one after the other.
+            environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         os.environ.clear()
         os.environ.update(environment)
         tempfile.tempdir = plan.scratch
