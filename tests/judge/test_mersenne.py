@@ -335,6 +335,22 @@ def test_inputs_drawn_on_another_device_are_what_they_would_be(
         assert made[0].kept and not made[0].brought
 
 
+@pytest.mark.parametrize(("fails", "asked"), [(1, 2), (2, 3)])
+def test_a_full_device_is_asked_twice_before_the_cpu(fails: int, asked: int) -> None:
+    runs: list[int] = []
+
+    def get_inputs() -> list[torch.Tensor]:
+        runs.append(1)
+        if len(runs) <= fails:
+            raise torch.OutOfMemoryError("full")
+        return [torch.rand(1 << 19)]
+
+    (found,) = draw_as_on_cpu(get_inputs, 5, CPU)
+    assert len(runs) == asked
+    torch.manual_seed(5)
+    assert torch.equal(found, torch.rand(1 << 19))
+
+
 def test_what_fails_fails_as_it_would(in_parts: list[int]) -> None:
     def get_inputs() -> list[torch.Tensor]:
         torch.rand(2000)

@@ -138,6 +138,19 @@ def test_a_window_holds_enough_calls_and_more_than_the_cache():
     assert [what[1] for what in baseline.asked if what[0] == "reserve"] == counts
 
 
+def test_the_first_windows_can_be_laid_out_beforehand():
+    kernel, baseline = Side(0.05), Side(0.1)
+    watch = Stopwatch(kernel, baseline, Reference(), Seeds("5ec2e7"))
+    watch.lay_out()
+    before = [
+        [what[1] for what in side.asked if what[0] == "reserve"] for side in (kernel, baseline)
+    ]
+    assert before == [[1], [1]]
+    assert watch.measure().timing.speedup == pytest.approx(2.0)
+    counts = [what[1] for what in kernel.asked if what[0] == "reserve"]
+    assert counts.count(1) == 1, "what is laid out need not be laid out again"
+
+
 def test_short_calls_are_captured_and_long_ones_are_not():
     short, long = Side(0.05), Side(3.0)
     short.protocol = long.protocol = TimingProtocol(graph_below_ms=1.0)

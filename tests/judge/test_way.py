@@ -83,6 +83,19 @@ def test_the_lease_tells_its_sharer_that_another_waits(leases):
     assert not mine.is_shared and not mine.is_wanted()
 
 
+def test_a_share_within_a_share_ends_with_the_outer_one(leases):
+    mine, others = leases
+    with contextlib.ExitStack() as waiting:
+        with mine.shared():
+            had = waiting.enter_context(timing_waits(others))
+            until(mine.is_wanted)
+            with mine.shared():
+                assert mine.is_shared, "who holds a share does not stand at the gate again"
+            assert mine.is_shared and not had.is_set()
+        until(had.is_set)
+    assert not mine.is_shared
+
+
 def test_a_candidate_at_work_is_halted_while_another_kernel_is_timed(leases):
     mine, others = leases
     candidate = Obedient()
