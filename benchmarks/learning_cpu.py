@@ -224,13 +224,14 @@ def _row(seed: int, stages: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _goals(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bool | None]]:
-    """Yield whether every seed meets a goal; None if one has not come to it."""
+    """Yield whether every seed meets a goal; None if none fails, but one has not come to it."""
 
     def every(*names: str, meets: Any) -> bool | None:
         values = [[row[name] for name in names] for row in rows]
-        if not values or any(value is None for some in values for value in some):
-            return None
-        return all(meets(*some) for some in values)
+        known = [some for some in values if None not in some]
+        if not all(meets(*some) for some in known):
+            return False
+        return True if known and len(known) == len(values) else None
 
     yield "before_met", every("before_sampled", meets=lambda x: x <= GOALS["before_at_most"])
     yield "after_met", every("after_sampled", meets=lambda x: x >= GOALS["after_at_least"])

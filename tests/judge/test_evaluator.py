@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from process_tree import children, descendants, is_alive, wait_gone, worker_of_mine
 from programs import AFFINE, TIGHT, TRITON, doing, problem, replaced
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
@@ -20,46 +21,6 @@ from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Status
 
 WRONG = replaced(TRITON, "* 2 +", "* 3 +")
-
-
-def _parents():
-    """Return every process's parent, by process id, as of one look."""
-    table = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                table[int(name)] = int(file.read().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    return table
-
-
-def _children(pids):
-    return {child for child, parent in _parents().items() if parent in pids}
-
-
-def _descendants(pid):
-    """Process ids below `pid`."""
-    table, found, level = _parents(), set(), {pid}
-    while level:
-        level = {child for child, parent in table.items() if parent in level}
-        found |= level
-    return found
-
-
-def _alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _wait_gone(pids):
-    deadline = time.monotonic() + 30
-    while any(map(_alive, pids)):
-        assert time.monotonic() < deadline, [p for p in pids if _alive(p)]
-        time.sleep(0.05)
 
 
 def test_it_is_an_evaluator(strict):
@@ -115,10 +76,10 @@ def test_a_problem_that_ends_its_process_is_unavailable(strict):
 
 
 def test_a_lost_worker_is_replaced_and_the_job_tried_again(cache_dir):
-    before = _descendants(os.getpid())
+    before = descendants(os.getpid())
     with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).correct
-        worker = _worker_of_mine(before)
+        worker = worker_of_mine(before)
         verdicts, slow = [], doing("import time; time.sleep(0.5)")
         job = threading.Thread(target=lambda: verdicts.append(evaluator.evaluate(AFFINE, slow)))
         job.start()
@@ -126,35 +87,27 @@ def test_a_lost_worker_is_replaced_and_the_job_tried_again(cache_dir):
         os.kill(worker, signal.SIGKILL)
         job.join()
         assert verdicts[0].correct
-        assert not _alive(worker)
-
-
-def _command(pid, text):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return text.encode() in file.read()
-    except OSError:
-        return False
+        assert not is_alive(worker)
 
 
 def _with_a_candidate_ahead(pid, before):
     """Return the processes below `pid`: worker, zygote and a candidate that is forked ahead."""
     deadline = time.monotonic() + 30.0
     while time.monotonic() < deadline:
-        found = _descendants(pid) - before
+        found = descendants(pid) - before
         if len(found) >= 3:
             return found
     raise AssertionError(f"no candidate was forked ahead: {found}")
 
 
 def test_closing_leaves_no_process_and_no_file(tmp_path):
-    before = _descendants(os.getpid())
+    before = descendants(os.getpid())
     evaluator = LocalEvaluator(cache_dir=tmp_path, timing=False)
     assert evaluator.evaluate(AFFINE, TRITON).correct
     ours = _with_a_candidate_ahead(os.getpid(), before)
     evaluator.close()
     evaluator.close()
-    _wait_gone(ours)
+    wait_gone(ours)
     assert list((tmp_path / "scratch").iterdir()) == []
     verdict = evaluator.evaluate(AFFINE, TRITON)
     assert verdict.status is Status.UNAVAILABLE and "closed" in verdict.message
@@ -178,7 +131,7 @@ def test_nothing_outlives_a_caller_that_is_killed(tmp_path):
             ours = _with_a_candidate_ahead(caller.pid, set())
         finally:
             caller.kill()
-    _wait_gone(ours)
+    wait_gone(ours)
     assert [path for path in (tmp_path / "scratch").iterdir() if path.is_dir()]
     with LocalEvaluator(cache_dir=tmp_path, timing=False) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).correct
@@ -229,16 +182,12 @@ def test_shared_evaluators_count_their_users():
     other.close()
 
 
-def _worker_of_mine(before):
-    return next(p for p in _descendants(os.getpid()) - before if _command(p, "judge.worker"))
-
-
 def test_a_worker_keeps_nothing_of_the_kernels_it_judged(tmp_path):
-    before = _descendants(os.getpid())
+    before = descendants(os.getpid())
     with LocalEvaluator(cache_dir=tmp_path, timing=False) as evaluator:
         for _ in range(3):
             assert evaluator.evaluate(AFFINE, TRITON).correct
-        worker = _worker_of_mine(before)
+        worker = worker_of_mine(before)
         open_files = len(os.listdir(f"/proc/{worker}/fd"))
         for kernel in [TRITON, WRONG, doing("1 / 0"), doing("import os; os._exit(0)")] * 4:
             evaluator.evaluate(AFFINE, kernel)
@@ -285,8 +234,8 @@ def _standing_by(worker):
     """Return who waits below the zygote of `worker`, once nobody there comes or goes."""
     deadline, found = time.monotonic() + 30.0, None
     while time.monotonic() < deadline:
-        zygotes = _children({worker})
-        now = _children(zygotes)
+        zygotes = children({worker})
+        now = children(zygotes)
         if now and now == found:
             return now
         found = now
@@ -295,13 +244,13 @@ def _standing_by(worker):
 
 
 def test_a_standby_that_was_killed_is_nobodys_fault(cache_dir):
-    before = _descendants(os.getpid())
+    before = descendants(os.getpid())
     with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).correct
-        killed = _standing_by(_worker_of_mine(before))
+        killed = _standing_by(worker_of_mine(before))
         for standby in killed:
             os.kill(standby, signal.SIGKILL)
-        _wait_gone(killed)
+        wait_gone(killed)
         assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
@@ -344,11 +293,11 @@ def test_every_tier_judges_and_says_which_it_was(tier, tmp_path):
         assert verdict.correct and verdict.isolation == tier
         assert it.evaluate(AFFINE, doing("while True: pass")).status is Status.TIMEOUT
         leaver = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(999)"
-        before = _descendants(os.getpid())
+        before = descendants(os.getpid())
         it.evaluate(AFFINE, doing(leaver))
         # One standby may have been forked meanwhile; a runaway child would be one more.
         deadline = time.monotonic() + 20
-        while len(_descendants(os.getpid()) - before) > 1:
+        while len(descendants(os.getpid()) - before) > 1:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert it.evaluate(AFFINE, TRITON).correct
