@@ -62,6 +62,8 @@ class Accelerator:
         self._trial: Any = None
         self._ration: Ration | None = None
         self._holds_room = False
+        self.is_alone = False
+        """Whether all of the device's memory is held here."""
         owner = "cpu"
         if self.device.type == "cuda":
             try:
@@ -140,11 +142,17 @@ class Accelerator:
             with self.clock.stage("queue"):
                 time.sleep(_SHARED_POLL_S)
 
-    def alone(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
         """Wait until nobody else holds memory of the device, and hold all of it."""
         assert self._ration is not None and not self._holds_room
         torch.cuda.empty_cache()
-        return self._hold(self._ration.taken(self._ration.total_bytes))
+        with self._hold(self._ration.taken(self._ration.total_bytes)):
+            self.is_alone = True
+            try:
+                yield
+            finally:
+                self.is_alone = False
 
     @property
     def shares_memory(self) -> bool:

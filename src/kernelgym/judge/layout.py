@@ -18,9 +18,7 @@ from kernelgym.rulesets import Ruleset
 
 __all__ = ["Layout"]
 
-# Times the tensors of a call, for what a kernel allocates. One that needs more, and runs out, is
-# judged again, alone.
-_ROOM_FOR_CALLS = 1
+_SPARED_IN_COMPANY, _SPARED_ALONE = 1, 4
 
 
 class Layout(Construction):
@@ -49,6 +47,8 @@ class Layout(Construction):
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.example: tuple[list[Any], Any] = ([], ())
         """Inputs and reference output of the last judged call: their shapes, without values."""
+        self.alone = False
+        """Whether no other worker uses the device's memory meanwhile."""
 
     def end(self) -> None:
         """Kill the candidate's process, and give its buffers back."""
@@ -132,11 +132,15 @@ class Layout(Construction):
                     self._arena.poison(region)
 
     def _make_room(self, inputs: list[Any]) -> None:
-        """Give back device memory that torch keeps on this side, where the kernel may need it."""
+        """Give back device memory that torch keeps on this side, where the kernel may need it.
+
+        In company that is done late: it takes long, and a kernel that runs out of memory is judged
+        again, alone.
+        """
         if self._located is not None:
             size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
             free, _ = torch.cuda.mem_get_info(self.device)
-            if free < _ROOM_FOR_CALLS * size:
+            if free < (_SPARED_ALONE if self.alone else _SPARED_IN_COMPANY) * size:
                 torch.cuda.empty_cache()
 
     def _flush_cache(self) -> None:

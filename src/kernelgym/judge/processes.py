@@ -76,6 +76,7 @@ class Processes:
         build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
         accelerator = self._accelerator
         session = Session(candidate, self._ruleset, build, accelerator.device, accelerator.lease)
+        session.alone = accelerator.is_alone
         return Process(self, candidate, session)
 
     def ask_for_contexts(self) -> None:
