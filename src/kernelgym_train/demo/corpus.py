@@ -53,7 +53,7 @@ __all__ = [
 
 RATES = (0.02, 0.10, 0.25, 0.50)
 """Shares of right answers, dealt to the families of single operators; see `planted_rates`."""
-CHAIN_RATE = 0.40
+CHAIN_RATE = 0.45
 """The same of families of chains."""
 CHEATS = 0.10
 """Share of answers that compute in PyTorch."""

@@ -26,7 +26,7 @@ class Plan:
 
     listed: int = 600
     """Single operators that are looked through; see `kernelgym_train.demo.splits.draw_splits`."""
-    chains: int = 32_000
+    chains: int = 40_000
     """Chains that are looked through."""
     operators: frozenset[str] | None = PLAIN_OPERATORS
     longest: int = 2
