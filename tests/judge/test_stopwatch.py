@@ -151,6 +151,15 @@ def test_the_first_windows_can_be_laid_out_beforehand():
     assert counts.count(1) == 1, "what is laid out need not be laid out again"
 
 
+def test_a_long_calls_second_window_counts_and_its_first_does_not():
+    kernel = Side(20.0)
+    slow = iter([500.0])
+    kernel.claims = lambda ms: ms + next(slow, 0.0)  # what is allocated at the first call
+    measured, _ = timed(kernel, Side(40.0))
+    assert measured.timing.speedup == pytest.approx(2.0)
+    assert len(kernel.kept) == measured.timing.samples + 1
+
+
 def test_short_calls_are_captured_and_long_ones_are_not():
     short, long = Side(0.05), Side(3.0)
     short.protocol = long.protocol = TimingProtocol(graph_below_ms=1.0)

@@ -90,14 +90,14 @@ class Stopwatch:
             JudgeError: If the reference's process fails.
         """
         protocol, windows = self._protocol, self._windows
-        captured = self._settle()
+        captured, begun = self._settle()
         threads = self._kernel.threads()
         # On a device, windows have been run in their final form by now.
         for _ in range(0 if self._on_device else protocol.warmup_pairs):
             windows.pair()
         eager = captured[0] and not captured[1]
         for _ in range(_ROUNDS):
-            pairs, complaint = self._run_pairs(), ""
+            pairs, complaint = self._run_pairs(begun), ""
             if not self._on_device:
                 break
             costs = self._eager_costs if eager else timing.window_costs(pairs, windows.calls)
@@ -106,6 +106,7 @@ class Stopwatch:
             occupied = timing.is_occupied(pairs)
             if not complaint and not occupied:
                 break  # a machine's hiccup does not come back; a process that lies does
+            begun = []
         if self._on_device and occupied:
             message = "the device was busy with its work while its process stood still"
             raise Rejected(Status.RUNTIME_ERROR, f"while it was timed: {message}")
@@ -140,14 +141,14 @@ class Stopwatch:
         reference_ms = statistics.median(pair.reference_ms for pair in run)
         return reference_ms, statistics.median(pair.kernel_ms for pair in run)
 
-    def _run_pairs(self) -> list[Pair]:
+    def _run_pairs(self, begun: list[Pair]) -> list[Pair]:
         protocol = self._protocol
         stop_at = protocol
         if self._on_device:
             width, least = protocol.device_relative_width, protocol.device_min_pairs
             stop_at = replace(protocol, relative_width=width, min_pairs=least)
         deadline = time.monotonic() + protocol.budget_s
-        pairs: list[Pair] = []
+        pairs = list(begun)
         while len(pairs) < protocol.max_pairs:
             pairs.append(self._windows.pair())
             if timing.enough([math.log(p.reference_ms / p.kernel_ms) for p in pairs], stop_at):
@@ -156,22 +157,25 @@ class Stopwatch:
                 break
         return pairs
 
-    def _settle(self) -> tuple[bool, bool]:
+    def _settle(self) -> tuple[tuple[bool, bool], list[Pair]]:
         """Find how many calls a window holds, and capture short ones on a device.
 
         Returns:
-            Whether the reference's and the kernel's calls are captured.
+            Whether the reference's and the kernel's calls are captured; and pairs that were run on
+            a device in the form that windows have by now, but for the first, which was slow.
         """
         protocol, windows = self._protocol, self._windows
         wanted_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
         if windows.calls != 1:  # `lay_out` has not been there
             windows.reserve(1)
-        single_ms = min(windows.pair().shorter_ms for _ in range(2))
+        run = [windows.pair() for _ in range(2)]
+        single_ms = min(pair.shorter_ms for pair in run)
         captured = (False, False)
         for _ in range(_SETTLING_ROUNDS):
             calls = windows.fitting(math.ceil(wanted_ms / max(single_ms, 1e-3)))
             if calls <= windows.calls * _ENOUGH_CALLS:
                 break
+            run = []
             windows.reserve(calls)
             if not self._on_device:
                 break
@@ -179,7 +183,7 @@ class Stopwatch:
             if single_ms < protocol.graph_below_ms:
                 captured = self._capture(calls)
             single_ms = windows.pair().shorter_ms
-        return captured
+        return captured, run[1:] if self._on_device else []
 
     def _capture(self, calls: int) -> tuple[bool, bool]:
         captured = self._windows.capture()
