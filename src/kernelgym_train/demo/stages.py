@@ -7,9 +7,11 @@ all arms of a seed begin with that model. Which arms there are: `kernelgym_train
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,17 @@ from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_con
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.plan import Plan
 from kernelgym_train.demo.splits import Splits, draw_splits
-from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
+from kernelgym_train.demo.tokenizer import is_answerable, train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, fit
 from kernelgym_train.models import load_model, load_tokenizer, save_model
+from kernelgym_train.sections import ModelConfig
 
 __all__ = ["Prepared", "config_of", "evaluate_tables", "open_judge", "prepare"]
 
+_NEVER_SHOWN = ("composed", "unseen_operator")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Prepared:
     """Where the arms of one seed begin."""
 
@@ -43,18 +48,29 @@ class Prepared:
     about: Mapping[str, Any]
     """What the warm start came to: numbers of problems, answers, tokens, seconds."""
 
-    @property
+    @cached_property
     def tables(self) -> dict[str, tuple[Problem, ...]]:
-        """The held-out problems by table, those that have short answers, as many as planned."""
-        return {
-            name: tuple(p for p in getattr(self.splits, name) if fits(p))[:most]
-            for name, most in self.plan.held_out.items()
-        }
+        """The held-out problems by table, those that have short answers, as many as planned.
 
-    @property
+        What no phrase of the warm start's stands for takes more tokens, and is asked none the less.
+        """
+        found = {}
+        for name, most in self.plan.held_out.items():
+            suits = fits if name in _NEVER_SHOWN else self._has_short_answers
+            found[name] = tuple(itertools.islice(filter(suits, getattr(self.splits, name)), most))
+        return found
+
+    @cached_property
     def practice(self) -> tuple[Problem, ...]:
         """The problems that are trained on with rewards."""
-        return tuple(problem for problem in self.splits.rl if fits(problem))
+        return tuple(filter(self._has_short_answers, self.splits.rl))
+
+    def _has_short_answers(self, problem: Problem) -> bool:
+        return fits(problem) and is_answerable(self._tokenizer, problem)
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return load_tokenizer(ModelConfig(id=str(self.folder / "start")))
 
 
 def prepare(

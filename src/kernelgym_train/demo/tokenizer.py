@@ -7,7 +7,8 @@ applied to are apart, so that a model composes them. What comes back is a tokeni
 with a chat template, a padding token and one that ends an answer.
 
 With the default size most of what it was trained on stays within `MODULE_TOKENS` an answer and
-`PROMPT_TOKENS` a question; `within_budget` drops the rest. Other texts may take more.
+`PROMPT_TOKENS` a question; `within_budget` drops the rest, and `is_answerable` finds out problems
+that have none but longer answers. Other texts may take more.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.suites.synthetic import solve
+from kernelgym.types import Message, Problem
 from kernelgym_train.demo.corpus import Example
+from kernelgym_train.demo.dialogue import answer_of, question
 
 __all__ = [
     "MODULE_TOKENS",
     "PROMPT_TOKENS",
     "VOCABULARY",
     "holds_operator",
+    "is_answerable",
     "texts_of",
     "train_tokenizer",
     "within_budget",
@@ -42,6 +47,8 @@ _PIECES = 8
 """Of the tokens beyond bytes, one in so many is a piece of what is no phrase."""
 _OFTEN = 2
 """Least occurrences of a phrase in different texts."""
+_STYLES = 16
+"""So many are looked at for a short answer."""
 _SPECIAL = ("<pad>", "<|im_end|>", "<|im_start|>")
 _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
@@ -166,6 +173,20 @@ def _with_phrases(core: Any, texts: Sequence[str], size: int) -> Any:
     return models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True)
 
 
+def is_answerable(
+    tokenizer: Any,
+    problem: Problem,
+    *,
+    module_tokens: int = MODULE_TOKENS,
+    prompt_tokens: int = PROMPT_TOKENS,
+) -> bool:
+    """Return whether a problem's question, and a right answer to it, are short enough."""
+    if _length(tokenizer, _asked(tokenizer, question(problem)[0])) > prompt_tokens:
+        return False
+    sources = (solve(problem, style_seed=style).source for style in range(_STYLES))
+    return any(_length(tokenizer, answer_of(source)) <= module_tokens for source in sources)
+
+
 def within_budget(
     tokenizer: Any,
     examples: Iterable[Example],
@@ -174,18 +195,19 @@ def within_budget(
     prompt_tokens: int = PROMPT_TOKENS,
 ) -> tuple[Example, ...]:
     """Return the examples whose answer and first question are short enough, in their order."""
-
-    def length(text: str) -> int:
-        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def asked(example: Example) -> str:
-        first = example.messages[0]
-        turns = [{"role": first.role, "content": first.content}]
-        text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return text
-
     return tuple(
         example
         for example in examples
-        if length(example.answer) <= module_tokens and length(asked(example)) <= prompt_tokens
+        if _length(tokenizer, example.answer) <= module_tokens
+        and _length(tokenizer, _asked(tokenizer, example.messages[0])) <= prompt_tokens
     )
+
+
+def _asked(tokenizer: Any, first: Message) -> str:
+    turns = [{"role": first.role, "content": first.content}]
+    text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return text
+
+
+def _length(tokenizer: Any, text: str) -> int:
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])

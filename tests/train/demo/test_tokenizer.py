@@ -21,6 +21,7 @@ from kernelgym_train.demo.tokenizer import (
     MODULE_TOKENS,
     PROMPT_TOKENS,
     holds_operator,
+    is_answerable,
     texts_of,
     train_tokenizer,
     within_budget,
@@ -127,6 +128,24 @@ def test_answers_and_questions_are_within_budget() -> None:
         assert len(asks.prompt(example.messages[:1])[0]) <= PROMPT_TOKENS
     long = [e for e in examples() if len(encode(e.answer)) > MODULE_TOKENS]
     assert not set(long) & set(kept)
+
+
+def test_a_problem_with_an_answer_within_budget_is_answerable() -> None:
+    shown = {e.problem.id: e for e in within_budget(words(), examples()) if e.label == "right"}
+    for example in list(shown.values())[:40:5]:
+        asked = len(ChatText(words()).prompt(question(example.problem))[0])
+        assert is_answerable(words(), example.problem, prompt_tokens=asked)
+        assert not is_answerable(words(), example.problem, prompt_tokens=asked - 1)
+        assert not is_answerable(words(), example.problem, module_tokens=20)
+
+
+def test_a_problem_whose_answers_are_all_longer_is_not() -> None:
+    tight = 45
+    for problem in splits().warmstart[:60:6]:
+        answers = [answer_of(solve(problem, style_seed=style).source) for style in range(16)]
+        shortest = min(len(encode(answer)) for answer in answers)
+        found = is_answerable(words(), problem, module_tokens=tight, prompt_tokens=1000)
+        assert found == (shortest <= tight)
 
 
 def test_what_composes_the_hidden_operator_are_tokens() -> None:
