@@ -102,9 +102,11 @@ def prepare(
     model = build_model(tokenizer, plan.size, seed=seed)
     fitted = fit(model, tokenizer, examples, plan.fit, seed=seed, progress=progress)
     save_model(model, tokenizer, folder / "start")
-    about = {
+    about: dict[str, Any] = {}
+    prepared = Prepared(plan, seed, folder, splits, about)
+    about |= {
         "warmstart_problems": len(splits.warmstart),
-        "practice_problems": len(splits.rl),
+        "practice_problems": len(prepared.practice),
         "withheld": splits.withheld,
         "answers": len(first),
         "repairs": len(second),
@@ -117,7 +119,7 @@ def prepare(
         "fit_s": fitted.seconds,
     }
     done.write_text(json.dumps(about, indent=2) + "\n")
-    return Prepared(plan, seed, folder, splits, about)
+    return prepared
 
 
 def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) -> Config:
