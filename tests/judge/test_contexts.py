@@ -6,7 +6,7 @@ from peers import meeting
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.accelerator import Accelerator
-from kernelgym.judge.processes import makes_streams
+from kernelgym.judge.kind import makes_streams
 
 GIB = 1 << 30
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
-from kernelgym.judge.process import Candidate, Kind
+from kernelgym.judge.kind import USUAL, Kind
+from kernelgym.judge.process import Candidate
 from kernelgym.rulesets import Limits
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
 ]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
-_USUAL = Kind()
 _KILL_S = 10.0  # freeing gigabytes takes the kernel a while
 
 
@@ -192,7 +192,7 @@ class Zygote:
             if not self.pump(max(0.0, deadline - time.monotonic())):
                 raise JudgeError(f"the zygote did not start: {self._complaint()}")
 
-    def take(self, kind: Kind = _USUAL) -> Candidate:
+    def take(self, kind: Kind = USUAL) -> Candidate:
         """Return a fresh candidate; the next one is forked by `replenish`."""
         self.wait_ready()
         taken = self._standby.pop(kind, None) or self._spawn(kind)

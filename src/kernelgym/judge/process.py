@@ -18,18 +18,19 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
+from kernelgym.judge.kind import USUAL, Kind
 from kernelgym.judge.scratch import remove_folder
 from kernelgym.judge.streams import BoundedStream
 from kernelgym.judge.threads import Threads
 from kernelgym.rulesets import Limits
 
-__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper", "Kind"]
+__all__ = ["Candidate", "CandidateEnded", "CandidateTimedOut", "Keeper"]
 
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
@@ -59,18 +60,6 @@ class Keeper(Protocol):
         """Kill a candidate with everything it started; returns when it is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What a candidate is forked for."""
-
-    exec: bool = False
-    """Whether it may start programs, in a scratch folder that outlives it: for compiling ahead,
-    never for a run that is judged."""
-    streams: bool = False
-    """Whether work on several streams of its own may run side by side on a CUDA device. A context
-    for that takes three times as long to make and to end."""
-
-
 class Candidate:
     """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
 
@@ -98,7 +87,7 @@ class Candidate:
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
-    def start(self, control: socket.socket, kind: Kind = Kind()) -> None:
+    def start(self, control: socket.socket, kind: Kind = USUAL) -> None:
         """Ask the zygote for the process behind this handle."""
         message = {"op": "spawn", "id": self._id, "scratch": self.scratch, **asdict(kind)}
         wire.send(control, message, (self._their_channel.fileno(), *self._their_fds))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +10,14 @@ from kernelgym.judge import tiers
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.build import Builder
 from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
+from kernelgym.judge.kind import Kind, makes_streams
 from kernelgym.judge.library_cache import Built
-from kernelgym.judge.process import Candidate, Kind
+from kernelgym.judge.process import Candidate
 from kernelgym.judge.session import Session
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Process", "Processes", "makes_streams"]
-
-_STREAMS = re.compile(r"\bStream\b|Stream(Create|FromPool|PerThread|Legacy)|[Gg]raph")
-
-
-def makes_streams(source: str) -> bool:
-    """Say whether a source may work on several streams of a CUDA device at once.
-
-    Those that hide it have their streams take turns.
-    """
-    return _STREAMS.search(source) is not None
+__all__ = ["Process", "Processes"]
 
 
 class Processes:
