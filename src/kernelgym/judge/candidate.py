@@ -154,7 +154,7 @@ class _State:
         self._untimed_calls = 0
         self._reuses_output = False
         if device.type == "cuda":
-            # Takes the driver as long as a context, and needs no lease: nothing is made on the device.
+            # As long as a context takes, but no lease is needed: nothing is made on the device.
             ctypes.CDLL("libcuda.so.1").cuInit(0)
 
     def make_context(self) -> None:
