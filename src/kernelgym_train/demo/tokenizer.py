@@ -21,9 +21,10 @@ from typing import Any
 
 from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import solve
-from kernelgym.types import Message, Problem
+from kernelgym.types import Problem
 from kernelgym_train.demo.corpus import Example
 from kernelgym_train.demo.dialogue import answer_of, question
+from kernelgym_train.policies import ChatText
 
 __all__ = [
     "MODULE_TOKENS",
@@ -181,7 +182,7 @@ def is_answerable(
     prompt_tokens: int = PROMPT_TOKENS,
 ) -> bool:
     """Return whether a problem's question, and a right answer to it, are short enough."""
-    if _length(tokenizer, _asked(tokenizer, question(problem)[0])) > prompt_tokens:
+    if len(ChatText(tokenizer).prompt(question(problem))[0]) > prompt_tokens:
         return False
     sources = (solve(problem, style_seed=style).source for style in range(_STYLES))
     return any(_length(tokenizer, answer_of(source)) <= module_tokens for source in sources)
@@ -195,18 +196,13 @@ def within_budget(
     prompt_tokens: int = PROMPT_TOKENS,
 ) -> tuple[Example, ...]:
     """Return the examples whose answer and first question are short enough, in their order."""
+    asks = ChatText(tokenizer)
     return tuple(
         example
         for example in examples
         if _length(tokenizer, example.answer) <= module_tokens
-        and _length(tokenizer, _asked(tokenizer, example.messages[0])) <= prompt_tokens
+        and len(asks.prompt(example.messages[:1])[0]) <= prompt_tokens
     )
-
-
-def _asked(tokenizer: Any, first: Message) -> str:
-    turns = [{"role": first.role, "content": first.content}]
-    text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    return text
 
 
 def _length(tokenizer: Any, text: str) -> int:
