@@ -7,8 +7,8 @@ fixed beforehand in learning_gpu_plan.py.
 
 - A Qwen3 of about 11 million weights, from nothing, over ordinary word tokens; kernels of some 180
   to 300 tokens; eight families of problems; episodes of three turns; at most 192 samples a step.
-- Kernels are compiled by Triton and run on the GPU by the strict judge, evidence on, untimed. At
-  the end the trained model's right greedy answers are timed.
+- Kernels are compiled by Triton and run on the GPU by the strict judge, evidence on, untimed, up to
+  the first call that fails. At the end the trained model's right greedy answers are timed.
 - Held-out problems are compositions and shapes that neither warm start nor training has, in tables
   of their own; the control deals every step's advantages anew among its samples.
 
@@ -210,7 +210,7 @@ def _arguments() -> argparse.Namespace:
     add("--stage", choices=("all", "smoke", "report", *STAGES), default="all")
     add("--budget-s", type=float, default=520.0, help="seconds after which this call ends")
     add("--device", default="cuda:0")
-    add("--workers", type=int, default=8, help="kernels judged at a time")
+    add("--workers", type=int, default=12, help="kernels judged at a time")
     add("--tiny", action="store_true", help="in miniature, to see that it runs")
     add("--out", type=Path, help="the result, if not benchmarks/results/learning_gpu.json")
     add("--steps", type=int)
