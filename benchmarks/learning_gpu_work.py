@@ -24,10 +24,11 @@ from learning_gpu_plan import OPERATORS, Plan
 
 from kernelgym.judge import LocalEvaluator
 from kernelgym.suites import synthetic
-from kernelgym.suites.synthetic import solve
-from kernelgym.types import Job, Problem
+from kernelgym.types import Problem
 from kernelgym_train import demo
+from kernelgym_train.demo.learning import RULES
 from kernelgym_train.demo.splits import Splits, draw_splits
+from kernelgym_train.demo.stages import warm_up
 from kernelgym_train.models import load_tokenizer
 from kernelgym_train.sections import ModelConfig
 
@@ -61,7 +62,7 @@ class Work:
     def judge(self) -> LocalEvaluator:
         """The judge of kernels, untimed; its workers are started when it is first asked for."""
         if self._judge is None:
-            self._judge = LocalEvaluator(self.device, "strict", self.workers, timing=False)
+            self._judge = LocalEvaluator(self.device, RULES, self.workers, timing=False)
         return self._judge
 
     @property
@@ -86,10 +87,7 @@ class Work:
 
     def warm_up(self) -> None:
         """Have the judge's workers start while something else goes on."""
-        problem = self.splits.rl[0]
-        jobs = [Job(problem, solve(problem, style_seed=n)) for n in range(self.workers)]
-        self._warming = threading.Thread(target=self.judge.evaluate_many, args=(jobs,), daemon=True)
-        self._warming.start()
+        self._warming = warm_up(self.judge)
 
     def wait_for_judge(self) -> None:
         """Wait until the workers have started, if they were asked to."""

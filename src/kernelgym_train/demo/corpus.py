@@ -23,6 +23,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,17 +44,19 @@ __all__ = [
     "MAX_LINES",
     "RATES",
     "Example",
+    "evenly",
     "family_of",
     "first_answers",
     "fits",
     "planted_rates",
     "repairs",
     "right_answers",
+    "some",
 ]
 
 RATES = (0.02, 0.10, 0.25, 0.50)
 """Shares of right answers, dealt to the families of single operators; see `planted_rates`."""
-CHAIN_RATE = 0.45
+CHAIN_RATE = 0.36
 """The same of families of chains."""
 CHEATS = 0.10
 """Share of answers that compute in PyTorch."""
@@ -116,23 +119,56 @@ def fits(problem: Problem) -> bool:
     return any(_short(solve(problem, style_seed=style).source) for style in range(_TRIES))
 
 
+def evenly(problems: Sequence[Problem], answers: int, most: int = 9) -> tuple[int, ...]:
+    """Return how many answers each problem gets, so that operators are shown about equally often.
+
+    Args:
+        problems: The warm start's.
+        answers: Of all problems. As many are dealt, or a few less; one to each if that is more.
+        most: For one problem. It gets the more, the fewer problems hold its rarest operator.
+    """
+    held = [operators_of(problem) for problem in problems]
+    often = Counter(itertools.chain.from_iterable(held))
+    rarest = [min(often[operator] for operator in operators) for operators in held]
+
+    def dealt(scale: float) -> tuple[int, ...]:
+        return tuple(min(max(1, round(scale / count)), most) for count in rarest)
+
+    low, high = 0.0, float(most * max(rarest, default=1))
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if sum(dealt(middle)) > answers else (middle, high)
+    return dealt(low)
+
+
+def some(problems: Sequence[Problem], number: int, seed: int = 0) -> tuple[int, ...]:
+    """Return 1 for each of so many problems, which are drawn at random, and 0 for the others."""
+    places = range(len(problems))
+    drawn = {*random.Random(f"demo/some/{seed}").sample(places, min(number, len(problems)))}
+    return tuple(int(place in drawn) for place in places)
+
+
 def first_answers(
-    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6, *, device: str = "cpu"
+    problems: Sequence[Problem],
+    seed: int = 0,
+    per_problem: int | Sequence[int] = 6,
+    *,
+    device: str = "cpu",
 ) -> tuple[Example, ...]:
     """Return first-turn answers.
 
     Args:
         problems: The warm start's; those that do not fit are left out.
         seed: Decides rates, favourite defects, styles and labels.
-        per_problem: Answers for each problem.
+        per_problem: Answers for each problem, or for one after the other.
         device: What judges: ``cpu``, or a GPU.
     """
     rates = planted_rates(problems, seed)
     rng = random.Random(f"demo/answers/{seed}")
     found = []
-    for problem in problems:
+    for problem, count in _counted(problems, per_problem):
         rate = rates[family_of(problem)]
-        for _ in range(per_problem):
+        for _ in range(count):
             style = _style(rng, problem)
             if style is None:
                 break
@@ -144,16 +180,20 @@ def first_answers(
 
 
 def repairs(
-    problems: Sequence[Problem], seed: int = 0, per_problem: int = 1, *, device: str = "cpu"
+    problems: Sequence[Problem],
+    seed: int = 0,
+    per_problem: int | Sequence[int] = 1,
+    *,
+    device: str = "cpu",
 ) -> tuple[Example, ...]:
     """Return second-turn answers that take away the defect of the first; see `first_answers`."""
     rates = planted_rates(problems, seed)
     rng = random.Random(f"demo/repairs/{seed}")
     found = []
-    for problem in problems:
+    for problem, count in _counted(problems, per_problem):
         if rates[family_of(problem)] < _REPAIRED_FROM:
             continue
-        for _ in range(per_problem):
+        for _ in range(count):
             style = _style(rng, problem)
             if style is None:
                 break
@@ -183,6 +223,13 @@ def right_answers(
             answer = answer_of(solve(problem, style_seed=style).source)
             found.append(Example(problem, read, answer, "right", Status.CORRECT))
     return tuple(found)
+
+
+def _counted(
+    problems: Sequence[Problem], per_problem: int | Sequence[int]
+) -> Iterable[tuple[Problem, int]]:
+    counts = [per_problem] * len(problems) if isinstance(per_problem, int) else per_problem
+    return zip(problems, counts, strict=True)
 
 
 def _respelled(rng: random.Random, problem: Problem) -> Problem:

@@ -28,7 +28,14 @@ from kernelgym_train.demo.plan import CPU_PLAN, Plan
 from kernelgym_train.demo.report import html_page
 from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
 from kernelgym_train.demo.scores import failure_of
-from kernelgym_train.demo.stages import Prepared, config_of, evaluate_tables, open_judge, prepare
+from kernelgym_train.demo.stages import (
+    Prepared,
+    config_of,
+    evaluate_tables,
+    open_judge,
+    prepare,
+    warm_up,
+)
 from kernelgym_train.demo.warmstart import FitProgress
 from kernelgym_train.models import merge_adapter
 from kernelgym_train.runlog import Watcher
@@ -72,10 +79,12 @@ def demonstrate(
             f"there is something in {str(folder)!r} already; remove it, or give another name"
         ) from None
     clock = _Clock()
-    say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
-    prepared = prepare(folder, plan, seed, fitting)
-    clock.lap("warm start")
     with open_judge(workers) as judge:
+        ready = warm_up(judge)  # while problems are drawn, which takes one core
+        say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
+        prepared = prepare(folder, plan, seed, fitting)
+        ready.join()
+        clock.lap("warm start")
         known = VerdictLog(judge, folder / "verdicts.jsonl")
         say("playing the held-out problems before training")
         before = evaluate_tables(prepared, known)

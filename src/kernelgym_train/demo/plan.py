@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernelgym_train.demo.model import SMALL, ModelSize
-from kernelgym_train.demo.splits import PLAIN_OPERATORS
+from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS
 from kernelgym_train.demo.warmstart import FitRule
 
 __all__ = ["CPU_PLAN", "TINY_PLAN", "Plan"]
@@ -26,24 +26,27 @@ class Plan:
 
     listed: int = 600
     """Single operators that are looked through; see `kernelgym_train.demo.splits.draw_splits`."""
-    chains: int = 40_000
+    chains: int = 80_000
     """Chains that are looked through."""
     operators: frozenset[str] | None = PLAIN_OPERATORS
+    families: tuple[str, ...] = PLAIN_FAMILIES
+    operands: int | None = 1
+    """Most tensors that a problem takes beside the first."""
     longest: int = 2
     """Most operators of a chain."""
     longest_shown: int = 3
     """The same of the warm start's chains."""
-    answers: int = 3
-    """Noisy answers to each problem of the warm start."""
-    repairs: int = 1
-    """Second turns for each of those that have some."""
+    answers: int = 3400
+    """Noisy answers of the warm start; see `kernelgym_train.demo.corpus.evenly`."""
+    repairs: int = 800
+    """Problems of the warm start that a second turn is asked for."""
     vocabulary: int = 1000
     size: ModelSize = SMALL
     fit: FitRule = _WARM
     """Of the warm start."""
     settings: tuple[str, ...] = ()
     """Of the learning, over `kernelgym_train.demo.learning.SETTINGS`."""
-    steps: int = 48
+    steps: int = 52
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
         default_factory=lambda: {
@@ -67,8 +70,8 @@ CPU_PLAN = Plan()
 TINY_PLAN = Plan(
     listed=300,
     chains=800,
-    answers=2,
-    repairs=1,
+    answers=500,
+    repairs=200,
     vocabulary=1500,
     size=ModelSize(hidden=32, layers=1, heads=2, key_value_heads=2, feed_forward=32, context=1024),
     fit=FitRule(epochs=1, batch_tokens=2048),

@@ -24,6 +24,7 @@ __all__ = [
     "COMPOSED",
     "FAMILIES",
     "LONGEST",
+    "PLAIN_FAMILIES",
     "PLAIN_OPERATORS",
     "UNSEEN",
     "Splits",
@@ -42,6 +43,8 @@ FAMILIES = (
     "chain_softmax",
 )
 """Families of the suite whose kernels are short; between them, every skeleton but that of dots."""
+PLAIN_FAMILIES = tuple(sorted({*FAMILIES} - {"norm", "chain_softmax"}))
+"""Those whose kernels have some forty tokens."""
 COMPOSED = "silu"
 """The operator whose right form the warm start never shows; x * sigmoid(x) makes it."""
 PLAIN_OPERATORS = frozenset(
@@ -104,6 +107,9 @@ def draw_splits(
     operators: Collection[str] | None = None,
     longest: int = LONGEST,
     longest_shown: int | None = None,
+    *,
+    families: Collection[str] = FAMILIES,
+    operands: int | None = None,
 ) -> Splits:
     """Draw the problems of one demonstration.
 
@@ -115,6 +121,8 @@ def draw_splits(
         longest: Most operators of a chain, its tail included.
         longest_shown: The same of the warm start's, if not as many: longer chains show in more
             places what follows on what.
+        families: Of the suite; problems of others are left out.
+        operands: Most tensors that a problem takes beside the first; None for any number.
 
     Raises:
         UsageError: If so few are listed that a part would be empty.
@@ -127,11 +135,13 @@ def draw_splits(
     chained: list[_Formed] = []
     unseen: list[_Formed] = []
     for level, most in ((1, listed), (2, chains or listed)):
-        of_part = _by_part(suite, level, most)
+        of_part = _by_part(suite, level, most, families)
         for part in PARTS:
             for formed in of_part.get(part, ()):
                 held = formed.operators
                 if operators is not None and not held <= {*operators, withheld}:
+                    continue
+                if operands is not None and formed.operands > operands:
                     continue
                 # A chain that folds into a single operator may be a problem of level 1 as well.
                 end = (longest_shown or longest) if part == "warmstart" else longest
@@ -178,14 +188,21 @@ class _Formed:
     def operators(self) -> frozenset[str]:
         return _operators_in(self.form)
 
+    @property
+    def operands(self) -> int:
+        """Tensors beside the first: ``add:full`` takes one, ``sum`` none."""
+        return self.form.partition(" | ")[0].count(":")
 
-def _by_part(suite: SyntheticSuite, level: int, most: int) -> dict[str, list[_Formed]]:
-    """Return the first problems of our families by the suite's part."""
+
+def _by_part(
+    suite: SyntheticSuite, level: int, most: int, families: Collection[str]
+) -> dict[str, list[_Formed]]:
+    """Return the first problems of some families by the suite's part."""
     found: dict[str, list[_Formed]] = {}
     for first in range(1, most + 1, _AT_ONCE):
         last = min(first + _AT_ONCE - 1, most)
         for problem in suite.problems(level=level, ids=f"{first}-{last}"):
-            if problem.family in FAMILIES:
+            if problem.family in families:
                 formed = _Formed(problem, canonical_form(problem))
                 found.setdefault(part_of(formed.form), []).append(formed)
     return found

@@ -7,20 +7,23 @@ all arms of a seed begin with that model. Which arms there are: `kernelgym_train
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from kernelgym import LocalEvaluator
 from kernelgym.rulesets import Ruleset, ruleset
-from kernelgym.types import Evaluator, Problem
+from kernelgym.suites.synthetic import SyntheticSuite, solve
+from kernelgym.types import Evaluator, Job, Problem
 from kernelgym_train.assembly import episode_rules
 from kernelgym_train.config import Config
-from kernelgym_train.demo.corpus import first_answers, fits, repairs
+from kernelgym_train.demo.corpus import evenly, first_answers, fits, repairs, some
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_config
 from kernelgym_train.demo.model import build_model, parameter_count
@@ -31,7 +34,7 @@ from kernelgym_train.demo.warmstart import FitProgress, fit
 from kernelgym_train.models import load_model, load_tokenizer, save_model
 from kernelgym_train.sections import ModelConfig
 
-__all__ = ["Prepared", "config_of", "evaluate_tables", "open_judge", "prepare"]
+__all__ = ["Prepared", "config_of", "evaluate_tables", "open_judge", "prepare", "warm_up"]
 
 _NEVER_SHOWN = ("composed", "unseen_operator")
 
@@ -90,13 +93,15 @@ def prepare(
         progress: Called after every batch of the fitting.
     """
     splits = draw_splits(
-        *(seed, plan.listed, plan.chains, plan.operators, plan.longest, plan.longest_shown)
+        *(seed, plan.listed, plan.chains, plan.operators, plan.longest, plan.longest_shown),
+        families=plan.families,
+        operands=plan.operands,
     )
     done = folder / "start" / "prepared.json"
     if done.is_file():
         return Prepared(plan, seed, folder, splits, json.loads(done.read_text()))
-    first = first_answers(splits.warmstart, seed, plan.answers)
-    second = repairs(splits.warmstart, seed, plan.repairs)
+    first = first_answers(splits.warmstart, seed, evenly(splits.warmstart, plan.answers))
+    second = repairs(splits.warmstart, seed, some(splits.warmstart, plan.repairs, seed))
     tokenizer = train_tokenizer((*first, *second), plan.vocabulary)
     examples = within_budget(tokenizer, (*first, *second))
     model = build_model(tokenizer, plan.size, seed=seed)
@@ -142,6 +147,23 @@ def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) ->
 def open_judge(workers: int = 2, rules: str | Ruleset = RULES) -> LocalEvaluator:
     """Return the judge of a demonstration on a CPU: interpreted kernels, untimed."""
     return LocalEvaluator("cpu", ruleset(rules), workers, timing=False)
+
+
+def warm_up(judge: LocalEvaluator) -> Thread:
+    """Have a judge start all of its workers, beside what goes on; the thread ends when they have.
+
+    They import what judging needs, which takes seconds, and judge a kernel each.
+    """
+    problem = SyntheticSuite().problems(level=1, ids="1")[0]
+    jobs = [Job(problem, solve(problem, style_seed=n)) for n in range(judge.workers)]
+
+    def start() -> None:
+        with contextlib.suppress(ValueError):  # it was closed meanwhile
+            judge.evaluate_many(jobs)
+
+    thread = Thread(target=start, daemon=True)
+    thread.start()
+    return thread
 
 
 def evaluate_tables(

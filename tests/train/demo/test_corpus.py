@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -25,14 +26,16 @@ from kernelgym_train.demo.corpus import (
     MAX_LINES,
     RATES,
     Example,
+    evenly,
     family_of,
     first_answers,
     fits,
     planted_rates,
     repairs,
+    some,
 )
 from kernelgym_train.demo.dialogue import brief, compact, line_count, retry, told
-from kernelgym_train.demo.splits import COMPOSED, draw_splits
+from kernelgym_train.demo.splits import COMPOSED, draw_splits, operators_of
 
 SEEDS = st.integers(0, 10**6)
 SILU = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")
@@ -53,6 +56,48 @@ def module(answer: str) -> str:
 def within(hits: int, n: int, rate: float) -> bool:
     """Five standard deviations, and room for small counts."""
     return abs(hits - n * rate) <= 5.0 * math.sqrt(n * rate * (1.0 - rate)) + 2.0
+
+
+@given(problems=st.lists(st.sampled_from(warmstart()), max_size=60), mean=st.integers(1, 6))
+def test_answers_are_dealt_to_every_problem_and_to_rare_operators_more(
+    problems: list[Problem], mean: int
+) -> None:
+    dealt = evenly(problems, mean * len(problems), 12)
+    assert len(dealt) == len(problems)
+    assert all(1 <= count <= 12 for count in dealt)
+    assert sum(dealt) <= mean * len(problems)
+    often = Counter(each for problem in problems for each in operators_of(problem))
+    rarest = [min(often[each] for each in operators_of(problem)) for problem in problems]
+    for (rare, more), (common, fewer) in itertools.permutations(zip(rarest, dealt, strict=True), 2):
+        assert rare > common or more >= fewer
+
+
+def test_answers_dealt_evenly_are_as_many_as_asked_for_and_show_rare_operators_more() -> None:
+    problems = warmstart()
+    dealt = evenly(problems, 4 * len(problems))
+    assert 0.95 * 4 * len(problems) <= sum(dealt) <= 4 * len(problems)
+    shown: Counter[str] = Counter()
+    held: Counter[str] = Counter()
+    for problem, count in zip(problems, dealt, strict=True):
+        held.update(operators_of(problem))
+        shown.update({each: count for each in operators_of(problem)})
+    spread = [max(counts.values()) / min(counts.values()) for counts in (shown, held)]
+    assert spread[0] < 0.6 * spread[1]
+    answers = first_answers(problems, 0, dealt)
+    assert Counter(example.problem.id for example in answers) == {
+        problem.id: count for problem, count in zip(problems, dealt, strict=True) if fits(problem)
+    }
+
+
+def test_some_problems_get_a_second_turn_each_and_the_others_none() -> None:
+    problems = warmstart()
+    chosen = some(problems, 40, 7)
+    assert len(chosen) == len(problems) and sum(chosen) == 40 and set(chosen) == {0, 1}
+    assert some(problems, 40, 7) == chosen != some(problems, 40, 8)
+    assert some(problems, 10**6) == (1,) * len(problems)
+    drawn = {p.id for p, count in zip(problems, chosen, strict=True) if count}
+    found = repairs(problems, 0, chosen)
+    assert found and {example.problem.id for example in found} <= drawn
 
 
 def test_lines_are_counted_as_compact_leaves_them() -> None:

@@ -15,6 +15,7 @@ from kernelgym_train.demo.splits import (
     COMPOSED,
     FAMILIES,
     LONGEST,
+    PLAIN_FAMILIES,
     PLAIN_OPERATORS,
     UNSEEN,
     draw_splits,
@@ -73,6 +74,18 @@ def test_plain_operators_and_short_chains_on_request() -> None:
         for problem in getattr(splits, name):
             assert operators_of(problem) <= {*PLAIN_OPERATORS, splits.withheld}
             assert problem.level == 1 or len(canonical_form(problem).split()) == 2
+
+
+def test_families_and_operands_may_be_limited() -> None:
+    every = draw_splits(1, 300, 1500)
+    splits = draw_splits(1, 300, 1500, families=PLAIN_FAMILIES, operands=1)
+    for name in TABLES:
+        for problem in getattr(splits, name):
+            assert problem.family in PLAIN_FAMILIES
+            forward = problem.source.partition("def forward(self, ")[2].partition(")")[0]
+            assert len(forward.split(", ")) <= 2, "the first tensor and one beside it"
+        assert forms(getattr(splits, name)) <= forms(getattr(every, name))
+    assert set(splits.rl) < set(every.rl)
 
 
 def test_the_warm_start_alone_may_show_longer_chains() -> None:
