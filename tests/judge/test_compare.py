@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ POISON = 0xA5
 
 
 def _compare(output, expected, rules, precise=None):
-    return compare(describe_shape_of(output), [byte_copy(output)], expected, precise, rules)
+    return compare(
+        describe_shape_of(output), [byte_copy(output)], expected, precise, rules, locate=True
+    )
 
 
 def _passes(output, expected, rules=STRICT, precise=None):
@@ -241,6 +244,27 @@ def test_any_values_are_judged_and_errors_stay_finite(reference, output, precise
             assert found.passed == (not found.message)
             if not torch.equal(given_back.isfinite(), expected.isfinite()) and twin is None:
                 assert not found.passed
+
+
+@pytest.mark.parametrize("rules", [STRICT, KERNELBENCH], ids=["strict", "kernelbench"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_only_who_wants_an_explanation_waits_for_all_wrong_elements(rules, dtype):
+    reference, output = torch.ones(100_000, dtype=dtype), torch.ones(100_000, dtype=dtype)
+    output[10::2] = 7
+    arguments = (describe_shape_of(output), [output], reference, reference.double(), rules)
+    whole, soon = compare(*arguments, locate=True), compare(*arguments)
+    assert "differ at 49995 of 100000 elements, first at [10]" in whole.message
+    found = re.search(r"differ at (\d+) or more of 100000 elements, first at \[10\]", soon.message)
+    assert found and 0 < int(found[1]) < 49995 and not soon.passed
+
+
+def test_a_last_element_is_looked_at_whoever_asks():
+    reference, output = torch.ones(100_001), torch.ones(100_001)
+    output[-1] = 7.0
+    arguments = (describe_shape_of(output), [output], reference, reference.double(), STRICT)
+    for locate in (True, False):
+        found = compare(*arguments, locate=locate)
+        assert "differ at 1 of 100001 elements, first at [100000]" in found.message
 
 
 json_values = st.recursive(

@@ -13,7 +13,9 @@ STRICT = RULESETS["strict"]
 
 
 def _compare(output, expected, rules, precise=None):
-    return compare(describe_shape_of(output), [byte_copy(output)], expected, precise, rules)
+    return compare(
+        describe_shape_of(output), [byte_copy(output)], expected, precise, rules, locate=True
+    )
 
 
 def _passes(output, expected, rules=STRICT, precise=None):

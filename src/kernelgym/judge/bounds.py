@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +69,18 @@ class Difference:
     worst_abs: float = 0.0
     worst_rel: float = 0.0
     places: Places | None = None
-    """Where they lie, if that is wanted."""
+    """Where they lie, if that is wanted. If not, looking ends with the first chunk that has any."""
+    is_partial: bool = False
+    """There may be more of them: not all was looked at."""
+
+    def chunks(self, tensor: torch.Tensor) -> Iterator[slice]:
+        """Cut a flat tensor in chunks, up to where enough is known."""
+        step = _chunk_of(tensor)
+        for start in range(0, tensor.numel(), step):
+            if self.count and self.places is None:
+                self.is_partial = True
+                return
+            yield slice(start, start + step)
 
     def add(
         self,
@@ -216,21 +227,19 @@ def outside_bound(
         table = torch.cat((bound.slack, least))
         if (sure := fused.within_bound(output, truth, table, bound.relative)) is not None:
             return _inside(found, sure)
-    step = _chunk_of(output)
-    for start in range(0, output.numel(), step):
-        out = output[start : start + step].double()
-        true = truth[start : start + step].double()
+    for part in found.chunks(output):
+        out, true = output[part].double(), truth[part].double()
         error, size = (out - true).abs_(), true.abs()
         slack = bound.slack.index_select(0, _bins_of(size)).add_(size, alpha=bound.relative)
         close = error <= slack
         largest = float(error.max())
         if not math.isfinite(largest) or not bool(close.all()):
-            ref = reference[start : start + step].double()
+            ref = reference[part].double()
             close &= size.isfinite()
             close |= (out == true) | (out == ref) | (out.isnan() & ref.isnan())
             largest = float(error.nan_to_num_(0.0, 0.0, 0.0).max())
             size.nan_to_num_(0.0, 0.0, 0.0)
-            found.add(start, ~close, out, ref, error)
+            found.add(part.start, ~close, out, ref, error)
         found.worst_abs = max(found.worst_abs, largest)
         relative = float(error.div_(size.clamp_min_(max(bound.typical, TINY))).max())
         found.worst_rel = max(found.worst_rel, min(relative, sys.float_info.max))
@@ -257,12 +266,11 @@ def outside_fixed(
         if (sure := fused.within_fixed(output, reference, atol, rtol)) is not None:
             return _inside(found, sure)
     same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
-    step = _chunk_of(output)
-    for start in range(0, output.numel(), step):
-        out, ref = output[start : start + step], reference[start : start + step]
+    for part in found.chunks(output):
+        out, ref = output[part], reference[part]
         close = torch.isclose(ref, out, rtol=rtol, atol=atol, equal_nan=same_nan)
         error = (out.double() - ref.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
-        found.add(start, ~close, out, ref, error)
+        found.add(part.start, ~close, out, ref, error)
         size = ref.double().abs_().nan_to_num_(0.0, 0.0, 0.0).clamp_min_(1e-12)
         found.worst_abs = max(found.worst_abs, float(error.max()))
         found.worst_rel = max(
@@ -276,8 +284,7 @@ def unequal(
 ) -> Difference:
     """Find where integers, or bytes of truth values, differ."""
     found = Difference(parts, places=places)
-    step = _chunk_of(output)
-    for start in range(0, output.numel(), step):
-        out, ref = output[start : start + step], reference[start : start + step]
-        found.add(start, out != ref, out, ref)
+    for part in found.chunks(output):
+        out, ref = output[part], reference[part]
+        found.add(part.start, out != ref, out, ref)
     return found

@@ -108,7 +108,8 @@ def compare(
         precise: Its fp64 twin's, whole or as `RowBlocks`, or None.
         ruleset: The rules.
         calibration: What is known of the problem; None for the ruleset's own error factor.
-        locate: Whether a failure is to be explained: looks at every wrong element once more.
+        locate: Whether a failure is to be explained: looks at every wrong element once more. If
+            not, comparing ends soon after the first wrong element.
     """
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
@@ -306,7 +307,8 @@ def _summary(found: bounds.Difference, output: torch.Tensor, reference: torch.Te
     if not found.count:
         return Comparison(True, found.worst_abs, found.worst_rel)
     place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
-    message = f"values differ at {found.count} of {output.numel()} elements, first at {place}"
+    many = f"{found.count} or more" if found.is_partial else str(found.count)
+    message = f"values differ at {many} of {output.numel()} elements, first at {place}"
     # One digit: of an output that is zero, the error is the reference's value.
     message += f"; largest absolute error about {found.worst_abs:.1g}" if found.worst_abs else ""
     if found.strange:
