@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -62,9 +63,14 @@ def read_case(name: str, root: Path) -> Job:
 
 
 def unseen(kernel: Kernel, mark: str) -> Kernel:
-    """Return the same kernel under a source that nobody has seen; CUDA sources change, too."""
-    marked = kernel.source.replace("#include <torch", f"// {mark}\n#include <torch", 1)
-    return Kernel(f"{marked}\n# {mark}\n", kernel.language)
+    """Return the same kernel under a source that nobody has seen or compiled.
+
+    Triton functions get another name, since comments do not change what is assembled.
+    """
+    source = kernel.source.replace("#include <torch", f"// {mark}\n#include <torch", 1)
+    for name in set(re.findall(r"@triton\.jit\ndef (\w+)", source)):
+        source = re.sub(rf"\b{name}\b", re.sub(r"\W", "_", f"{name} {mark}"), source)
+    return Kernel(f"{source}\n# {mark}\n", kernel.language)
 
 
 def told(verdict: Verdict, wall_s: float) -> dict[str, Any]:

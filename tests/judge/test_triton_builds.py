@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kernelgym.judge import triton_tools
+from kernelgym.judge import triton_tools, zygote
 from kernelgym.judge.build import Builder
 from kernelgym.judge.fork_server import readable_paths
 from kernelgym.rulesets import Limits
@@ -72,7 +72,7 @@ import triton, triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.build import compile_module_from_src
-from kernelgym.judge import triton_tools
+from kernelgym.judge import triton_tools, zygote
 from kernelgym.judge.build import Builder
 from kernelgym.judge.fork_server import readable_paths
 from kernelgym.rulesets import Limits
@@ -120,6 +120,47 @@ def test_triton_compiles_in_a_process_that_may_start_nothing(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, mask=at < n) * 2.0, mask=at < n)
+"""
+COMPILING = """
+import sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+sys.path.insert(0, sys.argv[1])
+from kernel import double
+
+types = {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+source = ASTSource(fn=double, signature=types, constexprs={"BLOCK": 128})
+print(triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"])
+"""
+
+
+def test_what_is_assembled_does_not_depend_on_the_file_that_a_kernel_lies_in(tmp_path):
+    found = []
+    for name, comment in (("one", ""), ("other", "# one line further down\n")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "kernel.py").write_text(comment + KERNEL)
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILING, str(folder)],
+            env=zygote._private_environment(str(folder)) | {"TRITON_INTERPRET": "0"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout)
+    assert "double" in found[0] and found[0] == found[1]
 
 
 PTX = """
