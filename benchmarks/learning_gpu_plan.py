@@ -57,7 +57,7 @@ class Plan:
     steps: int = 30
     control_steps: int = 12
     learning_rate: float = 7e-4
-    kl: float = 0.01
+    kl: float = 0.15
     held_out: int = 24
     """Problems of each table."""
     unseen: int = 4
