@@ -62,9 +62,6 @@ LONGEST = 3
 UNSEEN = ("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign")
 """Operators of which a seed holds one back: nothing else of the demonstration needs them."""
 
-_AT_ONCE = 1000
-"""Problems that are looked at together: the suite remembers a few thousand."""
-
 
 @dataclass(frozen=True, slots=True)
 class Splits:
@@ -135,7 +132,7 @@ def draw_splits(
     chained: list[_Formed] = []
     unseen: list[_Formed] = []
     for level, most in ((1, listed), (2, chains or listed)):
-        of_part = _by_part(suite, level, most, families)
+        of_part = _by_part(suite, level, most, families, max(longest, longest_shown or 0))
         for part in PARTS:
             for formed in of_part.get(part, ()):
                 held = formed.operators
@@ -195,16 +192,18 @@ class _Formed:
 
 
 def _by_part(
-    suite: SyntheticSuite, level: int, most: int, families: Collection[str]
+    suite: SyntheticSuite, level: int, most: int, families: Collection[str], longest: int
 ) -> dict[str, list[_Formed]]:
     """Return the first problems of some families by the suite's part."""
     found: dict[str, list[_Formed]] = {}
-    for first in range(1, most + 1, _AT_ONCE):
-        last = min(first + _AT_ONCE - 1, most)
-        for problem in suite.problems(level=level, ids=f"{first}-{last}"):
-            if problem.family in families:
-                formed = _Formed(problem, canonical_form(problem))
-                found.setdefault(part_of(formed.form), []).append(formed)
+    if level == 1:
+        drawn: Iterable[Problem] = suite.problems(level=1, ids=f"1-{most}")
+    else:
+        drawn = suite.chains(range(1, most + 1), families, longest)
+    for problem in drawn:
+        if problem.family in families:
+            formed = _Formed(problem, canonical_form(problem))
+            found.setdefault(part_of(formed.form), []).append(formed)
     return found
 
 

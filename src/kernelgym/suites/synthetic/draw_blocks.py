@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kernelgym.suites.synthetic.draw import (
     Sizes,
@@ -33,7 +34,7 @@ from kernelgym.suites.synthetic.spec import (
     Tensor,
 )
 
-__all__ = ["draw_block", "draw_fused"]
+__all__ = ["draw_block", "draw_fused", "glance"]
 
 _FULL: tuple[tuple[str, Spread], ...] = (("y", "full"), ("z", "full"))
 _ROW: tuple[tuple[str, Spread], ...] = (("bias", "row"), ("gain", "row"))
@@ -41,26 +42,46 @@ _COL: tuple[tuple[str, Spread], ...] = (("offset", "col"),)
 _ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh", "elu", "mish", "softplus", "hardswish")
 
 
-def _chain(rng: random.Random, preset: Preset) -> Spec:
-    rank = rng.choice((1, 2, 2, 3))
-    shape, sizes = free_shape(rng, preset, rank)
-    offered = _FULL if rank == 1 else (*_FULL, *_ROW, *_COL)
-    steps, _ = draw_chain(rng, (rng.randint(2, 6), 0), "normal", offered)
-    inputs = (Tensor("x", shape), *extra_inputs(steps, shape, {"x"}))
-    return _fused("chain", _title(steps), sizes, inputs, Rows("out", "x", shape, steps))
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What is decided of a chain before its steps are drawn, which is what takes the time."""
+
+    shape: tuple[str, ...]
+    sizes: Sizes
+    counts: tuple[int, int]
+    """Steps before the tail, and after it."""
+    tail: Tail = ""
 
 
-def _chain_tail(family: str, tails: tuple[Tail, ...]) -> Callable[..., Spec]:
-    def draw_one(rng: random.Random, preset: Preset) -> Spec:
-        tail = rng.choice(tails)
+class _Chain:
+    """Draws chains of one family: steps one after the other, around a tail if it has one."""
+
+    def __init__(self, family: str, tails: tuple[Tail, ...] = ()) -> None:
+        self.family, self._tails = family, tails
+
+    def frame(self, rng: random.Random, preset: Preset) -> _Frame:
+        """Draw a chain's shape and its length."""
+        if not self._tails:
+            shape, sizes = free_shape(rng, preset, rng.choice((1, 2, 2, 3)))
+            return _Frame(shape, sizes, (rng.randint(2, 6), 0))
+        tail = rng.choice(self._tails)
         rank = rng.choice((2, 2, 3))
         shape, sizes = tail_shape(rng, preset, rank, rank - 1, 1021)
         reduces = tail in ("sum", "mean", "max", "min", "norm2")
         after = 0 if reduces or tail in ("softmax", "unit_norm") else rng.randint(0, 2)
-        counts = (rng.randint(1, 4 - after), after)
-        before, behind = draw_chain(rng, counts, "normal", (*_FULL, *_ROW, *_COL), tail)
+        return _Frame(shape, sizes, (rng.randint(1, 4 - after), after), tail)
+
+    def __call__(self, rng: random.Random, preset: Preset) -> Spec:
+        """Draw a chain."""
+        frame = self.frame(rng, preset)
+        shape, tail, rank = frame.shape, frame.tail, len(frame.shape)
+        offered = _FULL if rank == 1 else (*_FULL, *_ROW, *_COL)
+        before, behind = draw_chain(rng, frame.counts, "normal", offered, tail)
         steps = (*before, *behind)
         inputs = (Tensor("x", shape), *extra_inputs(steps, shape, {"x"}))
+        if not tail:
+            stage = Rows("out", "x", shape, before)
+            return _fused(self.family, _title(before), frame.sizes, inputs, stage)
         learned = tail == "layer_norm" and not behind and rng.random() < 0.5
         norm = Param("norm", "layer_norm", shape[-1:])
         params = (norm,) if learned else ()
@@ -68,9 +89,7 @@ def _chain_tail(family: str, tails: tuple[Tail, ...]) -> Callable[..., Spec]:
         layer = norm.attr if learned else ""
         stage = Rows("out", "x", shape, before, tail, rank - 1, weights, behind, layer)
         title = "_".join(part for part in (_title(before), tail, _title(behind)) if part)
-        return _fused(family, title, sizes, inputs, stage, params)
-
-    return draw_one
+        return _fused(self.family, title, frame.sizes, inputs, stage, params)
 
 
 def _linear_chain(rng: random.Random, preset: Preset) -> Spec:
@@ -269,10 +288,10 @@ def _sizes_of(stage: Stage) -> tuple[str, ...]:
 
 
 _LEVEL2: tuple[tuple[int, Callable[..., Spec]], ...] = (
-    (40, _chain),
-    (14, _chain_tail("chain_reduction", ("sum", "mean", "max", "min", "norm2"))),
-    (8, _chain_tail("chain_softmax", ("softmax", "log_softmax"))),
-    (12, _chain_tail("chain_norm", ("layer_norm", "rms_norm", "unit_norm", "center"))),
+    (40, _Chain("chain")),
+    (14, _Chain("chain_reduction", ("sum", "mean", "max", "min", "norm2"))),
+    (8, _Chain("chain_softmax", ("softmax", "log_softmax"))),
+    (12, _Chain("chain_norm", ("layer_norm", "rms_norm", "unit_norm", "center"))),
     (20, _linear_chain),
     (6, _gather_chain),
 )
@@ -288,8 +307,26 @@ _LEVEL3: tuple[tuple[int, Callable[..., Spec]], ...] = (
 
 def draw_fused(rng: random.Random, preset: Preset) -> Spec:
     """Draw one level-2 problem."""
+    return _drawer_of_fused(rng)(rng, preset)
+
+
+def glance(rng: random.Random, preset: Preset) -> tuple[str, int] | None:
+    """Tell family and length of the level-2 problem that `draw_fused` would draw.
+
+    Returns:
+        Its family, and how many operators it has, its tail included. None for families of which
+        that is not decided early.
+    """
+    draw = _drawer_of_fused(rng)
+    if not isinstance(draw, _Chain):
+        return None
+    frame = draw.frame(rng, preset)
+    return draw.family, sum(frame.counts) + bool(frame.tail)
+
+
+def _drawer_of_fused(rng: random.Random) -> Callable[..., Spec]:
     weights = [weight for weight, _ in _LEVEL2]
-    return rng.choices([function for _, function in _LEVEL2], weights)[0](rng, preset)
+    return rng.choices([function for _, function in _LEVEL2], weights)[0]
 
 
 def draw_block(rng: random.Random, preset: Preset) -> Spec:

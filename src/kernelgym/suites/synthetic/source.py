@@ -13,12 +13,12 @@ import re
 
 from kernelgym.errors import ProblemError
 from kernelgym.suites.synthetic.draw import draw_single
-from kernelgym.suites.synthetic.draw_blocks import draw_block, draw_fused
+from kernelgym.suites.synthetic.draw_blocks import draw_block, draw_fused, glance
 from kernelgym.suites.synthetic.reference import write_reference
 from kernelgym.suites.synthetic.spec import Preset, Spec
 from kernelgym.types import Problem
 
-__all__ = ["LEVELS", "make_id", "make_problem", "parse_id", "spec_for", "spec_of"]
+__all__ = ["LEVELS", "glance_at", "make_id", "make_problem", "parse_id", "spec_for", "spec_of"]
 
 LEVELS = (1, 2, 3)
 _DRAW = {1: draw_single, 2: draw_fused, 3: draw_block}
@@ -45,9 +45,18 @@ def parse_id(problem_id: str) -> tuple[int, Preset, int, int] | None:
 @functools.lru_cache(maxsize=4096)
 def spec_for(seed: int, size: Preset, level: int, index: int) -> Spec:
     """Return the spec of a problem."""
-    rng = random.Random(f"kernelgym/synthetic/{seed}/{size}/{level}/{index}")
+    rng = _source(seed, size, level, index)
     spec = _DRAW[level](rng, size)
     return dataclasses.replace(spec, spelling=rng.randrange(1 << 30))
+
+
+def glance_at(seed: int, size: Preset, index: int) -> tuple[str, int] | None:
+    """Tell family and length of a problem of level 2 without drawing it; see `glance`."""
+    return glance(_source(seed, size, 2, index), size)
+
+
+def _source(seed: int, size: Preset, level: int, index: int) -> random.Random:
+    return random.Random(f"kernelgym/synthetic/{seed}/{size}/{level}/{index}")
 
 
 @functools.lru_cache(maxsize=4096)

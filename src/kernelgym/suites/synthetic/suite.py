@@ -6,14 +6,21 @@ gives any. The three splits share no canonical form (see `canonical`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.suites.base import Ids, check_choice, non_empty, parse_ids
 from kernelgym.suites.synthetic.canonical import PARTS, form_of, part_of
 from kernelgym.suites.synthetic.reference import write_reference
-from kernelgym.suites.synthetic.source import LEVELS, make_id, make_problem, parse_id, spec_of
+from kernelgym.suites.synthetic.source import (
+    LEVELS,
+    glance_at,
+    make_id,
+    make_problem,
+    parse_id,
+    spec_of,
+)
 from kernelgym.suites.synthetic.spec import Preset, Spec
 from kernelgym.types import Problem
 
@@ -104,6 +111,27 @@ class SyntheticSuite:
             ids=ids,
             split=split,
         )
+
+    def chains(
+        self, numbers: Iterable[int], families: Collection[str], longest: int
+    ) -> Iterator[Problem]:
+        """Yield the problems of level 2 with such numbers that are of some families and short.
+
+        Most others are passed over before they are drawn, in a tenth of the time.
+
+        Args:
+            numbers: Their numbers in the level.
+            families: Such as ``chain`` and ``chain_reduction``.
+            longest: Most operators, a tail included; not looked at in families that do not begin
+                with ``chain``.
+        """
+        for number in numbers:
+            early = glance_at(self.seed, self.size, number)
+            if early is not None and (early[0] not in families or early[1] > longest):
+                continue
+            problem = make_problem(self.seed, self.size, 2, number)
+            if problem.family in families:
+                yield problem
 
     def get(self, problem_id: str) -> Problem:
         """See `kernelgym.suites.base.Suite.get`; ids of any seed, size and number resolve."""
