@@ -63,6 +63,11 @@ def test_the_private_methods_that_we_override_are_there() -> None:
         "log": ["self", "logs", "start_time"],
     }.items():
         assert list(inspect.signature(getattr(GRPOTrainer, name)).parameters) == parameters
+    scoring = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters
+    first = ["self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"]
+    assert [*scoring][:6] == first
+    # What is not told apart from a plain call: all that follows must be None or False by default.
+    assert {scoring[name].default for name in [*scoring][6:]} <= {None, False}
     source = inspect.getsource(GRPOTrainer._compute_loss)
     # Each loss type whose weights `_own_weights` reproduces; a new one would be unknown to it.
     found = {part.split('"')[1] for part in source.split("self.loss_type ==")[1:]}

@@ -133,6 +133,40 @@ def test_rows_of_a_like_length_are_together_and_cut_to_their_own(token_run: Watc
     assert longest == sorted(longest)
 
 
+def test_rows_are_scored_by_length_as_each_would_be_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from trl import GRPOTrainer
+
+    original, scored = GRPOTrainer._get_per_token_logps_and_entropies, []
+
+    def recorded(self: Any, model: Any, ids: Any, *rest: Any, **more: Any) -> Any:
+        if not torch.is_grad_enabled():
+            scored.append(tuple(ids.shape))
+        return original(self, model, ids, *rest, **more)
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", recorded)
+    run = Watched(tmp_path / "run", "optimiser.updates_per_step=2")
+    assert sum(rows for rows, _ in scored) == 16, "every row was scored once"
+    widest = max(width for _, width in scored)
+    assert sum(rows * width for rows, width in scored) < 16 * widest
+    compared = 0
+    for batch in run.batches:
+        for row in range(len(batch["prompt_ids"])):
+            read = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()]
+            mask = batch["completion_mask"][row].bool()
+            answer = batch["completion_ids"][row][mask]
+            with torch.no_grad():
+                logits = run.model(input_ids=torch.cat([read, answer])[None]).logits[0]
+            alone = logits[len(read) - 1 : -1].log_softmax(-1).gather(1, answer[:, None])[:, 0]
+            torch.testing.assert_close(
+                batch["old_per_token_logps"][row][mask], alone, rtol=1e-4, atol=1e-5
+            )
+            compared += len(alone)
+    assert compared > 50
+
+
 def test_the_entropy_that_is_logged_is_of_answers_not_of_fillers(tmp_path: Path) -> None:
     import torch
 

@@ -7,7 +7,8 @@ What it changes, and nothing else:
   multiplied by the weight that is wanted over the one that TRL is about to give. So the gradient of
   one step is that of ``-sum(weight * advantage * logp)`` under every loss type, and the loss type
   decides how ratios are clipped;
-- rows are put into micro-batches by length, and each micro-batch is cut to its own length;
+- rows are put into micro-batches by length, and each micro-batch is cut to its own length; so they
+  are where a step's rows are scored before its update;
 - what TRL says about rows that nobody rewards (the fillers) is not logged.
 
 Imports TRL when it is imported, so import it late.
@@ -86,6 +87,32 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
             self._buffered_inputs = micro_batches(batch, window, self._updates, seed)
         found: dict[str, Any] = self._buffered_inputs[self._step % window]
         return found
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **more: Any,
+    ) -> tuple[Any, Any, Any]:
+        whole = super()._get_per_token_logps_and_entropies
+        if torch.is_grad_enabled() or any(value not in (None, False) for value in more.values()):
+            given = (model, input_ids, attention_mask, logits_to_keep, batch_size)
+            found: tuple[Any, Any, Any] = whole(*given, **more)
+            return found
+        # All rows of a step at once, fillers too, and as wide as its longest prompt and answer.
+        middle = input_ids.size(1) - logits_to_keep
+        order = attention_mask.sum(-1).argsort(stable=True)
+        parts = []
+        for rows in order.split(batch_size or len(order)):
+            mask = attention_mask[rows]
+            read, answered = (int(half.sum(-1).max()) for half in mask.tensor_split([middle], 1))
+            kept = slice(middle - max(1, read), middle + max(1, answered))
+            part, _, _ = whole(model, input_ids[rows, kept], mask[:, kept], max(1, answered))
+            parts.append(torch.nn.functional.pad(part, (0, logits_to_keep - part.size(1))))
+        return torch.cat(parts)[order.argsort()], None, None
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         wanted = inputs["token_weights"] * self._updates * self.accelerator.num_processes
