@@ -205,13 +205,13 @@ def test_another_spelling_is_the_same_problem_and_no_longer_the_suites_own(
 @pytest.mark.parametrize("longest", [2, 3, 9])
 def test_short_chains_are_those_that_drawing_all_gives(size: str, longest: int) -> None:
     suite = SyntheticSuite(seed=5, size=size)  # type: ignore[arg-type]
-    numbers, families = range(1, 301), ("chain", "chain_softmax", "linear_chain")
+    numbers, families = range(1, 301), ("chain", "chain_softmax", "matmul_chain")
     drawn = (suite.get(f"Synthetic/L2/{number}@seed5-{size}") for number in numbers)
     wanted = [
         problem
         for problem in drawn
         if problem.family in families
-        and (problem.family == "linear_chain" or len(canonical_form(problem).split()) <= longest)
+        and (problem.family == "matmul_chain" or len(canonical_form(problem).split()) <= longest)
     ]
     assert list(suite.chains(numbers, families, longest)) == wanted
     assert {problem.family for problem in wanted} == {*families}

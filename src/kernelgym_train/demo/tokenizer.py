@@ -163,9 +163,10 @@ def _with_phrases(core: Any, texts: Sequence[str], size: int) -> Any:
 
     learned = json.loads(core.to_str())["model"]
     vocabulary: dict[str, int] = learned["vocab"]
-    often = Counter(
-        phrase for text in texts for phrase, _ in core.pre_tokenizer.pre_tokenize_str(text)
-    )
+    often: Counter[str] = Counter()
+    for text, times in Counter(texts).items():  # many a problem is read before several answers
+        for phrase, _ in core.pre_tokenizer.pre_tokenize_str(text):
+            often[phrase] += times
     for phrase, count in sorted(often.items(), key=lambda pair: (-pair[1], pair[0])):
         if len(vocabulary) >= size or count < _OFTEN:
             break

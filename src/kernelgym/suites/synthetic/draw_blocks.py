@@ -310,18 +310,18 @@ def draw_fused(rng: random.Random, preset: Preset) -> Spec:
     return _drawer_of_fused(rng)(rng, preset)
 
 
-def glance(rng: random.Random, preset: Preset) -> tuple[str, int] | None:
+def glance(rng: random.Random, preset: Preset) -> tuple[tuple[str, ...], int]:
     """Tell family and length of the level-2 problem that `draw_fused` would draw.
 
     Returns:
-        Its family, and how many operators it has, its tail included. None for families of which
+        The families that it may be of, and how many operators it has, its tail included; 0 where
         that is not decided early.
     """
     draw = _drawer_of_fused(rng)
-    if not isinstance(draw, _Chain):
-        return None
-    frame = draw.frame(rng, preset)
-    return draw.family, sum(frame.counts) + bool(frame.tail)
+    if isinstance(draw, _Chain):
+        frame = draw.frame(rng, preset)
+        return (draw.family,), sum(frame.counts) + bool(frame.tail)
+    return (("gather_chain",) if draw is _gather_chain else ("linear_chain", "matmul_chain")), 0
 
 
 def _drawer_of_fused(rng: random.Random) -> Callable[..., Spec]:

@@ -50,7 +50,7 @@ def spec_for(seed: int, size: Preset, level: int, index: int) -> Spec:
     return dataclasses.replace(spec, spelling=rng.randrange(1 << 30))
 
 
-def glance_at(seed: int, size: Preset, index: int) -> tuple[str, int] | None:
+def glance_at(seed: int, size: Preset, index: int) -> tuple[tuple[str, ...], int]:
     """Tell family and length of a problem of level 2 without drawing it; see `glance`."""
     return glance(_source(seed, size, 2, index), size)
 

@@ -126,12 +126,11 @@ class SyntheticSuite:
                 with ``chain``.
         """
         for number in numbers:
-            early = glance_at(self.seed, self.size, number)
-            if early is not None and (early[0] not in families or early[1] > longest):
-                continue
-            problem = make_problem(self.seed, self.size, 2, number)
-            if problem.family in families:
-                yield problem
+            possible, length = glance_at(self.seed, self.size, number)
+            if length <= longest and not set(families).isdisjoint(possible):
+                problem = make_problem(self.seed, self.size, 2, number)
+                if problem.family in families:
+                    yield problem
 
     def get(self, problem_id: str) -> Problem:
         """See `kernelgym.suites.base.Suite.get`; ids of any seed, size and number resolve."""
