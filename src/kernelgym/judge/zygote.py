@@ -303,8 +303,8 @@ def _private_environment(scratch: str) -> dict[str, str]:
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
     own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # no list of users is readable there
-    # Compiling takes half the time, and gives the same for the same code in whatever file: what
-    # was assembled for a verdict's first process is there for its second.
+    # The same code gives the same text in whatever file it lies: what was assembled for a verdict's
+    # first process is there for its second.
     own["TRITON_DISABLE_LINE_INFO"] = "1"
     kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
     return own | {name: os.environ[name] for name in kept if name in os.environ}
