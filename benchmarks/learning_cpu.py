@@ -270,7 +270,8 @@ def _headline(found: Mapping[str, Any]) -> str:
 
 def _plain(plan: Plan) -> dict[str, Any]:
     data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-    return data | {"operators": sorted(plan.operators or ())}
+    scope = dataclasses.asdict(plan.scope)
+    return data | {"scope": scope | {"operators": sorted(plan.scope.operators or ())}}
 
 
 def table(result: Mapping[str, Any]) -> str:

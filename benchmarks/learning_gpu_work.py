@@ -27,7 +27,7 @@ from kernelgym.suites import synthetic
 from kernelgym.types import Problem
 from kernelgym_train import demo
 from kernelgym_train.demo.learning import RULES
-from kernelgym_train.demo.splits import Splits, draw_splits
+from kernelgym_train.demo.splits import Scope, Splits, draw_splits
 from kernelgym_train.demo.stages import warm_up
 from kernelgym_train.models import load_tokenizer
 from kernelgym_train.sections import ModelConfig
@@ -69,9 +69,8 @@ class Work:
     def splits(self) -> Splits:
         """All problems, as they were listed."""
         if self._splits is None:
-            self._splits = draw_splits(
-                self.plan.seed, self.plan.listed, self.plan.chains, operators=OPERATORS
-            )
+            scope = Scope(self.plan.listed, self.plan.chains, operators=OPERATORS)
+            self._splits = draw_splits(self.plan.seed, scope)
         return self._splits
 
     @property

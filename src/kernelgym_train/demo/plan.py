@@ -7,15 +7,24 @@ without learning anything.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernelgym_train.demo.model import SMALL, ModelSize
-from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS
+from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS, Scope
 from kernelgym_train.demo.warmstart import FitRule
 
-__all__ = ["CPU_PLAN", "TINY_PLAN", "Plan"]
+__all__ = ["CPU_PLAN", "PLAIN_SCOPE", "TINY_PLAN", "Plan"]
 
+PLAIN_SCOPE = Scope(
+    chains=80_000,
+    families=PLAIN_FAMILIES,
+    operators=PLAIN_OPERATORS,
+    operands=1,
+    longest=2,
+    longest_shown=3,
+)
 _WARM = FitRule(epochs=5, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
@@ -24,18 +33,7 @@ _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 class Plan:
     """Every number of a demonstration."""
 
-    listed: int = 600
-    """Single operators that are looked through; see `kernelgym_train.demo.splits.draw_splits`."""
-    chains: int = 80_000
-    """Chains that are looked through."""
-    operators: frozenset[str] | None = PLAIN_OPERATORS
-    families: tuple[str, ...] = PLAIN_FAMILIES
-    operands: int | None = 1
-    """Most tensors that a problem takes beside the first."""
-    longest: int = 2
-    """Most operators of a chain."""
-    longest_shown: int = 3
-    """The same of the warm start's chains."""
+    scope: Scope = PLAIN_SCOPE
     answers: int = 3400
     """Noisy answers of the warm start; see `kernelgym_train.demo.corpus.evenly`."""
     repairs: int = 800
@@ -68,8 +66,7 @@ class Plan:
 CPU_PLAN = Plan()
 
 TINY_PLAN = Plan(
-    listed=300,
-    chains=800,
+    scope=dataclasses.replace(PLAIN_SCOPE, listed=300, chains=800),
     answers=500,
     repairs=200,
     vocabulary=1500,

@@ -23,10 +23,10 @@ from kernelgym.types import Problem
 __all__ = [
     "COMPOSED",
     "FAMILIES",
-    "LONGEST",
     "PLAIN_FAMILIES",
     "PLAIN_OPERATORS",
     "UNSEEN",
+    "Scope",
     "Splits",
     "draw_splits",
     "operators_of",
@@ -44,7 +44,7 @@ FAMILIES = (
 )
 """Families of the suite whose kernels are short; between them, every skeleton but that of dots."""
 PLAIN_FAMILIES = tuple(sorted({*FAMILIES} - {"norm", "chain_softmax"}))
-"""Those whose kernels have some forty tokens."""
+"""Without norms and chains that end in a softmax, whose kernels are the longest."""
 COMPOSED = "silu"
 """The operator whose right form the warm start never shows; x * sigmoid(x) makes it."""
 PLAIN_OPERATORS = frozenset(
@@ -57,8 +57,6 @@ PLAIN_OPERATORS = frozenset(
 )
 """What a model that is trained in minutes can learn to compose: operators without constants of
 their own (``floor`` is relu's canonical name)."""
-LONGEST = 3
-"""Default of the most operators of a chain; longer ones make long kernels."""
 UNSEEN = ("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign")
 """Operators of which a seed holds one back: nothing else of the demonstration needs them."""
 
@@ -97,52 +95,57 @@ def _operators_in(form: str) -> frozenset[str]:
     return frozenset(word for word in words.split() if word != ";")
 
 
-def draw_splits(
-    seed: int = 0,
-    listed: int = 600,
-    chains: int | None = None,
-    operators: Collection[str] | None = None,
-    longest: int = LONGEST,
-    longest_shown: int | None = None,
-    *,
-    families: Collection[str] = FAMILIES,
-    operands: int | None = None,
-) -> Splits:
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which problems of the suite a demonstration is about."""
+
+    listed: int = 600
+    """Single operators that are looked through."""
+    chains: int | None = None
+    """Chains that are; None for as many as `listed`."""
+    families: Collection[str] = FAMILIES
+    """Problems of other families are left out."""
+    operators: Collection[str] | None = None
+    """Problems with others are left out, but for the one held back; None for all."""
+    operands: int | None = None
+    """Most tensors that a problem takes beside the first; None for any number."""
+    longest: int = 3
+    """Most operators of a chain, its tail included; longer ones make long kernels."""
+    longest_shown: int | None = None
+    """The same of the warm start's, None for the same number: longer chains show in more places
+    what follows on what."""
+
+
+def draw_splits(seed: int = 0, scope: Scope | None = None) -> Splits:
     """Draw the problems of one demonstration.
 
     Args:
         seed: Decides which problems are drawn, and which operator is held back.
-        listed: How many problems of each of the two levels are looked through.
-        chains: How many of level 2, if not as many.
-        operators: Problems with others are left out, but for the one held back; None for all.
-        longest: Most operators of a chain, its tail included.
-        longest_shown: The same of the warm start's, if not as many: longer chains show in more
-            places what follows on what.
-        families: Of the suite; problems of others are left out.
-        operands: Most tensors that a problem takes beside the first; None for any number.
+        scope: What they are drawn from; `Scope`'s defaults if None.
 
     Raises:
         UsageError: If so few are listed that a part would be empty.
     """
+    scope = Scope() if scope is None else scope
     withheld = random.Random(f"demo/withheld/{seed}").choice(UNSEEN)
-    suite = SyntheticSuite(seed=seed, per_level=max(listed, chains or 0))
+    suite = SyntheticSuite(seed=seed, per_level=max(scope.listed, scope.chains or 0))
     warmstart: list[_Formed] = []
     rl: list[_Formed] = []
     single: list[_Formed] = []
     chained: list[_Formed] = []
     unseen: list[_Formed] = []
-    for level, most in ((1, listed), (2, chains or listed)):
-        of_part = _by_part(suite, level, most, families, max(longest, longest_shown or 0))
+    for level in (1, 2):
+        of_part = _by_part(suite, level, scope)
         for part in PARTS:
             for formed in of_part.get(part, ()):
                 held = formed.operators
-                if operators is not None and not held <= {*operators, withheld}:
+                if scope.operators is not None and not held <= {*scope.operators, withheld}:
                     continue
-                if operands is not None and formed.operands > operands:
+                if scope.operands is not None and formed.operands > scope.operands:
                     continue
                 # A chain that folds into a single operator may be a problem of level 1 as well.
-                end = (longest_shown or longest) if part == "warmstart" else longest
-                if level == 2 and not 2 <= len(formed.form.split()) <= end:
+                shown = part == "warmstart" and scope.longest_shown
+                if level == 2 and not 2 <= len(formed.form.split()) <= (shown or scope.longest):
                     continue
                 if withheld in held:
                     unseen.append(formed)
@@ -169,7 +172,8 @@ def draw_splits(
     for name in ("warmstart", "rl", "compositions", "shapes", "unseen_operator"):
         if not getattr(found, name):
             raise UsageError(
-                f"{listed} problems of each level leave nothing for {name}; list more, 300 or so"
+                f"{scope.listed} problems of each level leave nothing for {name}; "
+                "list more, 300 or so"
             )
     return found
 
@@ -191,17 +195,16 @@ class _Formed:
         return self.form.partition(" | ")[0].count(":")
 
 
-def _by_part(
-    suite: SyntheticSuite, level: int, most: int, families: Collection[str], longest: int
-) -> dict[str, list[_Formed]]:
-    """Return the first problems of some families by the suite's part."""
+def _by_part(suite: SyntheticSuite, level: int, scope: Scope) -> dict[str, list[_Formed]]:
+    """Return the problems of a level that are looked through, by the suite's part."""
     found: dict[str, list[_Formed]] = {}
     if level == 1:
-        drawn: Iterable[Problem] = suite.problems(level=1, ids=f"1-{most}")
+        drawn: Iterable[Problem] = suite.problems(level=1, ids=f"1-{scope.listed}")
     else:
-        drawn = suite.chains(range(1, most + 1), families, longest)
+        longest = max(scope.longest, scope.longest_shown or 0)
+        drawn = suite.chains(range(1, 1 + (scope.chains or scope.listed)), scope.families, longest)
     for problem in drawn:
-        if problem.family in families:
+        if problem.family in scope.families:
             formed = _Formed(problem, canonical_form(problem))
             found.setdefault(part_of(formed.form), []).append(formed)
     return found

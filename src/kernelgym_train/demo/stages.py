@@ -92,11 +92,7 @@ def prepare(
         seed: Decides problems, answers, weights and the order of fitting.
         progress: Called after every batch of the fitting.
     """
-    splits = draw_splits(
-        *(seed, plan.listed, plan.chains, plan.operators, plan.longest, plan.longest_shown),
-        families=plan.families,
-        operands=plan.operands,
-    )
+    splits = draw_splits(seed, plan.scope)
     done = folder / "start" / "prepared.json"
     if done.is_file():
         return Prepared(plan, seed, folder, splits, json.loads(done.read_text()))

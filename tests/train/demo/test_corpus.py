@@ -35,7 +35,7 @@ from kernelgym_train.demo.corpus import (
     some,
 )
 from kernelgym_train.demo.dialogue import brief, compact, line_count, retry, told
-from kernelgym_train.demo.splits import COMPOSED, draw_splits, operators_of
+from kernelgym_train.demo.splits import COMPOSED, Scope, draw_splits, operators_of
 
 SEEDS = st.integers(0, 10**6)
 SILU = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")
@@ -44,7 +44,7 @@ LABELS = {"right", "not_composed", "torch", "decoy", *(defect.value for defect i
 
 @functools.cache
 def warmstart() -> tuple[Problem, ...]:
-    return draw_splits(0, 300).warmstart
+    return draw_splits(0, Scope(300)).warmstart
 
 
 def module(answer: str) -> str:

@@ -16,13 +16,13 @@ from kernelgym.suites.synthetic import Defect, broken_variants
 from kernelgym.types import Status, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
 from kernelgym_train.demo.dialogue import answer_of, brief, told
-from kernelgym_train.demo.splits import draw_splits
+from kernelgym_train.demo.splits import Scope, draw_splits
 from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
 
 
 @functools.cache
 def examples() -> tuple[Example, ...]:
-    problems = draw_splits(0, 300).warmstart
+    problems = draw_splits(0, Scope(300)).warmstart
     made = first_answers(problems, 0, 3, device="cuda:0")
     return (*made, *repairs(problems, 0, 1, device="cuda:0"))
 
@@ -33,7 +33,7 @@ def words() -> Any:
 
 
 def test_no_defect_that_a_gpu_does_not_show() -> None:
-    on_cpu = {each.label for each in first_answers(draw_splits(0, 300).warmstart, 0, 3)}
+    on_cpu = {each.label for each in first_answers(draw_splits(0, Scope(300)).warmstart, 0, 3)}
     on_gpu = {each.label for each in examples()}
     assert on_cpu - on_gpu == {Defect.MISSING_MASK}
     with pytest.raises(ValueError, match="does not decide"):
@@ -42,7 +42,7 @@ def test_no_defect_that_a_gpu_does_not_show() -> None:
 
 def test_a_name_that_does_not_exist_is_told_as_tritons_compiler_tells_it(tmp_path: Path) -> None:
     """Triton's own front end compiles for a GPU that is not here; the judge adds type and line."""
-    problem = draw_splits(0, 300).warmstart[0]
+    problem = draw_splits(0, Scope(300)).warmstart[0]
     (broken,) = (
         each.kernel.source
         for each in broken_variants(problem, "triton", 3)

@@ -16,7 +16,7 @@ from kernelgym.types import Score, Status, Turn, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
 from kernelgym_train.demo.model import ModelSize, build_model, parameter_count
 from kernelgym_train.demo.observer import DialogueObserver
-from kernelgym_train.demo.splits import draw_splits
+from kernelgym_train.demo.splits import Scope, draw_splits
 from kernelgym_train.demo.tokenizer import train_tokenizer
 from kernelgym_train.demo.warmstart import FitRule, batches_of, encode, fit
 from kernelgym_train.models import weights_digest
@@ -28,7 +28,7 @@ TINY = ModelSize(hidden=32, layers=1, heads=2, key_value_heads=1, feed_forward=3
 
 @pytest.fixture(scope="module")
 def examples() -> tuple[Example, ...]:
-    problems = draw_splits(0, 300).warmstart[:24]
+    problems = draw_splits(0, Scope(300)).warmstart[:24]
     return (*first_answers(problems, 0, 2), *repairs(problems, 0, 1))
 
 
