@@ -32,6 +32,7 @@ from machine import machine
 from kernelgym.errors import UnknownName
 from kernelgym_train.demo.arms import ARMS, rules_of, run_arm
 from kernelgym_train.demo.heldout import HeldOut
+from kernelgym_train.demo.learning import SETTINGS
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan
 from kernelgym_train.demo.results import as_data, curves_of
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
@@ -271,7 +272,8 @@ def _headline(found: Mapping[str, Any]) -> str:
 def _plain(plan: Plan) -> dict[str, Any]:
     data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
     scope = dataclasses.asdict(plan.scope)
-    return data | {"scope": scope | {"operators": sorted(plan.scope.operators or ())}}
+    scope["operators"] = sorted(plan.scope.operators or ())
+    return data | {"scope": scope, "learning": SETTINGS}
 
 
 def table(result: Mapping[str, Any]) -> str:

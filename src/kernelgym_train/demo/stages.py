@@ -150,8 +150,8 @@ def warm_up(judge: LocalEvaluator) -> Thread:
 
     They import what judging needs, which takes seconds, and judge a kernel each.
     """
-    problem = SyntheticSuite().problems(level=1, ids="1")[0]
-    jobs = [Job(problem, solve(problem, style_seed=n)) for n in range(judge.workers)]
+    problems = SyntheticSuite().problems(level=1, ids=f"1-{judge.workers}")
+    jobs = [Job(problem, solve(problem)) for problem in problems]
 
     def start() -> None:
         with contextlib.suppress(ValueError):  # it was closed meanwhile

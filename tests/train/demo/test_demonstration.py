@@ -12,7 +12,7 @@ from test_scores import RIGHT, WRONG, rollout
 
 from kernelgym import UnknownName, UsageError
 from kernelgym.suites.synthetic import SyntheticSuite
-from kernelgym.types import Problem, Status
+from kernelgym.types import Job, Problem, Status
 from kernelgym_train.demo import __main__ as command
 from kernelgym_train.demo.arms import ARMS, rules_of, run_arm, worth_fitting
 from kernelgym_train.demo.corpus import right_answers
@@ -22,7 +22,7 @@ from kernelgym_train.demo.learning import RULES, learning_config
 from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.demo.plan import TINY_PLAN
 from kernelgym_train.demo.scores import scores_of
-from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
+from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare, warm_up
 from kernelgym_train.rollout import EpisodeRules
 from kernelgym_train.types import Rollout
 
@@ -46,6 +46,23 @@ def test_arms_differ_in_what_they_are_rewarded_by() -> None:
 
 def test_the_judge_is_the_one_that_the_configuration_asks_for(tmp_path: Path) -> None:
     assert learning_config(tmp_path / "model", tmp_path / "run", 0).rules == RULES
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("closed", [False, True])
+def test_every_worker_is_warmed_up_by_a_kernel_unless_the_judge_is_closed(closed: bool) -> None:
+    asked: list[Job] = []
+
+    class Judge:
+        workers = 3
+
+        def evaluate_many(self, jobs: list[Job]) -> None:
+            asked.extend(jobs)
+            if closed:
+                raise ValueError("this evaluator is closed")
+
+    warm_up(Judge()).join(10)  # type: ignore[arg-type]
+    assert len({job.kernel.source for job in asked}) == 3
 
 
 def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
