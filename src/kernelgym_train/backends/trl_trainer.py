@@ -98,7 +98,8 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
         **more: Any,
     ) -> tuple[Any, Any, Any]:
         whole = super()._get_per_token_logps_and_entropies
-        if torch.is_grad_enabled() or any(value not in (None, False) for value in more.values()):
+        plain = all(value is None or value is False for value in more.values())
+        if torch.is_grad_enabled() or not plain:
             given = (model, input_ids, attention_mask, logits_to_keep, batch_size)
             found: tuple[Any, Any, Any] = whole(*given, **more)
             return found
