@@ -118,7 +118,7 @@ extension = load_inline(
     name="gated_norm",
     cpp_sources=source,
     functions=["gated_norm"],
-    extra_cflags=["-O3", "-march=native", "-ffast-math", "-fopenmp"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp", "-ffast-math", "-fno-finite-math-only"],
     extra_ldflags=["-fopenmp"],
 )
 gated_norm = extension.gated_norm
@@ -244,7 +244,8 @@ def gated_norm_drafts(language: str) -> tuple[Draft, ...]:
     slow = _NORM_CPP.replace("  #pragma omp parallel for\n", "").replace(
         "    #pragma omp simd\n", ""
     )
-    slow = slow.replace('"-O3", "-march=native", "-ffast-math", "-fopenmp"', '"-O0"')
+    flags = '"-O3", "-march=native", "-fopenmp", "-ffast-math", "-fno-finite-math-only"'
+    slow = slow.replace(flags, '"-O0"')
     broken = slow.replace("float squares = 0.0f;", "float squares = 0.0f")
     return (
         _draft(broken, language, "One pass for the sum of squares, one for the result."),

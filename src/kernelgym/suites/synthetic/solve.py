@@ -116,7 +116,9 @@ def write_cpp(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
         f'    name="{name}",',
         "    cpp_sources=cpp_source,",
         f"    functions=[{functions}],",
-        '    extra_cflags=["-O3", "-march=native", "-ffast-math", "-fopenmp"],',
+        '    extra_cflags=["-O3", "-march=native", "-fopenmp", "-ffast-math",',
+        # An exponential may well overflow on its way to a finite result.
+        '                  "-fno-finite-math-only"],',
         '    extra_ldflags=["-fopenmp"],',
         ")",
         "",
