@@ -117,7 +117,7 @@ class SyntheticSuite:
     ) -> Iterator[Problem]:
         """Yield the problems of level 2 with such numbers that are of some families and short.
 
-        Most others are passed over before they are drawn, in a tenth of the time.
+        Most others are passed over before they are drawn.
 
         Args:
             numbers: Their numbers in the level.
