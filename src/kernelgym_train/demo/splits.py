@@ -115,6 +115,12 @@ class Scope:
     """The same of the warm start's, None for the same number: longer chains show in more places
     what follows on what."""
 
+    def longest_in(self, part: str) -> int:
+        """Return the most operators of a chain in one of the suite's parts."""
+        if part == "warmstart" and self.longest_shown is not None:
+            return self.longest_shown
+        return self.longest
+
 
 def draw_splits(seed: int = 0, scope: Scope | None = None) -> Splits:
     """Draw the problems of one demonstration.
@@ -128,7 +134,7 @@ def draw_splits(seed: int = 0, scope: Scope | None = None) -> Splits:
     """
     scope = Scope() if scope is None else scope
     withheld = random.Random(f"demo/withheld/{seed}").choice(UNSEEN)
-    suite = SyntheticSuite(seed=seed, per_level=max(scope.listed, scope.chains or 0))
+    suite = SyntheticSuite(seed=seed)
     warmstart: list[_Formed] = []
     rl: list[_Formed] = []
     single: list[_Formed] = []
@@ -144,8 +150,7 @@ def draw_splits(seed: int = 0, scope: Scope | None = None) -> Splits:
                 if scope.operands is not None and formed.operands > scope.operands:
                     continue
                 # A chain that folds into a single operator may be a problem of level 1 as well.
-                shown = part == "warmstart" and scope.longest_shown
-                if level == 2 and not 2 <= len(formed.form.split()) <= (shown or scope.longest):
+                if level == 2 and not 2 <= len(formed.form.split()) <= scope.longest_in(part):
                     continue
                 if withheld in held:
                     unseen.append(formed)
@@ -199,14 +204,15 @@ def _by_part(suite: SyntheticSuite, level: int, scope: Scope) -> dict[str, list[
     """Return the problems of a level that are looked through, by the suite's part."""
     found: dict[str, list[_Formed]] = {}
     if level == 1:
-        drawn: Iterable[Problem] = suite.problems(level=1, ids=f"1-{scope.listed}")
+        listed = suite.problems(level=1, ids=f"1-{scope.listed}")
+        drawn: Iterable[Problem] = (each for each in listed if each.family in scope.families)
     else:
-        longest = max(scope.longest, scope.longest_shown or 0)
-        drawn = suite.chains(range(1, 1 + (scope.chains or scope.listed)), scope.families, longest)
+        longest = max(map(scope.longest_in, PARTS))
+        numbers = range(1, 1 + (scope.chains or scope.listed))
+        drawn = suite.chains(numbers, scope.families, longest)
     for problem in drawn:
-        if problem.family in scope.families:
-            formed = _Formed(problem, canonical_form(problem))
-            found.setdefault(part_of(formed.form), []).append(formed)
+        formed = _Formed(problem, canonical_form(problem))
+        found.setdefault(part_of(formed.form), []).append(formed)
     return found
 
 
