@@ -54,8 +54,8 @@ class Plan:
     batch_tokens: int = 16384
     problems_per_step: int = 8
     group_size: int = 8
-    steps: int = 30
-    control_steps: int = 12
+    steps: int = 24
+    control_steps: int = 10
     learning_rate: float = 7e-4
     kl: float = 0.15
     held_out: int = 24
