@@ -20,6 +20,7 @@ from kernelgym.judge.lease import Lease
 from kernelgym.judge.ration import Ration
 from kernelgym.judge.reference import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judge.turns import Turns
 from kernelgym.types import Problem
 
 __all__ = ["Accelerator", "DeviceLost", "bound_own_memory"]
@@ -32,6 +33,8 @@ _PROBE_COPIES = 64  # longer than what the driver gives one process of several a
 _FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
 _SPARE_BYTES = 1 << 30
 _SHARED_OF = 14
+_CONTEXT_BYTES = 512 << 20
+_MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at the other's context
 _KEPT_BYTES = 2 << 30
 _SCARCE_OF = 4  # what is free is little if it is less than this part of all
 _SHARED_PATIENCE_S, _SHARED_POLL_S = 2.0, 0.05
@@ -48,12 +51,13 @@ class Accelerator:
         name: ``cpu`` or such as ``cuda:0``.
         folder: Cache folder that all workers share.
         called: What the caller calls it; as above if empty.
+        spare_contexts: Processes that stand ready on it beside one for each worker.
 
     Raises:
         JudgeError: If the device cannot be used.
     """
 
-    def __init__(self, name: str, folder: Path, called: str = "") -> None:
+    def __init__(self, name: str, folder: Path, called: str = "", spare_contexts: int = 0) -> None:
         self.device, self._called = torch.device(name), called or name
         self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
@@ -76,11 +80,13 @@ class Accelerator:
             owner = f"gpu-{properties.uuid}"
             # Contexts of processes that stand ready take memory, too.
             usable = int(properties.total_memory) * (_SHARED_OF - 1) // _SHARED_OF
-            self._ration = Ration(folder, owner, usable)
+            self._ration = Ration(folder, owner, usable - spare_contexts * _CONTEXT_BYTES)
         self.clock = StageClock()
         """Where the current verdict's time goes."""
         self.lease = Lease(folder / f"{owner}.lock", self.clock)
         self.hangs = Hangs(folder, owner)
+        self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
+        """Turns at making processes and their contexts ahead."""
 
     def check_room(self, problem: Problem) -> None:
         """Make sure that the device holds a problem's inputs twice.

@@ -145,7 +145,7 @@ class Zygote:
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._on_device = device != "cpu"
-        self._standby: dict[Kind, Candidate] = {}
+        self._standby: dict[Kind, list[Candidate]] = {}
         self._wanted: set[Kind] = set()
         self._decoder = wire.Decoder()
         self._errors = tempfile.TemporaryFile()
@@ -195,10 +195,7 @@ class Zygote:
     def take(self, kind: Kind = USUAL) -> Candidate:
         """Return a fresh candidate; the next one is forked by `replenish`."""
         self.wait_ready()
-        taken = self._standby.pop(kind, None) or self._spawn(kind)
-        if taken.ended():  # what killed it while it stood by was not a kernel of anybody's
-            taken.discard()
-            taken = self._spawn(kind)
+        taken = self._longest_standing(kind) or self._spawn(kind)
         try:
             self._await(taken)
         except JudgeError:
@@ -209,28 +206,50 @@ class Zygote:
         return taken
 
     def replenish(self) -> None:
-        """Fork one of each kind that was taken so far, to stand by."""
-        for kind in self._wanted - self._standby.keys():
-            self._standby[kind] = self._spawn(kind)
+        """Fork one of each kind that was taken so far and of which none stands by."""
+        for kind in self._wanted:
+            if not self._standby.get(kind):
+                self._standby[kind] = [self._spawn(kind)]
+
+    def lacks(self, ready: int) -> bool:
+        """Say whether fewer than so many of the usual kind stand by, though they are wanted."""
+        return USUAL in self._wanted and len(self._standby.get(USUAL, ())) < ready
+
+    def add(self) -> None:
+        """Fork one more of the usual kind, to stand by."""
+        self._standby.setdefault(USUAL, []).append(self._spawn(USUAL))
 
     def ask_for_contexts(self) -> None:
         """Have what stands by make its context on the device."""
         if self._on_device:
-            for candidate in self._standby.values():
+            for candidate in self._all_standing():
                 candidate.ask_for_context()
 
     def is_settled(self) -> bool:
         """Say whether all that stands by has its context on the device."""
-        return all(candidate.has_context for candidate in self._standby.values())
+        return all(candidate.has_context for candidate in self._all_standing())
 
     def settle(self) -> None:
         """Wait until what stands by has its context on the device."""
-        for kind, candidate in list(self._standby.items()):
-            try:
-                self._await(candidate)
-            except JudgeError:  # the next one may fare better, when it is needed
-                del self._standby[kind]
-                candidate.discard()
+        for standing in self._standby.values():
+            for candidate in list(standing):
+                try:
+                    self._await(candidate)
+                except JudgeError:  # the next one may fare better, when it is needed
+                    standing.remove(candidate)
+                    candidate.discard()
+
+    def _all_standing(self) -> list[Candidate]:
+        return [candidate for standing in self._standby.values() for candidate in standing]
+
+    def _longest_standing(self, kind: Kind) -> Candidate | None:
+        standing = self._standby.get(kind, [])
+        while standing:
+            candidate = standing.pop(0)
+            if not candidate.ended():
+                return candidate
+            candidate.discard()  # what killed it while it stood by was not a kernel of anybody's
+        return None
 
     def _await(self, candidate: Candidate) -> None:
         candidate.wait_ready(_START_S)
@@ -305,9 +324,10 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote; the kernel takes every candidate down with it."""
-        while self._standby:
+        for candidate in self._all_standing():
             with contextlib.suppress(JudgeError):  # it may be what failed
-                self._standby.popitem()[1].discard()
+                candidate.discard()
+        self._standby.clear()
         self._control.close()
         try:
             self._process.wait(_KILL_S)

@@ -46,6 +46,8 @@ class Worker:
         tier: Sandbox tier, or ``auto``.
         device: ``cpu`` or such as ``cuda:0``.
         called: What the caller calls it, whose processes may see other devices; as above if empty.
+        ready: Processes that `prepare_ahead` keeps ready.
+        beside: Workers that share the device, this one included.
 
     Raises:
         JudgeError: If the device cannot be used.
@@ -60,11 +62,13 @@ class Worker:
         tier: str = "auto",
         device: str = "cpu",
         called: str = "",
+        ready: int = 1,
+        beside: int = 1,
     ) -> None:
         self._ruleset, self._timing, self._name = ruleset, timing, device
-        self._called = called or device
+        self._called, self._ready = called or device, ready
         folder.mkdir(parents=True, exist_ok=True)
-        self._accelerator = Accelerator(device, folder, self._called)
+        self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
         self._public = PublicCalls(self._accelerator.device)
@@ -122,6 +126,21 @@ class Worker:
             wall_s=round(time.monotonic() - started, 6),
             stages=clock.read(),
         )
+
+    def prepare_ahead(self) -> bool:
+        """Have one more process stand ready, for who has no kernel to judge; False if enough do.
+
+        Where others are at it already it does nothing: contexts are made one after the other, and
+        who waited for his turn could not take a kernel meanwhile.
+        """
+        if not self._processes.lack(self._ready):
+            return False
+        with self._accelerator.making.taken() as is_mine:
+            if is_mine:
+                with self._accelerator.while_nobody_is_timed():
+                    self._processes.add(self._ready)
+                    self._processes.settle()
+        return True
 
     def _is_untidy(self) -> bool:
         return self._accelerator.is_untidy() or not self._processes.are_settled()

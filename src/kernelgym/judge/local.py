@@ -63,6 +63,10 @@ class LocalEvaluator:
             the host allows, or ``require:TIER`` for that or a stronger one.
         devices: Several GPUs of one kind to share the work: ``all``, or their names. The first
             stands for them where one is asked for.
+        ready: Processes that each worker without a kernel to judge makes ready for kernels to
+            come, with a context on a GPU. Contexts are made one after the other, so kernels that
+            come by the step, as in training, are judged sooner with 3 than with 1; each takes half
+            a gigabyte of the device's memory. A steady stream of kernels leaves no time for it.
 
     Raises:
         UnknownName: If there is no such ruleset.
@@ -78,6 +82,7 @@ class LocalEvaluator:
         cache_dir: str | Path | None = None,
         isolation: str = "auto",
         devices: str | Sequence[str] | None = None,
+        ready: int = 1,
     ) -> None:
         self.devices = _several(devices) if devices is not None else (find_device(device),)
         """The devices kernels run on."""
@@ -88,10 +93,12 @@ class LocalEvaluator:
             )
         if workers < 1:
             raise UsageError(f"workers must be at least 1, got {workers}")
+        if ready < 1:
+            raise UsageError(f"ready must be at least 1, got {ready}")
         self._device, self._ruleset, self._timing = self.devices[0], find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
-        self.workers = workers
+        self.workers, self._ready = workers, ready
         self._crew = Crew(self.devices, workers, self._start)
         _warn_about_versions()
 
@@ -256,7 +263,15 @@ class LocalEvaluator:
             return unavailable(f"the worker failed: {type(error).__name__}: {error}", _LOST)
 
     def _start(self, device: str) -> WorkerProcess:
-        return WorkerProcess(self._ruleset, self._timing, self._folder, self._isolation, device)
+        return WorkerProcess(
+            self._ruleset,
+            self._timing,
+            self._folder,
+            self._isolation,
+            device,
+            self._ready,
+            self.workers,
+        )
 
 
 def _several(devices: str | Sequence[str]) -> tuple[str, ...]:

@@ -74,6 +74,21 @@ class Processes:
         for zygote in self._zygotes.values():
             zygote.ask_for_contexts()
 
+    def lack(self, ready: int) -> bool:
+        """Say whether fewer than so many stand by for kernels of a language judged before."""
+        return any(zygote.lacks(ready) for zygote in self._zygotes.values())
+
+    def add(self, ready: int) -> None:
+        """Have one more stand by, of those that `lack`; `settle` gives it its context.
+
+        Raises:
+            JudgeError: If it cannot be forked.
+        """
+        for zygote in self._zygotes.values():
+            if zygote.lacks(ready):
+                zygote.add()
+                return
+
     def are_settled(self) -> bool:
         """Say whether all that stands by has its context."""
         return all(zygote.is_settled() for zygote in self._zygotes.values())

@@ -7,7 +7,9 @@ further processes, forked by a zygote.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 import sys
 import threading
@@ -24,6 +26,8 @@ from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
 from kernelgym.types import Kernel, Problem
 
 __all__ = ["main", "read_ruleset"]
+
+_PAUSE_S = 0.01  # the next job is often on its way
 
 
 def read_ruleset(data: dict[str, Any]) -> Ruleset:
@@ -45,6 +49,15 @@ def _exit_with_parent(lifeline: int) -> None:
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _prepare_ahead(worker: Worker, jobs: socket.socket) -> None:
+    """Have processes stand ready until there is a job, or nothing left to do."""
+    poll = select.poll()
+    poll.register(jobs, select.POLLIN)
+    with contextlib.suppress(JudgeError):  # met again, where a kernel needs one
+        while not poll.poll(_PAUSE_S * 1e3) and worker.prepare_ahead():
+            pass
 
 
 def _prepare(worker: Worker, problem: Problem, refresh: bool) -> dict[str, Any]:
@@ -75,9 +88,12 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         setup["tier"],
         setup["device"],
         setup["called"],
+        setup["ready"],
+        setup["beside"],
     )
     wire.send(jobs, {"ready": True})
     while True:
+        _prepare_ahead(worker, jobs)
         try:
             job, _ = wire.receive(jobs, decoder)
         except EOFError:

@@ -36,7 +36,14 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, ruleset: Ruleset, timing: bool, folder: Path, tier: str, device: str = "cpu"
+        self,
+        ruleset: Ruleset,
+        timing: bool,
+        folder: Path,
+        tier: str,
+        device: str = "cpu",
+        ready: int = 1,
+        beside: int = 1,
     ) -> None:
         limits = ruleset.limits
         # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
@@ -80,6 +87,8 @@ class WorkerProcess:
                 "tier": tier,
                 "device": own,
                 "called": device,
+                "ready": ready,
+                "beside": beside,
             }
         )
 
