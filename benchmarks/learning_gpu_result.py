@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from learning_gpu_plan import RUNS
-from learning_gpu_work import Work
+from learning_gpu_work import READY, Work
 from machine import gpu, machine
 
 from kernelgym_train.demo.intervals import Rate
@@ -34,6 +34,7 @@ def ran_on(work: Work) -> dict[str, Any]:
         "machine": {**machine(*packages), **gpu(work.device)},
         "device": work.device,
         "workers": work.workers,
+        "ready": READY,
     }
 
 

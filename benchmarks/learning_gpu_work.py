@@ -32,6 +32,8 @@ from kernelgym_train.demo.stages import warm_up
 from kernelgym_train.models import load_tokenizer
 from kernelgym_train.sections import ModelConfig
 
+READY = 3
+"""Processes that each of the judge's workers keeps ready: a step's kernels come all at once."""
 TABLES = ("compositions", "shapes", "unseen_operator")
 WRITERS = ("corpus", "dialogue", "splits", "tokenizer")
 """Modules of the demonstration that decide what is asked and shown."""
@@ -62,7 +64,9 @@ class Work:
     def judge(self) -> LocalEvaluator:
         """The judge of kernels, untimed; its workers are started when it is first asked for."""
         if self._judge is None:
-            self._judge = LocalEvaluator(self.device, RULES, self.workers, timing=False)
+            self._judge = LocalEvaluator(
+                self.device, RULES, self.workers, timing=False, ready=READY
+            )
         return self._judge
 
     @property

@@ -82,7 +82,7 @@ def local_evaluator(
     judge = config.judge
     keeps = judge.cache if cache is None else cache
     times = judge.timing if timing is None else timing
-    local = LocalEvaluator(judge.device, config.rules, judge.workers, times)
+    local = LocalEvaluator(judge.device, config.rules, judge.workers, times, ready=judge.ready)
     return CachedEvaluator(local, owns=True) if keeps else local
 
 

@@ -93,7 +93,10 @@ class Config:
         )
 
 
-FREE_ON_RESUME = ("run.folder", "run.keep_checkpoints", "optimiser.steps", "judge.workers")
+FREE_ON_RESUME = (
+    *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
+    *("judge.workers", "judge.ready"),
+)
 """Settings that may be others when a run is resumed, beside the sections logging, guards and
 evaluation: they change nothing of what was done so far."""
 

@@ -31,7 +31,12 @@ _AT_LEAST = {
     **{"optimiser.steps": 1, "optimiser.warmup_steps": 0, "optimiser.updates_per_step": 1},
     **{"optimiser.micro_batch": 1, "optimiser.weight_decay": 0, "optimiser.kl_beta": 0},
     **{"optimiser.clip_low": 0, "optimiser.clip_high": 0},
-    **{"judge.workers": 1, "judge.memory_bytes": 0, "logging.histograms_every": 0},
+    **{
+        "judge.workers": 1,
+        "judge.ready": 1,
+        "judge.memory_bytes": 0,
+        "logging.histograms_every": 0,
+    },
     **{"evaluation.every": 0, "evaluation.limit": 0, "evaluation.samples": 1},
     "evaluation.temperature": 0,
 }
