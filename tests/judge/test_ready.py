@@ -2,15 +2,17 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
 from process_tree import children, descendants, wait_gone, worker_of_mine
 from programs import AFFINE, TRITON
 
-from kernelgym.errors import UsageError
+from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.turns import Turns
+from kernelgym.judge.worker import _prepare_ahead
 
 READY = 3
 
@@ -92,3 +94,35 @@ def test_nothing_is_made_while_others_have_the_turns(tmp_path):
         time.sleep(0.5)  # fifty times the pause between two looks
         assert len(children(children({worker}))) == 1
         assert evaluator.evaluate(AFFINE, TRITON).correct
+
+
+class _Idle:
+    """A worker of which nothing but its idle moments is looked at."""
+
+    def __init__(self, steps):
+        self.steps, self.asked = steps, 0
+
+    def prepare_ahead(self):
+        self.asked += 1
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+@pytest.mark.parametrize("end", [False, JudgeError("no memory"), OSError("no space")])
+def test_idle_workers_stop_once_nothing_more_can_be_made(end):
+    ours, theirs = socket.socketpair()
+    worker = _Idle([True, True, end])
+    with ours, theirs:
+        _prepare_ahead(worker, ours)
+    assert worker.asked == 3
+
+
+def test_a_job_that_waits_comes_first():
+    ours, theirs = socket.socketpair()
+    worker = _Idle([True])
+    with ours, theirs:
+        theirs.send(b"job")
+        _prepare_ahead(worker, ours)
+    assert worker.asked == 0

@@ -216,8 +216,18 @@ class Zygote:
         return USUAL in self._wanted and len(self._standby.get(USUAL, ())) < ready
 
     def add(self) -> None:
-        """Fork one more of the usual kind, to stand by."""
-        self._standby.setdefault(USUAL, []).append(self._spawn(USUAL))
+        """Have one more of the usual kind stand by, with its context.
+
+        Raises:
+            JudgeError: If it does not get there.
+        """
+        candidate = self._spawn(USUAL)
+        try:
+            self._await(candidate)
+        except JudgeError:
+            candidate.discard()
+            raise
+        self._standby.setdefault(USUAL, []).append(candidate)
 
     def ask_for_contexts(self) -> None:
         """Have what stands by make its context on the device."""

@@ -132,6 +132,9 @@ class Worker:
 
         Where others are at it already it does nothing: contexts are made one after the other, and
         who waited for his turn could not take a kernel meanwhile.
+
+        Raises:
+            JudgeError: If none can be made now.
         """
         if not self._processes.lack(self._ready):
             return False
@@ -139,7 +142,6 @@ class Worker:
             if is_mine:
                 with self._accelerator.while_nobody_is_timed():
                     self._processes.add(self._ready)
-                    self._processes.settle()
         return True
 
     def _is_untidy(self) -> bool:

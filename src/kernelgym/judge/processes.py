@@ -79,10 +79,10 @@ class Processes:
         return any(zygote.lacks(ready) for zygote in self._zygotes.values())
 
     def add(self, ready: int) -> None:
-        """Have one more stand by, of those that `lack`; `settle` gives it its context.
+        """Have one more stand by, of those that `lack`, with its context.
 
         Raises:
-            JudgeError: If it cannot be forked.
+            JudgeError: If it does not get there.
         """
         for zygote in self._zygotes.values():
             if zygote.lacks(ready):

@@ -52,10 +52,10 @@ def _exit_with_parent(lifeline: int) -> None:
 
 
 def _prepare_ahead(worker: Worker, jobs: socket.socket) -> None:
-    """Have processes stand ready until there is a job, or nothing left to do."""
+    """Have processes stand ready until there is a job, or nothing left that can be done."""
     poll = select.poll()
     poll.register(jobs, select.POLLIN)
-    with contextlib.suppress(JudgeError):  # met again, where a kernel needs one
+    with contextlib.suppress(JudgeError, OSError):  # met again, where a kernel needs one
         while not poll.poll(_PAUSE_S * 1e3) and worker.prepare_ahead():
             pass
 
