@@ -167,11 +167,11 @@ def load(session, reference):
 
 
 def construct(session, reference):
-    session.construct(reference, SEEDS)
+    session.construct(reference)
 
 
 def call(session, reference):
-    return session.call(reference, SEEDS, 0)
+    return session.call(reference, 0)
 
 
 def trace(session, reference):

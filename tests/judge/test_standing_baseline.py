@@ -15,7 +15,6 @@ from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem, Status
 
 RULES = RULESETS["strict"]
-REFERENCE, SEEDS = SimpleNamespace(stateful=False), Seeds("5ec2e7")
 GONE = Rejected(Status.RUNTIME_ERROR, "it is gone")
 
 
@@ -51,13 +50,14 @@ def baselines(tmp_path, made):
     return Baselines(Kept(tmp_path, RULES, "gpu"), RULES, "cuda:0", lease, open_process)
 
 
-def problem(name):
-    return Problem(f"Test/{name}", "Test", 1, name, f"# {name}")
+def reference(name):
+    problem = Problem(f"Test/{name}", "Test", 1, name, f"# {name}")
+    return SimpleNamespace(stateful=False, problem=problem, seeds=Seeds("5ec2e7"))
 
 
 def use(baselines, name="a"):
     with ExitStack() as stack:
-        session, kind = baselines.start(stack, problem(name), REFERENCE, SEEDS)
+        session, kind = baselines.start(stack, reference(name))
         assert kind == "eager"
         return session
 
@@ -88,7 +88,7 @@ def test_one_that_fails_is_replaced(baselines, made, where):
 
 def test_a_kernels_failure_leaves_it_standing(baselines, made):
     with pytest.raises(Rejected), ExitStack() as stack:
-        baselines.start(stack, problem("a"), REFERENCE, SEEDS)
+        baselines.start(stack, reference("a"))
         raise Rejected(Status.WRONG, "the kernel's own fault")
     use(baselines)
     assert len(made) == 1

@@ -102,40 +102,36 @@ class Baselines:
         self._lease, self._open = lease, open_process
         self._standing: _Standing | None = None
 
-    def start(
-        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
-    ) -> tuple[Session, str]:
+    def start(self, stack: ExitStack, reference: Reference) -> tuple[Session, str]:
         """Start what a kernel is timed against, and say what it is: ``eager`` or ``compile``.
 
         Args:
             stack: Ends the processes.
-            problem: The problem.
-            reference: Its model, as the kernel is compared with it.
-            seeds: Of the verdict.
+            reference: The problem's model, as the kernel is compared with it.
 
         Raises:
             Untimed: If a compiled baseline is wanted, and none is prepared or fits.
             JudgeError: If the reference fails.
         """
-        wanted = self._ruleset.timing.baseline
+        wanted, problem = self._ruleset.timing.baseline, reference.problem
         if wanted == "eager":
             with self._lease.shared():
                 if self._device != "cpu":  # where a process is dear to make
-                    return self._stand(stack, problem, reference, seeds), "eager"
-                return self._eager(stack, problem, reference, seeds), "eager"
+                    return self._stand(stack, reference), "eager"
+                return self._eager(stack, reference), "eager"
         packed = self._kept.find(problem)
         if packed is None:
             raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
         # One that keeps state goes on with the kernel's calls, and must not see others.
-        own = self._reference(problem, seeds) if reference.stateful else reference
+        own = self._reference(problem, reference.seeds) if reference.stateful else reference
         try:
             with self._lease.shared():
-                compiled = self._compiled(stack, problem, own, seeds, packed)
+                compiled = self._compiled(stack, own, packed)
             if wanted == "compile":
                 return compiled, "compile"
             with self._lease.shared():
-                eager = self._eager(stack, problem, own, seeds)
-            eager_ms, compile_ms = self._race(eager, compiled, own, seeds)
+                eager = self._eager(stack, own)
+            eager_ms, compile_ms = self._race(eager, compiled, own)
         except _Unfit as reason:
             command = f"{self._command(problem)} --refresh"
             raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
@@ -177,7 +173,7 @@ class Baselines:
     def _compile(self, problem: Problem, seeds: Seeds) -> bytes:
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
-            session = self._begin(stack, problem, reference, seeds, b"")
+            session = self._begin(stack, reference, b"")
             try:
                 session.compilation(save=True)
             except Rejected as end:
@@ -193,39 +189,35 @@ class Baselines:
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
             with self._lease.shared():
-                compiled = self._compiled(stack, problem, reference, seeds, packed)
-                eager = self._eager(stack, problem, reference, seeds)
-            times = self._race(eager, compiled, reference, seeds)
+                compiled = self._compiled(stack, reference, packed)
+                eager = self._eager(stack, reference)
+            times = self._race(eager, compiled, reference)
             compiled.resume()
             _check_complete(compiled)
             return times
 
-    def _race(
-        self, eager: Session, compiled: Session, reference: Reference, seeds: Seeds
-    ) -> tuple[float, float]:
+    def _race(self, eager: Session, compiled: Session, reference: Reference) -> tuple[float, float]:
         with self._lease.exclusive():
             try:
-                return Stopwatch(compiled, eager, reference, seeds).race(_RACE_PAIRS)
+                return Stopwatch(compiled, eager, reference).race(_RACE_PAIRS)
             except Rejected as end:
                 raise _Unfit(f"the compiled reference cannot be timed: {end}") from None
 
-    def _stand(
-        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
-    ) -> Session:
+    def _stand(self, stack: ExitStack, reference: Reference) -> Session:
         """Return an eager reference that stays for later verdicts on its problem."""
-        standing, session = self._standing, None
+        standing, session, problem = self._standing, None, reference.problem
         if standing is not None and standing.digest == problem.digest:
             try:
                 standing.session.grant(_BUDGET_S)
                 standing.session.resume()
-                standing.session.construct(reference, seeds)
+                standing.session.construct(reference)
                 session = standing.session
             except Rejected:
                 pass  # whatever became of it: there is another one soon
         if session is None:
             self.dismiss()
             with ExitStack() as opened:
-                session = self._eager(opened, problem, reference, seeds)
+                session = self._eager(opened, reference)
                 self._standing = _Standing(problem.digest, session, opened.pop_all())
         stack.callback(self._rest)
         return session
@@ -249,39 +241,35 @@ class Baselines:
         if standing is not None:
             standing.stack.close()
 
-    def _eager(
-        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds
-    ) -> Session:
+    def _eager(self, stack: ExitStack, reference: Reference) -> Session:
+        problem = reference.problem
         session = stack.enter_context(self._open(problem.source, False))
         session.grant(_BUDGET_S)
         try:
             session.load(problem.source, "Model")
             session.await_load()
-            session.construct(reference, seeds)
+            session.construct(reference)
         except Rejected as end:
             raise JudgeError(f"the reference cannot be timed: {end}") from None
         return session
 
-    def _compiled(
-        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds, packed: bytes
-    ) -> Session:
-        session = self._begin(stack, problem, reference, seeds, packed)
+    def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
+        session = self._begin(stack, reference, packed)
         _check_complete(session)
         session.vacate()
         return session
 
-    def _begin(
-        self, stack: ExitStack, problem: Problem, reference: Reference, seeds: Seeds, packed: bytes
-    ) -> Session:
+    def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
         """Start a compiled reference and call it, so that everything is compiled or found."""
+        problem = reference.problem
         session = stack.enter_context(self._open(problem.source, True))
         session.grant(_BUDGET_S)
         try:
             session.load(problem.source, "Model", packed, compiles=True)
             session.await_load()
-            session.construct(reference, seeds)
+            session.construct(reference)
             for number in range(_WARM_CALLS):
-                outcome = session.call(reference, seeds, len(reference.plan) + number)
+                outcome = session.call(reference, len(reference.plan) + number)
                 if not outcome.passed:
                     raise _Unfit(
                         f"the compiled reference computes something else: {outcome.message}"

@@ -17,7 +17,7 @@ from kernelgym.judge.compiled import as_file, relocate
 from kernelgym.judge.conversation import Conversation, Rejected
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.process import Candidate
-from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.reference import Reference, tensors_of
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.slots import encode_all, fill
 from kernelgym.rulesets import Ruleset
@@ -85,7 +85,7 @@ class Construction(Conversation):
         self._post({"op": "compilation", "save": save})
         return int(self._answer("compilation")["misses"])
 
-    def construct(self, reference: Reference, seeds: Seeds) -> None:
+    def construct(self, reference: Reference) -> None:
         """Build the kernel's model as the reference's was built."""
         tensors = tensors_of(reference.init_args)
         size = sum(t.numel() * t.element_size() for t in tensors)
@@ -97,16 +97,16 @@ class Construction(Conversation):
                 {
                     "op": "construct",
                     "args": arguments,
-                    "seed": seeds.init(),
+                    "seed": reference.seeds.init(),
                     "entry": self._entry,
                     "dtype": str(reference.dtype).removeprefix("torch."),
                 }
             )
             self._answer("construct")
         if reference.state:
-            self._replace_state(reference, seeds)
+            self._replace_state(reference)
 
-    def _replace_state(self, reference: Reference, seeds: Seeds) -> None:
+    def _replace_state(self, reference: Reference) -> None:
         """Put what the reference has in place of its constant state into the kernel's model."""
         values = reference.state
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
@@ -117,7 +117,7 @@ class Construction(Conversation):
             answer = self._answer("construct").get("missing")
         claimed = answer if isinstance(answer, list) else list(values)
         missing = [name for name in values if name in claimed]
-        seed = seeds.derive("influence")
+        seed = reference.seeds.derive("influence")
         if missing and reference.needs(missing, seed):
             name = next((each for each in missing if reference.needs([each], seed)), missing[0])
             shape = list(values[name].shape)

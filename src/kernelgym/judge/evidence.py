@@ -27,7 +27,7 @@ import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.idleness import Tally, noun_of
-from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.traffic import Counter
 from kernelgym.judge.work import Work, torch_share
@@ -65,7 +65,6 @@ def gather(
     fresh: Callable[[], AbstractContextManager[Session]],
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
-    seeds: Seeds,
     kernel: Kernel,
 ) -> Evidence:
     """Run a correct kernel again, watched, and then without its custom launches.
@@ -74,7 +73,6 @@ def gather(
         fresh: Gives a session with a new process.
         load: Sends it the kernel.
         reference: Gives the reference, in the state that it was constructed in.
-        seeds: Randomness of this verdict.
         kernel: The kernel, for the language that messages name.
 
     Raises:
@@ -89,10 +87,10 @@ def gather(
                 # No kernel code is in that process yet: whatever it is, it is not the kernel's.
                 raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
             try:
-                model = _started(session, load, reference, seeds)
+                model = _started(session, load, reference)
                 session.trace("record")
                 with _counted(model.model) as counter:
-                    outcome = session.call(model, seeds, len(model.plan))
+                    outcome = session.call(model, len(model.plan))
                 seen = session.trace("ablate")
             except Rejected as end:
                 failure = str(end)
@@ -105,17 +103,17 @@ def gather(
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
-                found = _third(evidence, session, model, seeds, kernel)
-                return _profiled(found, session, model, seeds, kernel)
+                found = _third(evidence, session, model, kernel)
+                return _profiled(found, session, model, kernel)
         # A CUDA graph holds the launches it was captured with: take them out before there is one.
         with fresh() as session:
             try:
                 session.trace("ablate")
-                model = _started(session, load, reference, seeds)
+                model = _started(session, load, reference)
             except Rejected as end:
                 failure = str(end)
                 continue
-            return _third(evidence, session, model, seeds, kernel)
+            return _third(evidence, session, model, kernel)
     message = (
         "the kernel passed, but failed twice when it was run again to see what its custom "
         f"kernels do: {failure}"
@@ -127,12 +125,11 @@ def _started(
     session: Session,
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
-    seeds: Seeds,
 ) -> Reference:
     load(session)
     model = reference()
     session.await_load()
-    session.construct(model, seeds)
+    session.construct(model)
     return model
 
 
@@ -140,7 +137,6 @@ def _third(
     evidence: Evidence,
     session: Session,
     reference: Reference,
-    seeds: Seeds,
     kernel: Kernel,
 ) -> Evidence:
     """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
@@ -148,7 +144,7 @@ def _third(
     crashed = evidence.crashed
     try:
         # A call past the planned ones is on a kind of inputs that leaves something to do.
-        contributes = not session.call(reference, seeds, len(reference.plan) + 1).passed
+        contributes = not session.call(reference, len(reference.plan) + 1).passed
     except Rejected:
         contributes = crashed = True
     found = dataclasses.replace(evidence, contributes=contributes, crashed=crashed)
@@ -163,7 +159,7 @@ def _third(
 
 
 def _profiled(
-    evidence: Evidence, session: Session, reference: Reference, seeds: Seeds, kernel: Kernel
+    evidence: Evidence, session: Session, reference: Reference, kernel: Kernel
 ) -> Evidence:
     """Have one more call's launches timed. Nothing of the verdict rests on it."""
     timed = LANGUAGES[kernel.language].is_timed(str(session.device))
@@ -171,10 +167,10 @@ def _profiled(
         return evidence
     try:
         session.trace("profile")
-        inputs = reference.inputs_for_timing(seeds.derive("profile"))
+        inputs = reference.inputs_for_timing(reference.seeds.derive("profile"))
         if not session.alike(inputs):
             return evidence
-        session.run([inputs], [seeds.derive("profile-forward")])
+        session.run([inputs], [reference.seeds.derive("profile-forward")])
         seen = session.trace("off")
     except Rejected:  # it was run with its kernels taken out before, and may not bear that
         return dataclasses.replace(evidence, crashed=True)

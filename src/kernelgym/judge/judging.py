@@ -169,7 +169,7 @@ class Worker:
                     reference = Reference(problem, self._ruleset, seeds, self._name)
                     reference.prepare()
                 with ExitStack() as stack:
-                    verdict = self._run(stack, session, reference, seeds, problem, kernel)
+                    verdict = self._run(stack, session, reference, kernel)
             except Rejected as end:
                 verdict = Verdict(
                     end.status,
@@ -185,8 +185,6 @@ class Worker:
         stack: ExitStack,
         session: Session,
         reference: Reference,
-        seeds: Seeds,
-        problem: Problem,
         kernel: Kernel,
     ) -> Verdict:
         calls, clock = len(reference.plan), self._accelerator.clock
@@ -194,14 +192,14 @@ class Worker:
         mismatch: Mismatch | None = None
         try:
             session.await_load()
-            stack.enter_context(self._accelerator.room(problem))
+            stack.enter_context(self._accelerator.room(reference.problem))
             if self._on_cuda:
                 stack.callback(self._clear, session)
             with self._accelerator.lease.shared(), clock.stage("check"):
                 self._processes.ask_for_contexts()
-                session.construct(reference, seeds)
+                session.construct(reference)
                 for index in range(calls):
-                    outcome = session.call(reference, seeds, index)
+                    outcome = session.call(reference, index)
                     passed += outcome.passed
                     errors = (
                         max(errors[0], outcome.max_abs_error),
@@ -231,15 +229,14 @@ class Worker:
             if self._ruleset.require_custom_kernel:
                 judged = with_library_work(judged, session.library_work)
                 if judged.correct:
-                    arguments = (judged, session, reference, seeds, problem, kernel)
                     with clock.stage("evidence"):
-                        judged = self._with_evidence(*arguments)
+                        judged = self._with_evidence(judged, session, reference, kernel)
                 if not judged.correct:
                     return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
                 return dataclasses.replace(judged, message=f"{message}; not timed")
             with clock.stage("timing"):
-                timed = self._timekeeper.timed(judged, session, reference, seeds, problem, kernel)
+                timed = self._timekeeper.timed(judged, session, reference, kernel)
             return self._unless_idle(timed, session, kernel)
         except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
             end = (
@@ -280,8 +277,6 @@ class Worker:
         judged: Verdict,
         session: Session,
         reference: Reference,
-        seeds: Seeds,
-        problem: Problem,
         kernel: Kernel,
     ) -> Verdict:
         """Have a second process show that a custom kernel did the work."""
@@ -291,7 +286,7 @@ class Worker:
             if not reference.stateful:
                 return reference
             # Its state changes from call to call, and timing goes on with this one.
-            fresh = Reference(problem, self._ruleset, seeds, self._name)
+            fresh = Reference(reference.problem, self._ruleset, reference.seeds, self._name)
             fresh.prepare()
             return fresh
 
@@ -300,7 +295,6 @@ class Worker:
                 lambda: self._processes.open(kernel.language, kernel.source),
                 lambda session: session.load(kernel.source, "ModelNew"),
                 unused,
-                seeds,
                 kernel,
             )
             self._settle()

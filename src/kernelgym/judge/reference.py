@@ -61,7 +61,11 @@ class Reference:
     def __init__(
         self, problem: Problem, ruleset: Ruleset, seeds: Seeds, device: str = "cpu"
     ) -> None:
-        self._problem, self._ruleset, self._seeds = problem, ruleset, seeds
+        self.problem = problem
+        """What it is the reference of."""
+        self.seeds = seeds
+        """Randomness of the verdict that it is made for."""
+        self._ruleset = ruleset
         self.device = torch.device(device)
         self.dtype = _DTYPES[ruleset.precision]
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
@@ -105,14 +109,14 @@ class Reference:
         if rules.tolerance != "fp64" and not rules.distributions and not rules.perturb_state:
             return
         with _our_fault("run"):
-            self._conditions = _conditions(self, self._problem, rules)
+            self._conditions = _conditions(self, self.problem, rules)
         calls, usable = len(self.plan), self._conditions.usable
         self.plan = plan(
-            self._seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
+            self.seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
         )
         self._runner.copies_inputs = self._conditions.mutates
         if self._conditions.perturbs:
-            self.state = vary(constant_state(self.model), self._seeds.derive("state"))
+            self.state = vary(constant_state(self.model), self.seeds.derive("state"))
             put_state(self.model, self.state)
             self._runner.renew_twin()
 
@@ -158,9 +162,9 @@ class Reference:
             kind: Which kind of inputs they are.
             public: What is known of calls on values that everybody knows.
         """
-        key = (self._problem.digest, seed, forward_seed, kind)
+        key = (self.problem.digest, seed, forward_seed, kind)
         # A call that depends on the calls before it, or on random numbers, is made again.
-        alike = not (self._seeds.secret or self.stateful or self.draws)
+        alike = not (self.seeds.secret or self.stateful or self.draws)
         if public is not None and alike and (found := public.find(key)) is not None:
             return found
         inputs = self.inputs(seed, kind)

@@ -22,7 +22,7 @@ from kernelgym.judge.layout import Layout
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.public_calls import PublicCalls
-from kernelgym.judge.reference import Expected, Reference, Seeds, same_bytes, tensors_of
+from kernelgym.judge.reference import Expected, Reference, same_bytes, tensors_of
 from kernelgym.judge.slots import Slot, Window
 from kernelgym.judge.structure import describe_shape_of, outline
 from kernelgym.rulesets import Ruleset, TimingProtocol
@@ -159,9 +159,9 @@ class Session(Layout):
             raise Rejected(Status.RUNTIME_ERROR, "the kernel's process sent no readable results")
         return results
 
-    def call(self, reference: Reference, seeds: Seeds, index: int) -> Comparison:
+    def call(self, reference: Reference, index: int) -> Comparison:
         """Make and judge one untimed call on fresh inputs."""
-        kind = reference.kind_of(index)
+        kind, seeds = reference.kind_of(index), reference.seeds
         # Calls past the planned ones look for evidence: a failure there is hoped for.
         locate = index < len(reference.plan)
         outcome, expected = self._attempt(

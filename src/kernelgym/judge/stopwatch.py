@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, replace
 
 from kernelgym.judge import timing
-from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.timing import Pair
 from kernelgym.judge.windows import Untimed, Windows
@@ -55,7 +55,6 @@ class Stopwatch:
         kernel: Its session.
         baseline: The reference's, constructed.
         reference: Draws inputs and verifies outputs.
-        seeds: Randomness of this verdict.
     """
 
     def __init__(
@@ -63,11 +62,10 @@ class Stopwatch:
         kernel: Session,
         baseline: Session,
         reference: Reference,
-        seeds: Seeds,
     ) -> None:
         self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(kernel, baseline, reference, seeds)
+        self._windows = Windows(kernel, baseline, reference)
         self._eager_costs: list[float] = []
         kernel.distrust(baseline)  # whose outputs are right
 

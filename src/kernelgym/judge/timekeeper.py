@@ -13,11 +13,11 @@ from kernelgym.judge import timing
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.baselines import Baselines
 from kernelgym.judge.processes import Processes
-from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.reference import Reference, tensors_of
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.stopwatch import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Finding, Kernel, Severity, Status, Verdict
 from kernelgym.verdict import UNCONFIRMED_SPEED
 
 __all__ = ["Timekeeper"]
@@ -49,19 +49,17 @@ class Timekeeper:
         judged: Verdict,
         session: Session,
         reference: Reference,
-        seeds: Seeds,
-        problem: Problem,
         kernel: Kernel,
     ) -> Verdict:
         """Time a correct kernel; a second process must confirm what is hard to believe."""
         protocol = self._ruleset.timing
         moved = self._moved_bytes(session)
         try:
-            measured = self._measure(session, reference, seeds, problem)
+            measured = self._measure(session, reference)
             floor_ms = self._accelerator.floor_ms(moved)
             doubt = timing.suspicion(measured.timing, floor_ms, protocol)
             if doubt:
-                measured = self._confirm(measured, doubt, reference, seeds, problem, kernel)
+                measured = self._confirm(measured, doubt, reference, kernel)
         except Untimed as reason:
             findings = (*judged.findings, *reason.findings)
             message = f"{judged.message}; not timed: {reason}"
@@ -72,9 +70,7 @@ class Timekeeper:
             timed = dataclasses.replace(timed, floor_ms=floor_ms, moved_bytes=moved)
         return dataclasses.replace(judged, timing=timed, findings=findings)
 
-    def _measure(
-        self, session: Session, reference: Reference, seeds: Seeds, problem: Problem
-    ) -> Measurement:
+    def _measure(self, session: Session, reference: Reference) -> Measurement:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             session.vacate()  # it takes no part while a reference is compiled and chosen
@@ -83,9 +79,9 @@ class Timekeeper:
         resting = ExitStack()
         try:
             with calm() if eager else nullcontext():
-                baseline, kind = self._baselines.start(resting, problem, reference, seeds)
+                baseline, kind = self._baselines.start(resting, reference)
                 session.grant(limit_s)
-                stopwatch = Stopwatch(session, baseline, reference, seeds)
+                stopwatch = Stopwatch(session, baseline, reference)
                 if eager:
                     self._accelerator.make_room()  # what was compared with takes none any more
                     stopwatch.lay_out()
@@ -95,7 +91,7 @@ class Timekeeper:
                     message = "another program keeps the device busy: a time taken now would be its"
                     raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
                 measured = stopwatch.measure()
-                known = (problem.digest, kind)
+                known = (reference.problem.digest, kind)
                 alone_ms = self._alone_ms.get(known, 0.0)
                 if not stopwatch.is_clean(measured, alone_ms):
                     session.end()
@@ -113,20 +109,18 @@ class Timekeeper:
         first: Measurement,
         doubt: str,
         reference: Reference,
-        seeds: Seeds,
-        problem: Problem,
         kernel: Kernel,
     ) -> Measurement:
         with self._processes.open(kernel.language, kernel.source) as session:
             session.load(kernel.source, "ModelNew")
             session.await_load()
             with self._accelerator.lease.shared():
-                session.construct(reference, seeds)
-                outcome = session.call(reference, seeds, 0)
+                session.construct(reference)
+                outcome = session.call(reference, 0)
             if not outcome.passed:
                 message = f"in a second process that was to confirm its time: {outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
-            second = self._measure(session, reference, seeds, problem)
+            second = self._measure(session, reference)
         found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
         ratio = second.timing.speedup / first.timing.speedup
         if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:

@@ -42,15 +42,13 @@ class Windows:
         kernel: Its session.
         baseline: The reference's, constructed.
         reference: Draws inputs and verifies outputs.
-        seeds: Randomness of this verdict.
     """
 
-    def __init__(
-        self, kernel: Session, baseline: Session, reference: Reference, seeds: Seeds
-    ) -> None:
+    def __init__(self, kernel: Session, baseline: Session, reference: Reference) -> None:
         self._sides = (baseline, kernel)
         # Judged calls may be on values that everybody knows; timed ones never are.
         self._reference = reference
+        seeds = reference.seeds
         self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
         self.calls = 0
