@@ -26,6 +26,10 @@ DEVICES = ("cpu", "cuda:N")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
+CONTEXT_BYTES = 512 << 20
+"""What a process with a context takes of a GPU's memory, and some to spare."""
+
+
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
     """One GPU as the driver describes it."""

@@ -69,7 +69,11 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
 
 
 def local_evaluator(
-    config: Config, *, timing: bool | None = None, cache: bool | None = None
+    config: Config,
+    *,
+    timing: bool | None = None,
+    cache: bool | None = None,
+    ready: int | None = None,
 ) -> Evaluator:
     """Return a judge on this machine, in processes of its own.
 
@@ -78,11 +82,18 @@ def local_evaluator(
         timing: Whether correct kernels are timed; as configured for training if None.
         cache: Whether it knows the verdicts of earlier runs on this machine; ``judge.cache`` if
             None. One that is to measure a second time must not.
+        ready: Processes that stand ready; as configured if None.
     """
     judge = config.judge
     keeps = judge.cache if cache is None else cache
     times = judge.timing if timing is None else timing
-    local = LocalEvaluator(judge.device, config.rules, judge.workers, times, ready=judge.ready)
+    local = LocalEvaluator(
+        judge.device,
+        config.rules,
+        judge.workers,
+        times,
+        ready=judge.ready if ready is None else ready,
+    )
     return CachedEvaluator(local, owns=True) if keeps else local
 
 

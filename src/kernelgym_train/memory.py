@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kernelgym import UsageError
+from kernelgym.devices import CONTEXT_BYTES
 from kernelgym_train.config import Config
 from kernelgym_train.sections import JudgeConfig
 
@@ -29,10 +30,9 @@ _FOOTPRINTS_JUDGED = 3.0
 footprints (`kernelgym_train.footprint`)."""
 _SPARE_BYTES = 2.0**30
 """What the judge rations beside that for each kernel."""
-_JUDGE_CONTEXTS = 2
-"""Processes with a CUDA context of each worker beside those that stand ready: its own and the
-candidate's."""
-_CONTEXT_BYTES = 0.5e9
+_JUDGE_CONTEXTS = 3
+"""Processes with a CUDA context of each worker beside those that stand ready: its own, the
+candidate's, and either that of the watched second run or the reference's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def estimate_memory(
 
 
 def _judge_bytes(judge: JudgeConfig, footprint: int) -> float:
-    contexts = (_JUDGE_CONTEXTS + judge.ready) * _CONTEXT_BYTES
+    contexts = (_JUDGE_CONTEXTS + judge.ready) * CONTEXT_BYTES
     return judge.workers * (_FOOTPRINTS_JUDGED * footprint + _SPARE_BYTES + contexts)
 
 

@@ -1,16 +1,23 @@
 """Processes that stand ready for kernels to come, and the turns at making them."""
 
+import contextlib
 import os
 import signal
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 from process_tree import children, descendants, wait_gone, worker_of_mine
 from programs import AFFINE, TRITON
 
+from kernelgym.devices import CudaDevice
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge import LocalEvaluator
+from kernelgym.judge import LocalEvaluator, judging, local
+from kernelgym.judge.fork_server import Zygote
+from kernelgym.judge.kind import USUAL
+from kernelgym.judge.lease import Lease
+from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.turns import Turns
 from kernelgym.judge.worker import _prepare_ahead
 
@@ -50,7 +57,8 @@ def test_all_that_stood_ready_may_be_killed(ready):
     killed = _wait_for_standing(worker, READY)
     for process in killed:
         os.kill(process, signal.SIGKILL)
-    wait_gone(killed)
+    while any(os.path.exists(f"/proc/{process}") for process in killed):
+        time.sleep(0.01)  # until the zygote has been told, too
     assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
@@ -126,3 +134,122 @@ def test_a_job_that_waits_comes_first():
         theirs.send(b"job")
         _prepare_ahead(worker, ours)
     assert worker.asked == 0
+
+
+class _Standing:
+    """A process that stands by, or fails to."""
+
+    def __init__(self, fails=""):
+        self.fails, self.has_context, self.discarded = fails, False, False
+
+    def wait_ready(self, patience_s):
+        if self.fails == "ready":
+            raise OSError("no such process")
+
+    def wait_for_context(self, patience_s):
+        if self.fails == "context":
+            raise JudgeError("no memory")
+        self.has_context = True
+
+    def ended(self):
+        return False
+
+    def discard(self):
+        self.discarded = True
+
+
+@pytest.fixture
+def zygote(monkeypatch):
+    """A zygote for a GPU of which nothing runs; it hands out what stands in `coming`."""
+    made = object.__new__(Zygote)
+    made._standby, made._wanted, made._on_device, made.coming = {}, {USUAL}, True, []
+    monkeypatch.setattr(made, "_spawn", lambda kind: made.coming.pop(0))
+    return made
+
+
+def test_whoever_fails_to_get_ready_is_discarded_whatever_the_failure(zygote):
+    zygote.coming = [failing := _Standing("ready")]
+    with pytest.raises(OSError, match="no such process"):
+        zygote.add()
+    assert failing.discarded and zygote.lacks(1)
+
+
+def test_one_that_gets_no_context_does_not_stand_by(zygote):
+    zygote.coming = [good := _Standing(), bad := _Standing("context")]
+    zygote.add()
+    zygote.add()
+    assert not zygote.lacks(2) and not zygote.is_settled()
+    assert not zygote.settle(ahead=True)
+    assert bad.discarded and not good.discarded
+    assert zygote.is_settled() and zygote.lacks(2) and not zygote.lacks(1)
+
+
+def _worker(zygote, tmp_path, ready=2):
+    made = object.__new__(judging.Worker)
+    lease = Lease(tmp_path / "lock", StageClock())
+    made._ready = ready
+    made._accelerator = SimpleNamespace(lease=lease, making=Turns(tmp_path, "making", 1))
+    made._processes = SimpleNamespace(
+        are_settled=zygote.is_settled,
+        lack=zygote.lacks,
+        add=lambda _: zygote.add(),
+        settle=zygote.settle,
+    )
+    return made
+
+
+def _steps(worker):
+    taken = 0
+    while worker.prepare_ahead():
+        taken += 1
+    return taken
+
+
+def test_each_is_forked_and_then_makes_its_context(zygote, tmp_path):
+    zygote.coming = [_Standing(), _Standing()]
+    worker = _worker(zygote, tmp_path)
+    assert _steps(worker) == 4
+    assert not zygote.coming and zygote.is_settled()
+    assert not worker._accelerator.lease.is_shared
+
+
+def test_where_a_context_cannot_be_made_no_more_are_tried(zygote, tmp_path):
+    zygote.coming = [_Standing("context"), _Standing()]
+    assert _steps(_worker(zygote, tmp_path)) == 1
+    assert len(zygote.coming) == 1
+
+
+def test_no_context_is_made_while_somebody_is_timed_and_nobody_waits_for_that(zygote, tmp_path):
+    zygote.coming = [_Standing()]
+    worker = _worker(zygote, tmp_path, ready=1)
+    with Lease(tmp_path / "lock", StageClock()).exclusive():
+        assert all(worker.prepare_ahead() for _ in range(3))
+        assert not zygote.is_settled()
+    assert worker.prepare_ahead() and zygote.is_settled()
+
+
+def test_a_share_that_is_held_already_is_held_now(tmp_path):
+    lease = Lease(tmp_path / "lock", StageClock())
+    with lease.shared(), lease.shared_now() as held:
+        assert held
+    assert not lease.is_shared
+    with lease.shared_now() as held:
+        assert held and lease.is_shared
+    assert not lease.is_shared
+
+
+def test_who_waits_to_be_timed_lets_nobody_pass(tmp_path):
+    mine, theirs = (Lease(tmp_path / "lock", StageClock()) for _ in range(2))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mine.exclusive())
+        with theirs.shared_now() as held:
+            assert not held and not theirs.is_shared
+
+
+@pytest.mark.parametrize(("ready", "fits"), [(1, True), (3, True), (12, False)])
+def test_more_than_a_device_can_spare_is_refused(monkeypatch, cache_dir, ready, fits):
+    gpu = CudaDevice("A GPU", 80 << 30, (9, 0))
+    monkeypatch.setattr(local, "cuda_devices", lambda: (gpu,))
+    monkeypatch.setattr(local, "find_device", lambda _: "cuda:0")
+    with contextlib.nullcontext() if fits else pytest.raises(UsageError, match=r"44\.0 GiB more"):
+        LocalEvaluator("cuda:0", workers=8, ready=ready, cache_dir=cache_dir)

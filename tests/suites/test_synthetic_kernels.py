@@ -157,6 +157,8 @@ def test_kernels_keep_to_the_rules_that_make_them_run_everywhere() -> None:
             assert min(map(int, dot_blocks)) >= 16
         cpp = correct_cpp(problem)
         assert "#include <torch/extension.h>" in cpp and "at::" not in cpp
+        # An exponential that overflows on its way to a finite result must stay infinite.
+        assert 0 < cpp.index('"-ffast-math"') < cpp.index('"-fno-finite-math-only"')
         stages = spec_of(problem).stages
         assert cpp.count("torch::Tensor ") >= 2 * len(stages)
 

@@ -233,6 +233,7 @@ def test_a_run_is_resumed_under_its_own_configuration() -> None:
     kept = plain(load_config())
     for free in ("optimiser.steps=500", "judge.workers=4", "logging.live=no", "run.folder=x"):
         check_resume(kept, load_config(None, [free]))
+    check_resume(kept, load_config(None, ["judge.ready=3"]))
     with pytest.raises(UsageError, match=r"another run\.seed, credit\.estimator; leave them"):
         check_resume(kept, load_config(None, ["run.seed=3", "credit.estimator=rloo"]))
     older = {name: section for name, section in kept.items() if name != "curriculum"}

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.judge.arena import new_arena
 from kernelgym.judge.hangs import Hangs
@@ -33,7 +34,6 @@ _PROBE_COPIES = 64  # longer than what the driver gives one process of several a
 _FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
 _SPARE_BYTES = 1 << 30
 _SHARED_OF = 14
-_CONTEXT_BYTES = 512 << 20
 _MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at the other's context
 _KEPT_BYTES = 2 << 30
 _SCARCE_OF = 4  # what is free is little if it is less than this part of all
@@ -59,6 +59,7 @@ class Accelerator:
 
     def __init__(self, name: str, folder: Path, called: str = "", spare_contexts: int = 0) -> None:
         self.device, self._called = torch.device(name), called or name
+        self._contexts_bytes = spare_contexts * CONTEXT_BYTES
         self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
         """Compute capability; None on the CPU."""
@@ -80,13 +81,13 @@ class Accelerator:
             owner = f"gpu-{properties.uuid}"
             # Contexts of processes that stand ready take memory, too.
             usable = int(properties.total_memory) * (_SHARED_OF - 1) // _SHARED_OF
-            self._ration = Ration(folder, owner, usable - spare_contexts * _CONTEXT_BYTES)
+            self._ration = Ration(folder, owner, usable - self._contexts_bytes)
         self.clock = StageClock()
         """Where the current verdict's time goes."""
         self.lease = Lease(folder / f"{owner}.lock", self.clock)
         self.hangs = Hangs(folder, owner)
         self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
-        """Turns at making processes and their contexts ahead."""
+        """Turns at making processes and their contexts ahead, those of one device."""
 
     def check_room(self, problem: Problem) -> None:
         """Make sure that the device holds a problem's inputs twice.
@@ -96,7 +97,7 @@ class Accelerator:
         """
         if self.device.type == "cpu":
             return
-        needed = 2 * input_bytes(problem) + _SPARE_BYTES
+        needed = 2 * input_bytes(problem) + _SPARE_BYTES + self._contexts_bytes
         there = torch.cuda.get_device_properties(self.device).total_memory
         if needed > there:
             raise ProblemError(

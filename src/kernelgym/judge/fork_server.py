@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
+_AHEAD_S = 5.0  # a driver that takes longer is held up by a kernel that hangs
 _KILL_S = 10.0  # freeing gigabytes takes the kernel a while
 
 
@@ -110,7 +111,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 class Zygote:
-    """A running `zygote.py`, with one candidate forked ahead of need.
+    """A running `zygote.py`, with candidates forked ahead of need.
 
     Args:
         interpreted: Whether Triton is imported with its interpreter on.
@@ -216,15 +217,15 @@ class Zygote:
         return USUAL in self._wanted and len(self._standby.get(USUAL, ())) < ready
 
     def add(self) -> None:
-        """Have one more of the usual kind stand by, with its context.
+        """Fork one more of the usual kind, to stand by once it stands in its sandbox.
 
         Raises:
             JudgeError: If it does not get there.
         """
         candidate = self._spawn(USUAL)
         try:
-            self._await(candidate)
-        except JudgeError:
+            candidate.wait_ready(_AHEAD_S)
+        except BaseException:
             candidate.discard()
             raise
         self._standby.setdefault(USUAL, []).append(candidate)
@@ -236,18 +237,25 @@ class Zygote:
                 candidate.ask_for_context()
 
     def is_settled(self) -> bool:
-        """Say whether all that stands by has its context on the device."""
-        return all(candidate.has_context for candidate in self._all_standing())
+        """Say whether all that stands by has its context on the device, if it is to have one."""
+        return not self._on_device or all(each.has_context for each in self._all_standing())
 
-    def settle(self) -> None:
-        """Wait until what stands by has its context on the device."""
+    def settle(self, ahead: bool = False) -> bool:
+        """Wait until what stands by has its context on the device; False if something fails to.
+
+        Args:
+            ahead: Nothing waits for them: give up sooner.
+        """
+        settled = True
         for standing in self._standby.values():
             for candidate in list(standing):
                 try:
-                    self._await(candidate)
+                    self._await(candidate, _AHEAD_S if ahead else _START_S)
                 except JudgeError:  # the next one may fare better, when it is needed
+                    settled = False
                     standing.remove(candidate)
                     candidate.discard()
+        return settled
 
     def _all_standing(self) -> list[Candidate]:
         return [candidate for standing in self._standby.values() for candidate in standing]
@@ -261,10 +269,10 @@ class Zygote:
             candidate.discard()  # what killed it while it stood by was not a kernel of anybody's
         return None
 
-    def _await(self, candidate: Candidate) -> None:
-        candidate.wait_ready(_START_S)
+    def _await(self, candidate: Candidate, patience_s: float = _START_S) -> None:
+        candidate.wait_ready(patience_s)
         if self._on_device:
-            candidate.wait_for_context(_START_S)
+            candidate.wait_for_context(patience_s)
 
     def _spawn(self, kind: Kind) -> Candidate:
         self._next_id += 1

@@ -128,20 +128,26 @@ class Worker:
         )
 
     def prepare_ahead(self) -> bool:
-        """Have one more process stand ready, for who has no kernel to judge; False if enough do.
+        """Do one step towards having processes stand ready, for who has no kernel to judge.
 
-        Where others are at it already it does nothing: contexts are made one after the other, and
-        who waited for his turn could not take a kernel meanwhile.
+        A step forks a process, or has it make its context. It never waits for others, neither for
+        who is timed nor for those that are at it already: a kernel may come meanwhile.
+
+        Returns:
+            Whether there is more to do; False as well if no context can be had now.
 
         Raises:
-            JudgeError: If none can be made now.
+            JudgeError: If no process can be forked now.
         """
-        if not self._processes.lack(self._ready):
+        settled = self._processes.are_settled()
+        if settled and not self._processes.lack(self._ready):
             return False
         with self._accelerator.making.taken() as is_mine:
-            if is_mine:
-                with self._accelerator.while_nobody_is_timed():
-                    self._processes.add(self._ready)
+            if is_mine and settled:
+                self._processes.add(self._ready)
+            elif is_mine:
+                with self._accelerator.lease.shared_now() as is_held:
+                    return not is_held or self._processes.settle(ahead=True)
         return True
 
     def _is_untidy(self) -> bool:

@@ -44,6 +44,23 @@ class Lease:
             return contextlib.nullcontext()
         return self._clock.waiting(self._shared())
 
+    @contextlib.contextmanager
+    def shared_now(self) -> Iterator[bool]:
+        """Hold it together with others if that takes no waiting; says whether it is held."""
+        if self.is_shared:
+            yield True
+            return
+        try:
+            with _locked(self._gate, fcntl.LOCK_SH | fcntl.LOCK_NB):
+                self._held = _lock(self._path, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._drop()
+
     def exclusive(self) -> contextlib.AbstractContextManager[None]:
         """Wait until nobody else holds it, and hold it alone."""
         return self._clock.waiting(self._exclusive())

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
-from kernelgym.devices import cuda_devices, find_device
+from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import wire
 from kernelgym.judge.crew import Crew
@@ -35,6 +35,7 @@ from kernelgym.types import Finding, Job, Kernel, Problem, Severity, Status, Ver
 __all__ = ["LocalEvaluator", "cache_folder", "unavailable"]
 
 _ATTEMPTS = 2
+_MOST_STANDING_OF = 4  # kernels need the rest
 _LOST = "worker_lost"
 _TAKEN_DOWN = (_LOST, "device_lost")
 _WORKER_FAILS = (OSError, EOFError, wire.WireError, ValueError, KeyError)
@@ -65,8 +66,10 @@ class LocalEvaluator:
             stands for them where one is asked for.
         ready: Processes that each worker without a kernel to judge makes ready for kernels to
             come, with a context on a GPU. Contexts are made one after the other, so kernels that
-            come by the step, as in training, are judged sooner with 3 than with 1; each takes half
-            a gigabyte of the device's memory. A steady stream of kernels leaves no time for it.
+            come by the step, as in training, are judged sooner with 3 than with 1. Each takes half
+            a gigabyte of the device's memory. A steady stream of kernels leaves no time for it,
+            nothing is made before the first kernel, and kernels that make streams or graphs of
+            their own gain nothing.
 
     Raises:
         UnknownName: If there is no such ruleset.
@@ -93,12 +96,11 @@ class LocalEvaluator:
             )
         if workers < 1:
             raise UsageError(f"workers must be at least 1, got {workers}")
-        if ready < 1:
-            raise UsageError(f"ready must be at least 1, got {ready}")
+        _check_ready(ready, workers, self.devices)
         self._device, self._ruleset, self._timing = self.devices[0], find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
-        self.workers, self._ready = workers, ready
+        self.workers, self.ready = workers, ready
         self._crew = Crew(self.devices, workers, self._start)
         _warn_about_versions()
 
@@ -269,9 +271,25 @@ class LocalEvaluator:
             self._folder,
             self._isolation,
             device,
-            self._ready,
+            self.ready,
             self.workers,
         )
+
+
+def _check_ready(ready: int, workers: int, devices: tuple[str, ...]) -> None:
+    if ready < 1:
+        raise UsageError(f"ready must be at least 1, got {ready}")
+    if ready == 1 or "cpu" in devices:
+        return
+    taken = (ready - 1) * workers * CONTEXT_BYTES
+    for name in devices:
+        there = cuda_devices()[int(name.partition(":")[2])].memory_bytes
+        if taken > there // _MOST_STANDING_OF:
+            raise UsageError(
+                f"{ready} processes ready for each of {workers} workers take {taken / 2**30:.1f} "
+                f"GiB more than one would, of {there / 2**30:.1f} GiB on {name}: lower `ready` or "
+                "`workers`"
+            )
 
 
 def _several(devices: str | Sequence[str]) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class Processes:
         return any(zygote.lacks(ready) for zygote in self._zygotes.values())
 
     def add(self, ready: int) -> None:
-        """Have one more stand by, of those that `lack`, with its context.
+        """Have one more stand by, of those that `lack`; `settle` gives it its context.
 
         Raises:
             JudgeError: If it does not get there.
@@ -93,10 +93,13 @@ class Processes:
         """Say whether all that stands by has its context."""
         return all(zygote.is_settled() for zygote in self._zygotes.values())
 
-    def settle(self) -> None:
-        """Wait until what stands by has its context."""
-        for zygote in self._zygotes.values():
-            zygote.settle()
+    def settle(self, ahead: bool = False) -> bool:
+        """Wait until what stands by has its context; False if something fails to get it.
+
+        Args:
+            ahead: Nothing waits for them: give up sooner.
+        """
+        return all([zygote.settle(ahead) for zygote in self._zygotes.values()])
 
     def discard(self, candidate: Candidate) -> None:
         """End a candidate; a process that will not go costs its zygote, not the verdict."""

@@ -32,12 +32,11 @@ class Turns:
         with contextlib.ExitStack() as stack:
             for path in self._paths:
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, fd)
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    os.close(fd)
                     continue
-                stack.callback(os.close, fd)
                 yield True
                 return
             yield False
