@@ -99,7 +99,7 @@ def test_nothing_is_made_while_others_have_the_turns(tmp_path):
         assert evaluator.evaluate(AFFINE, TRITON).correct
         worker = worker_of_mine(before)
         _wait_for_standing(worker, 1)
-        time.sleep(0.5)  # fifty times the pause between two looks
+        time.sleep(0.5)  # many times the pause between two looks
         assert len(children(children({worker}))) == 1
         assert evaluator.evaluate(AFFINE, TRITON).correct
 

@@ -97,13 +97,13 @@ class Accelerator:
         """
         if self.device.type == "cpu":
             return
-        needed = 2 * input_bytes(problem) + _SPARE_BYTES + self._contexts_bytes
-        there = torch.cuda.get_device_properties(self.device).total_memory
+        needed = 2 * input_bytes(problem) + _SPARE_BYTES
+        there = torch.cuda.get_device_properties(self.device).total_memory - self._contexts_bytes
         if needed > there:
             raise ProblemError(
                 f"problem {problem.id!r} takes at least {needed / 1e9:.1f} GB on device "
-                f"{self._called!r}, which has {there / 1e9:.1f} GB; choose a smaller problem "
-                "or a larger device"
+                f"{self._called!r}, which has {there / 1e9:.1f} GB for it; choose a smaller "
+                "problem, a larger device or fewer processes that stand ready"
             )
 
     def room(

@@ -27,7 +27,7 @@ from kernelgym.types import Kernel, Problem
 
 __all__ = ["main", "read_ruleset"]
 
-_PAUSE_S = 0.01  # the next job is often on its way
+_PAUSE_S = 0.02  # the next job is often on its way
 
 
 def read_ruleset(data: dict[str, Any]) -> Ruleset:
