@@ -17,17 +17,24 @@ from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 
-__all__ = ["DEVICES", "CudaDevice", "alone", "check_device", "cuda_devices", "find_device"]
+__all__ = [
+    "CONTEXT_BYTES",
+    "DEVICES",
+    "CudaDevice",
+    "alone",
+    "check_device",
+    "cuda_devices",
+    "find_device",
+]
+
+CONTEXT_BYTES = 512 << 20
+"""What a process with a context takes of a GPU's memory, and some to spare."""
 
 DEVICES = ("cpu", "cuda:N")
 """Names of devices; N counts from 0."""
 
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
-CONTEXT_BYTES = 512 << 20
-"""What a process with a context takes of a GPU's memory, and some to spare."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def test_the_command_prepares_what_the_ruleset_asks_for(tmp_path, name, precisio
 class Model:
     """Stands in for a `Reference`."""
 
-    stateful, plan = False, ()
+    stateful, plan, problem, seeds = False, (), PROBLEM, Seeds("ab")
 
 
 class Process:
@@ -137,7 +137,7 @@ class Bench:
 
     def start(self):
         with contextlib.ExitStack() as stack:
-            return self._all.start(stack, PROBLEM, Model(), Seeds("ab"))
+            return self._all.start(stack, Model())
 
 
 @pytest.mark.parametrize("baseline", ["compile", "best"])
