@@ -9,6 +9,7 @@ Models and optimisers are the backends' business.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,6 +33,8 @@ __all__ = [
     "training_observer",
     "training_problems",
 ]
+
+_COUNTS_KEPT = 4096
 
 
 def training_problems(config: Config) -> tuple[Problem, ...]:
@@ -164,8 +167,12 @@ def make_steps(
 
 
 def token_counter(tokenizer: Any) -> Callable[[str], int]:
-    """Return a function that counts a text's tokens."""
+    """Return a function that counts a text's tokens; it remembers those it was asked of last.
 
+    An episode asks of each of its texts several times, and the episodes of a group share most.
+    """
+
+    @functools.lru_cache(maxsize=_COUNTS_KEPT)
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import tiny
 
@@ -119,6 +121,18 @@ def test_observer_and_rules_are_as_configured() -> None:
     assert observer.count("a b c") == 3
     rules = episode_rules(config)
     assert (rules.stop_when, rules.feedback_level, rules.prompt_tokens) == ("never", "minimal", 500)
+
+
+def test_a_text_is_tokenised_once_however_often_it_is_counted() -> None:
+    asked: list[str] = []
+
+    def words(text: str, **_: Any) -> dict[str, list[str]]:
+        asked.append(text)
+        return {"input_ids": text.split()}
+
+    count = token_counter(words)
+    assert [count(text) for text in ("a b", "c", "a b", "a b c")] == [2, 1, 2, 3]
+    assert asked == ["a b", "c", "a b c"]
 
 
 def test_memory_is_estimated_part_by_part(tmp_path_factory: pytest.TempPathFactory) -> None:
