@@ -9,6 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kernelgym.judge import bounds
 from kernelgym.judge.arena import new_arena
 from kernelgym.judge.compare import byte_copy, compare
 from kernelgym.judge.structure import describe_shape_of
@@ -256,6 +257,22 @@ def test_only_who_wants_an_explanation_waits_for_all_wrong_elements(rules, dtype
     assert "differ at 49995 of 100000 elements, first at [10]" in whole.message
     found = re.search(r"differ at (\d+) or more of 100000 elements, first at \[10\]", soon.message)
     assert found and 0 < int(found[1]) < 49995 and not soon.passed
+
+
+@pytest.mark.parametrize("rules", list(RULESETS))
+def test_an_output_that_is_mended_while_it_is_looked_at_is_as_wrong_as_it_was(rules, monkeypatch):
+    """On a device it lies where the candidate can write, until it is read."""
+    right = torch.randn(64)
+    output, chunks = right + 1, bounds.Difference.chunks
+
+    def mended(self, tensor):
+        output.copy_(right)
+        return chunks(self, tensor)
+
+    monkeypatch.setattr(bounds.Difference, "chunks", mended)
+    monkeypatch.setattr(bounds, "is_read_once", lambda _: True)
+    claimed = describe_shape_of(right)
+    assert not compare(claimed, [output], right, right.double(), RULESETS[rules]).passed
 
 
 def test_a_last_element_is_looked_at_whoever_asks():

@@ -1,5 +1,6 @@
 """How windows become a timing, with processes that are made up: no GPU, no clock, no noise."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,10 +9,11 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.conversation import Rejected
+from kernelgym.judge.runner import Expected
 from kernelgym.judge.seeds import Seeds
-from kernelgym.judge.session import Window
+from kernelgym.judge.session import Session, Window
 from kernelgym.judge.stopwatch import Stopwatch
-from kernelgym.rulesets import TimingProtocol
+from kernelgym.rulesets import RULESETS, TimingProtocol
 from kernelgym.types import Status
 
 CUDA = torch.device("cuda", 0)
@@ -31,7 +33,7 @@ class Side:
         self.outcome = Comparison(True)
         self.refuses = None
         self.graph, self.graph_is_empty = False, False
-        self.around, self.near = None, True
+        self.around, self.near, self.lesson = None, True, None
         self.jitter = iter(())
 
     def distrust(self, other):
@@ -84,8 +86,8 @@ class Side:
             return Comparison(False, message="stale values")
         return self.outcome
 
-    def surroundings(self, expected):
-        return self.around
+    def learn(self, reference, expected):
+        self.around = self.lesson
 
     def resembles(self, index, inputs, outputs, result, references, around):
         assert around is self.around
@@ -146,9 +148,21 @@ def test_the_first_windows_can_be_laid_out_beforehand():
         [what[1] for what in side.asked if what[0] == "reserve"] for side in (kernel, baseline)
     ]
     assert before == [[1], [1]]
+    assert (len(kernel.kept), len(baseline.kept)) == (1, 1)
     assert watch.measure().timing.speedup == pytest.approx(2.0)
     counts = [what[1] for what in kernel.asked if what[0] == "reserve"]
     assert counts.count(1) == 1, "what is laid out need not be laid out again"
+
+
+def test_a_first_window_that_was_slow_in_company_does_not_count():
+    kernel = Side(20.0)
+    slow = iter([500.0])
+    kernel.claims = lambda ms: ms + next(slow, 0.0)
+    watch = Stopwatch(kernel, Side(40.0), Reference())
+    watch.lay_out()
+    measured = watch.measure()
+    assert measured.timing.speedup == pytest.approx(2.0)
+    assert len(kernel.kept) == measured.timing.samples + 1
 
 
 def test_a_long_calls_second_window_counts_and_its_first_does_not():
@@ -289,32 +303,68 @@ def test_a_reference_need_not_be_timed_alone_where_it_was_as_fast_as_it_is_known
 
 
 def test_outputs_near_the_references_are_not_compared_again():
-    kernel = Side(0.1)
-    kernel.around = object()
-    timed(kernel, Side(0.1))
-    looked = [what[0] for what in kernel.asked if what[0] in ("compare", "resembles")]
-    assert looked[0] == "compare" and set(looked[1:]) == {"resembles"}
+    for around, first in ((None, "compare"), (object(), "resembles")):
+        kernel = Side(0.1)
+        kernel.around, kernel.lesson = around, object()
+        timed(kernel, Side(0.1))
+        looked = [what[0] for what in kernel.asked if what[0] in ("compare", "resembles")]
+        assert looked[0] == first and set(looked[1:]) == {"resembles"}
 
 
 def test_outputs_that_are_not_near_get_the_whole_comparison():
     kernel = Side(0.1)
-    kernel.around, kernel.near = object(), False
+    kernel.lesson, kernel.near = object(), False
     timed(kernel, Side(0.1))
     looked = [what[0] for what in kernel.asked if what[0] in ("compare", "resembles")]
     assert looked.count("compare") == looked.count("resembles") + 1
     kernel = Side(0.1)
-    kernel.around, kernel.near = object(), False
+    kernel.around = kernel.lesson = object()
+    kernel.near = False
     kernel.outcome = Comparison(False, message="values differ")
     with pytest.raises(Rejected, match="values differ"):
         timed(kernel, Side(0.1))
 
 
-@pytest.mark.parametrize("kind", ["stateful", "draws"])
-def test_outputs_that_depend_on_more_than_the_inputs_are_always_compared(kind):
+def test_outputs_of_which_nothing_is_known_are_always_compared():
     kernel = Side(3.0)
-    kernel.around = object()
-    timed(kernel, Side(3.0), Reference(**{kind: True}))
+    timed(kernel, Side(3.0))
     assert not any(what[0] == "resembles" for what in kernel.asked)
+
+
+class Learner(Session):
+    """A session on a device, without a process."""
+
+    def __init__(self, device=CUDA):
+        self.device, self.around, self._ruleset = device, None, RULESETS["strict"]
+
+
+EXPECTED = Expected(torch.ones(4), torch.ones(4, dtype=torch.float64), False)
+
+
+@pytest.mark.parametrize(
+    ("learner", "reference", "expected"),
+    [
+        (Learner(), Reference(stateful=True), EXPECTED),
+        (Learner(), Reference(draws=True), EXPECTED),
+        (Learner(), Reference(), replace(EXPECTED, mutates_inputs=True)),
+        (Learner(torch.device("cpu")), Reference(), EXPECTED),
+    ],
+    ids=["stateful", "draws", "mutates", "cpu"],
+)
+def test_nothing_is_learned_from_calls_that_depend_on_more_than_the_inputs(
+    learner, reference, expected
+):
+    learner.learn(reference, expected)
+    assert learner.around is None
+
+
+def test_what_a_call_told_first_is_kept():
+    learner = Learner()
+    learner.learn(Reference(), EXPECTED)
+    first = learner.around
+    assert first is not None and len(first.bounds) == 1
+    learner.learn(Reference(), EXPECTED)
+    assert learner.around is first
 
 
 def test_values_of_timed_calls_are_secret_where_judged_ones_are_not():

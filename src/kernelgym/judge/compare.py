@@ -43,6 +43,7 @@ __all__ = [
     "near",
     "own_errors",
     "surroundings",
+    "unchanging",
 ]
 
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
@@ -90,6 +91,11 @@ def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
+def unchanging(region: torch.Tensor) -> torch.Tensor:
+    """Return what lies in an output region, so that no candidate can change what is compared."""
+    return region if bounds.is_read_once(region) else byte_copy(region)
+
+
 def compare(
     claimed: Any,
     outputs: list[torch.Tensor],
@@ -103,7 +109,7 @@ def compare(
 
     Args:
         claimed: The candidate's description of its output; must agree with the reference's.
-        outputs: Private copies (`byte_copy`) of what lies in the output regions, in order.
+        outputs: What lies in the output regions, in order, as `unchanging` returns it.
         expected: The reference's output.
         precise: Its fp64 twin's, whole or as `RowBlocks`, or None.
         ruleset: The rules.

@@ -13,7 +13,15 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.compare import Comparison, Surroundings, byte_copy, compare, near, surroundings
+from kernelgym.judge.compare import (
+    Comparison,
+    Surroundings,
+    byte_copy,
+    compare,
+    near,
+    surroundings,
+    unchanging,
+)
 from kernelgym.judge.conversation import Rejected
 from kernelgym.judge.device_outputs import Unreadable
 from kernelgym.judge.distributions import GIVEN
@@ -56,6 +64,8 @@ class Session(Layout):
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """What is known of calls on values that everybody knows."""
+        self.around: Surroundings | None = None
+        """How near outputs of timed calls lie to the reference's, once a judged call has told."""
         self.tally = Tally()
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
 
@@ -192,8 +202,10 @@ class Session(Layout):
             self.tally.add(1, self._launched)
         # Nothing is written any more while it is read: a thread may still be at work.
         self.pause()
-        outputs = [byte_copy(view) for view in self._slots[0].outputs]
+        outputs = [unchanging(view) for view in self._slots[0].outputs]
         compared = self.compare(0, inputs, outputs, results[0], expected, locate)
+        if compared.passed and locate and kind == GIVEN:
+            self.learn(reference, expected)
         self.resume()
         return compared, expected
 
@@ -244,11 +256,15 @@ class Session(Layout):
             result, outputs, references, around, self._ruleset
         )
 
-    def surroundings(self, expected: Expected) -> Surroundings | None:
-        """Return how near outputs of other calls must lie to the reference's; None if unknown."""
-        if expected.mutates_inputs:
-            return None
-        return surroundings(expected.output, expected.precise, self._ruleset, expected.calibration)
+    def learn(self, reference: Reference, expected: Expected) -> None:
+        """Take from one call on a device how near others' outputs must lie to the reference's."""
+        if self.around is not None or self.device.type != "cuda":
+            return
+        if expected.mutates_inputs or reference.stateful or reference.draws:
+            return
+        self.around = surroundings(
+            expected.output, expected.precise, self._ruleset, expected.calibration
+        )
 
     def _changed(self, slot_index: int, inputs: list[Any]) -> str:
         """Say which input of a call the kernel has changed, where it must not; empty if none."""

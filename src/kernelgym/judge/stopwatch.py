@@ -67,17 +67,20 @@ class Stopwatch:
         self._on_device = kernel.device.type == "cuda"
         self._windows = Windows(kernel, baseline, reference)
         self._eager_costs: list[float] = []
+        self._first: list[Pair] = []
         kernel.distrust(baseline)  # whose outputs are right
 
     def lay_out(self) -> None:
-        """Make room on a device for the first windows, before one has it alone to time them.
+        """Run the first windows on a device before one has it alone: their times do not count.
 
         Raises:
-            Rejected: If the kernel fails.
+            Untimed: If the problem cannot be timed.
+            Rejected: If the kernel fails, or an output differs.
             JudgeError: If the reference's process fails.
         """
         if self._on_device:
             self._windows.reserve(1)
+            self._first = [self._windows.pair()]
 
     def measure(self) -> Measurement:
         """Run interleaved windows of both sides until the speedup is known well enough.
@@ -164,9 +167,10 @@ class Stopwatch:
         """
         protocol, windows = self._protocol, self._windows
         wanted_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
-        if windows.calls != 1:  # `lay_out` has not been there
+        if not self._first:
             windows.reserve(1)
-        run = [windows.pair() for _ in range(2)]
+            self._first = [windows.pair()]
+        run = [*self._first, windows.pair()]
         single_ms = min(pair.shorter_ms for pair in run)
         captured = (False, False)
         for _ in range(_SETTLING_ROUNDS):

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compare import Surroundings
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.session import Rejected, Session, Window
 from kernelgym.judge.timing import Pair
@@ -57,7 +56,6 @@ class Windows:
         self._null_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
-        self._around: Surroundings | None = None
 
     def reserve(self, calls: int) -> None:
         """Make room for windows of `calls` calls and measure what empty ones cost."""
@@ -202,16 +200,15 @@ class Windows:
         kernel, reference = self._sides[1], self._reference
         for index, outputs in window.kept.items():
             call = (index, batches[index], outputs, window.results[index])
-            if self._around is not None and index in beside:
-                if kernel.resembles(*call, beside[index], self._around):
+            if kernel.around is not None and index in beside:
+                if kernel.resembles(*call, beside[index], kernel.around):
                     continue
             expected = reference.expect(batches[index], forward_seeds[index])
             outcome = kernel.compare(*call, expected)
             if not outcome.passed:
                 message = f"while it was timed: {outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
-            if self._on_device and not (reference.stateful or reference.draws):
-                self._around = kernel.surroundings(expected)
+            kernel.learn(reference, expected)
 
     def _draw(self) -> list[Any]:
         """Draw fresh tensors for one call; numbers, which a slot cannot hold, stay as they are."""
