@@ -9,6 +9,7 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.conversation import Rejected
+from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.runner import Expected
 from kernelgym.judge.seeds import Seeds
 from kernelgym.judge.session import Session, Window
@@ -33,7 +34,7 @@ class Side:
         self.outcome = Comparison(True)
         self.refuses = None
         self.graph, self.graph_is_empty = False, False
-        self.around, self.near, self.lesson = None, True, None
+        self.around, self.near, self.lesson = {}, True, None
         self.jitter = iter(())
 
     def distrust(self, other):
@@ -87,10 +88,11 @@ class Side:
         return self.outcome
 
     def learn(self, reference, expected):
-        self.around = self.lesson
+        if self.lesson is not None:
+            self.around[GIVEN] = self.lesson
 
     def resembles(self, index, inputs, outputs, result, references, around):
-        assert around is self.around
+        assert around in self.around.values()
         self.asked.append(("resembles", index))
         return self.near
 
@@ -98,16 +100,21 @@ class Side:
 class Reference:
     """Draws nothing and expects anything."""
 
-    def __init__(self, stateful=False, draws=False, secret="5ec2e7"):
+    def __init__(self, stateful=False, draws=False, secret="5ec2e7", telltales=()):
         self.stateful, self.draws = stateful, draws
-        self.seeds, self.drawn = Seeds(secret), []
+        self.seeds, self.drawn, self.kinds = Seeds(secret), [], []
+        self.telltales, self.bearable = telltales, True
 
-    def inputs_for_timing(self, seed):
+    def inputs_for_timing(self, seed, kind):
         self.drawn.append(seed)
+        self.kinds.append(kind)
         return [torch.empty(SHAPE, device="meta")]
 
-    def expect(self, inputs, seed):
-        return None
+    def expect(self, inputs, seed, kind):
+        return kind
+
+    def bears(self, expected):
+        return self.bearable
 
 
 @pytest.fixture(autouse=True)
@@ -303,7 +310,7 @@ def test_a_reference_need_not_be_timed_alone_where_it_was_as_fast_as_it_is_known
 
 
 def test_outputs_near_the_references_are_not_compared_again():
-    for around, first in ((None, "compare"), (object(), "resembles")):
+    for around, first in (({}, "compare"), ({GIVEN: object()}, "resembles")):
         kernel = Side(0.1)
         kernel.around, kernel.lesson = around, object()
         timed(kernel, Side(0.1))
@@ -318,8 +325,7 @@ def test_outputs_that_are_not_near_get_the_whole_comparison():
     looked = [what[0] for what in kernel.asked if what[0] in ("compare", "resembles")]
     assert looked.count("compare") == looked.count("resembles") + 1
     kernel = Side(0.1)
-    kernel.around = kernel.lesson = object()
-    kernel.near = False
+    kernel.lesson, kernel.near = object(), False
     kernel.outcome = Comparison(False, message="values differ")
     with pytest.raises(Rejected, match="values differ"):
         timed(kernel, Side(0.1))
@@ -335,7 +341,7 @@ class Learner(Session):
     """A session on a device, without a process."""
 
     def __init__(self, device=CUDA):
-        self.device, self.around, self._ruleset = device, None, RULESETS["strict"]
+        self.device, self.around, self._ruleset = device, {}, RULESETS["strict"]
 
 
 EXPECTED = Expected(torch.ones(4), torch.ones(4, dtype=torch.float64), False)
@@ -355,16 +361,47 @@ def test_nothing_is_learned_from_calls_that_depend_on_more_than_the_inputs(
     learner, reference, expected
 ):
     learner.learn(reference, expected)
-    assert learner.around is None
+    assert not learner.around
 
 
-def test_what_a_call_told_first_is_kept():
+def test_what_a_call_told_first_is_kept_for_its_kind_of_inputs():
     learner = Learner()
     learner.learn(Reference(), EXPECTED)
-    first = learner.around
-    assert first is not None and len(first.bounds) == 1
+    first = learner.around[GIVEN]
+    assert len(first.bounds) == 1
+    learner.learn(Reference(), replace(EXPECTED, kind="salted"))
     learner.learn(Reference(), EXPECTED)
-    assert learner.around is first
+    assert learner.around[GIVEN] is first and set(learner.around) == {GIVEN, "salted"}
+
+
+class Shortcut(Side):
+    """Wrong on whatever is not the problem's own."""
+
+    def compare(self, index, inputs, outputs, result, expected):
+        return Comparison(expected == GIVEN, message="values differ")
+
+
+@pytest.mark.parametrize("call_ms", [0.05, 20.0])
+def test_a_short_cut_that_is_right_on_the_problems_own_inputs_alone_is_found(call_ms):
+    telltale = Reference(telltales=("salted",))
+    with pytest.raises(Rejected, match="while it was timed: on salted inputs, values differ"):
+        timed(Shortcut(call_ms), Side(call_ms), telltale)
+    assert {GIVEN, "salted"} >= set(telltale.kinds)
+    timed(Shortcut(call_ms), Side(call_ms), Reference())
+
+
+def test_of_two_pairs_one_is_on_other_inputs_in_one_call():
+    reference = Reference(telltales=("salted", "wide"))
+    measured, _ = timed(Side(20.0), Side(20.0), reference)
+    pairs = [reference.kinds[at : at + 2] for at in range(0, measured.timing.samples + 1, 2)]
+    assert all((GIVEN in pair) == (len({*pair} - {GIVEN}) == 1) for pair in pairs if len(pair) > 1)
+    assert len(reference.kinds) == measured.timing.samples + 1
+
+
+def test_nobody_is_blamed_where_the_reference_is_at_its_limits():
+    reference = Reference(telltales=("wide",))
+    reference.bearable = False
+    timed(Shortcut(20.0), Side(20.0), reference)
 
 
 def test_values_of_timed_calls_are_secret_where_judged_ones_are_not():

@@ -129,12 +129,21 @@ class Reference:
         with _our_fault("draw its inputs"):
             return self._draw_kind(seed, kind)[0]
 
-    def inputs_for_timing(self, seed: int) -> list[Any]:
+    @property
+    def telltales(self) -> tuple[str, ...]:
+        """Kinds of inputs on which timed calls are looked at, beside the problem's own.
+
+        A kernel that takes a short cut once it is timed, right on the problem's own inputs alone,
+        is wrong there.
+        """
+        return self._conditions.usable
+
+    def inputs_for_timing(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Draw one set of inputs on the device, which is quick, even where judged ones are not."""
         judged_there = self._draws_inputs_on_device
         self._draws_inputs_on_device = self.device.type != "cpu" and not self._needs_cpu
         try:
-            return self.inputs(seed)
+            return self.inputs(seed, kind)
         finally:
             self._draws_inputs_on_device = judged_there and not self._needs_cpu
 

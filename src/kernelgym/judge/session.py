@@ -64,8 +64,9 @@ class Session(Layout):
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """What is known of calls on values that everybody knows."""
-        self.around: Surroundings | None = None
-        """How near outputs of timed calls lie to the reference's, once a judged call has told."""
+        self.around: dict[str, Surroundings] = {}
+        """How near outputs of timed calls must lie to the reference's, by the kind of their inputs:
+        as judged calls have told."""
         self.tally = Tally()
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
 
@@ -204,7 +205,7 @@ class Session(Layout):
         self.pause()
         outputs = [unchanging(view) for view in self._slots[0].outputs]
         compared = self.compare(0, inputs, outputs, results[0], expected, locate)
-        if compared.passed and locate and kind == GIVEN:
+        if compared.passed and locate:
             self.learn(reference, expected)
         self.resume()
         return compared, expected
@@ -258,13 +259,13 @@ class Session(Layout):
 
     def learn(self, reference: Reference, expected: Expected) -> None:
         """Take from one call on a device how near others' outputs must lie to the reference's."""
-        if self.around is not None or self.device.type != "cuda":
+        if expected.kind in self.around or self.device.type != "cuda":
             return
         if expected.mutates_inputs or reference.stateful or reference.draws:
             return
-        self.around = surroundings(
-            expected.output, expected.precise, self._ruleset, expected.calibration
-        )
+        found = surroundings(expected.output, expected.precise, self._ruleset, expected.calibration)
+        if found is not None:
+            self.around[expected.kind] = found
 
     def _changed(self, slot_index: int, inputs: list[Any]) -> str:
         """Say which input of a call the kernel has changed, where it must not; empty if none."""
