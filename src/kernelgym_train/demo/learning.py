@@ -45,7 +45,7 @@ SETTINGS = (
     *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=sparse"),
     *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
     *("sampling.max_prompt_tokens=400", "curriculum.enabled=false", "credit.estimator=turn_group"),
-    *("optimiser.learning_rate=2.5e-3", "optimiser.schedule=linear", "optimiser.kl_beta=0.2"),
+    *("optimiser.learning_rate=3e-3", "optimiser.schedule=linear", "optimiser.kl_beta=0.2"),
     "optimiser.micro_batch=32",
     *("model.lora_rank=16", "model.lora_alpha=32", "model.modules_to_save=[lm_head]"),
     *("model.dtype=float32", "model.gradient_checkpointing=false", "model.device=cpu"),

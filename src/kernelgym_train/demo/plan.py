@@ -44,7 +44,7 @@ class Plan:
     """Of the warm start."""
     settings: tuple[str, ...] = ()
     """Of the learning, over `kernelgym_train.demo.learning.SETTINGS`."""
-    steps: int = 52
+    steps: int = 44
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
         default_factory=lambda: {
