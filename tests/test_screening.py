@@ -152,6 +152,29 @@ def test_what_an_honest_kernel_may_do(kernel: Kernel) -> None:
         ("forbidden_import", triton("__import__('socket')")),
         ("forbidden_import", triton(top="import importlib\nimportlib.import_module('mmap')\n")),
         ("forbidden_import", triton(top="from torch import multiprocessing as mp\n")),
+        ("forbidden_import", triton("array = torch._C.TensorBase.numpy")),
+        ("forbidden_import", triton("getattr(torch._C, 'TensorBase')")),
+        ("forbidden_import", triton("self.__array_interface__ = {}")),
+        (
+            "forbidden_import",
+            triton(top="from torch.utils._python_dispatch import _disable_current_modes as d\n"),
+        ),
+        (
+            "forbidden_import",
+            Kernel(
+                SAMPLE_KERNELS["cpp"].source.replace(
+                    "torch::empty_like(input)",
+                    '(py::module_::import("numpy"), torch::empty_like(input))',
+                ),
+                "cpp",
+            ),
+        ),
+        (
+            "no_custom_kernel",
+            triton(
+                top="def host(x):\n    return x\n\n\n@triton.jit\ndef g(x):\n    return host(x)\n"
+            ),
+        ),
         ("suspicious_import", triton(top="import threading\n")),
         ("dynamic_code", triton("exec('x = 1')")),
         ("process_control", triton("os._exit(0)")),
@@ -192,6 +215,16 @@ def test_what_an_honest_kernel_may_do(kernel: Kernel) -> None:
 )
 def test_each_rule_sees_what_it_is_for(code: str, kernel: Kernel) -> None:
     assert code in codes(kernel)
+
+
+def test_a_kernel_may_call_kernels_and_hosts_may_call_hosts() -> None:
+    jit = "@triton.jit\ndef {}(x):\n    return {}\n\n\n"
+    plain = "def {}(x):\n    return {}\n\n\n"
+    top = jit.format("inner", "x") + jit.format("outer", "inner(x)")
+    top += plain.format("plain", "x") + plain.format("size", "plain(x)")
+    top += plain.format("later", "x") + "later = triton.jit(later)\n\n\n"
+    top += jit.format("last", "later(x)")
+    assert "no_custom_kernel" not in codes(triton(top=top))
 
 
 def test_caching_by_decorator() -> None:

@@ -42,6 +42,17 @@ def work(program, *arguments):
     return Work.of(counter)
 
 
+def left(program, *arguments):
+    """Return a kernel's work, as it is believed: with what is only estimated."""
+    with torch.no_grad(), Counter() as counter:
+        program(*arguments)
+    return Work(dict(counter.bytes), counter.products + counter.estimated, counter.elements)
+
+
+def share_left(reference, kernel, *arguments):
+    return torch_share(work(reference, *arguments), left(kernel, *arguments))
+
+
 def share(reference, kernel, *arguments):
     return torch_share(work(reference, *arguments), work(kernel, *arguments))
 
@@ -119,6 +130,45 @@ def test_products_are_counted_by_their_shapes():
     assert work(lambda i: F.conv2d(i, filters), image).products == 2 * 2 * 5 * 49 * 27
     scores = 6 * 4 * 32 * 32
     assert work(lambda x: F.scaled_dot_product_attention(x, x, x), X).products == 4 * scores * 16
+
+
+def test_two_rows_in_one_of_complex_numbers_are_no_less():
+    rows, right = torch.randn(8, 16), torch.randn(16, 8)
+    packed = lambda x: torch.complex(x[:4], x[4:]) @ right.to(torch.complex64)  # noqa: E731
+    assert share_left(lambda x: x @ right, packed, rows) > 0.99
+
+
+def test_rank_one_updates_are_a_product():
+    right = torch.randn(16, 8)
+
+    def updates(x):
+        out = torch.zeros(x.shape[0], 8)
+        for k in range(16):
+            out.addr_(x[:, k], right[k])
+        return out
+
+    assert share_left(lambda x: x @ right, updates, torch.randn(24, 16)) > 0.99
+
+
+def test_a_triangular_system_is_a_product():
+    lower = torch.randn(32, 32).tril(-1) + torch.eye(32)
+    solve = lambda y: torch.linalg.solve_triangular(lower, y, upper=False)  # noqa: E731
+    assert share_left(lambda y: lower @ y, solve, torch.randn(32, 32)) > 0.99
+
+
+def test_distances_are_their_differences_squares_and_sums():
+    def written(x):
+        return ((x[:, None] - x) ** 2).sum(-1).sqrt()
+
+    apart = lambda x: torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")  # noqa: E731
+    assert share_left(written, apart, torch.randn(40, 32)) > 0.99
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM(16, 16), torch.nn.GRU(16, 16)])
+def test_a_layer_that_does_not_tell_what_it_does_is_gone_only_if_it_is(layer):
+    x = torch.randn(6, 4, 16)
+    assert share_left(lambda x: torch.relu(x @ x.mT) @ x, lambda x: layer(x)[0], x) > 0.99
+    assert share_left(lambda x: layer(x)[0].relu(), lambda x: layer(x)[0], x) < 1.0
 
 
 def test_products_of_unlisted_operators_are_estimated():

@@ -1,10 +1,10 @@
 """What a call hands from torch to the rest of Python and back: NumPy, lists, buffers, ctypes.
 
 There work can be done that no operator of torch's shows. Counted, in bytes: tensors that NumPy,
-DLPack, lists or serialised bytes are made of, tensors made of such, memory shared with NumPy since
-before the call and changed in it, and addresses turned into ctypes arrays. Looked-up functions of
-numeric libraries (BLAS and the like) are noted by name. Not seen: what compiled code does with
-an address it was given.
+DLPack, lists or serialised bytes are made of, tensors made of such or computed by Python functions
+element by element, memory shared with NumPy or a file since before the call and changed in it, and
+addresses turned into ctypes arrays. Looked-up functions of numeric libraries (BLAS and the like)
+are noted by name. Not seen: what compiled code does with an address it was given.
 
 Loaded by path in the untrusted process: standard library and torch only. No boundary.
 """
@@ -22,9 +22,11 @@ import torch
 
 __all__ = ["Crossings"]
 
-_OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__")
-_IN = ("from_numpy", "frombuffer", "from_dlpack", "tensor", "as_tensor", "asarray")
-_SHARING = frozenset(("numpy", "__dlpack__", "from_numpy", "frombuffer", "as_tensor", "asarray"))
+_OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__", "apply_", "map_", "map2_")
+_IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_tensor", "asarray")
+_SHARING = frozenset(
+    ("numpy", "__dlpack__", "from_numpy", "frombuffer", "from_file", "as_tensor", "asarray")
+)
 _SHARED_KEPT = 64
 _EVERYTHING = 1 << 50
 _LIBRARY = re.compile(

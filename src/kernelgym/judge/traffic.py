@@ -44,7 +44,9 @@ _FREE = ALLOCATIONS | frozenset(
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
 _SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
 _SAME |= {"_sparse_log_softmax": "_log_softmax"}
-_OWN = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xnnpack".split())
+_AT_LEAST = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xnnpack".split())
+# What torch has registered before any kernel is loaded is torch's, whatever it calls it.
+_OWN = _AT_LEAST | {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
 _NO_KEYS = frozenset(("out",))
 
 
@@ -131,12 +133,19 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._count_product(name, args, operands, outputs[0])
             return
-        if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
+        if _UNTOLD.search(name):
+            self.estimated += _ANY_NUMBER
+        elif _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
             self.estimated += _estimated(name, operands, outputs)
         size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
+        if _DISTANCES.search(name) and len(operands) >= 2 and outputs:
+            # Written out, each pair's difference is written, squared and summed.
+            between = outputs[0].numel() * operands[0].shape[-1]
+            size += _WRITTEN_DISTANCE * between * outputs[0].element_size()
         self.bytes[_SAME.get(name, name)] += size
         if name not in COPIES and name not in JOINS:
-            self.elements += max((t.numel() for t in (*inputs, *outputs)), default=0)
+            each = 2 if name in _TWO_A_TIME else 1
+            self.elements += each * max((t.numel() for t in (*inputs, *outputs)), default=0)
 
     def _count_product(
         self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor
@@ -163,7 +172,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             inner = right.numel() // max(1, right.shape[0])
             self.products += 2.0 * over.numel() * inner
         else:
-            self.products += 2.0 * out.numel() * left.shape[-1]
+            each = 8.0 if out.is_complex() else 2.0  # a complex product is four, and their sums
+            self.products += each * out.numel() * left.shape[-1]
 
 
 def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:
@@ -179,8 +189,15 @@ def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tens
 
 _PRODUCT_LIKE = re.compile(
     r"linear_|_linear|(^|_)(mm|addmm|bmm|baddbmm|mv)(_|$)|conv(?!ert)|gemm|trilinear|bilinear|cdist"
-    r"|euclidean_dist|embedding_bag|attention"
+    r"|euclidean_dist|embedding_bag|attention|(^|_)solve|lstsq"
 )
+# Whole layers, and operators on weights that no tensor shows: how much they do is not told.
+_UNTOLD = re.compile(r"rnn|lstm|gru(_|$)|transformer|multi_head|mm_plus_mm|conv\w*_run|linear_run")
+_ANY_NUMBER = 1e18
+_DISTANCES = re.compile(r"cdist|euclidean_dist|pairwise_distance|(^|_)pdist")
+_WRITTEN_DISTANCE = 5
+# A product and a sum for each element.
+_TWO_A_TIME = frozenset(("addr", "addcmul", "addcdiv", "lerp"))
 _PRODUCTS = dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "_int_mm"), "plain")
 _PRODUCTS |= dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"), "biased")
 _PRODUCTS |= dict.fromkeys(

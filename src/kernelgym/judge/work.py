@@ -13,6 +13,8 @@ from kernelgym.judge.traffic import COPIES, JOINS, Counter
 
 __all__ = ["Work", "torch_share"]
 
+_OTHERS, _GRADIENTS = (1.0, 1.0), (1.0, 8.0)
+
 # What an operator's work costs when written out, in multiples of the bytes it moves itself: the
 # least (believed of the reference) and the most (believed of the kernel) in natural programs.
 _WRITTEN_OUT: dict[str, tuple[float, float]] = {
@@ -28,6 +30,7 @@ _WRITTEN_OUT: dict[str, tuple[float, float]] = {
             "cudnn_batch_norm",
             "_fused_rms_norm",
             "rms_norm",
+            "_weight_norm_interface",
         ),
         (3.0, 9.0),
     ),
@@ -39,6 +42,12 @@ _WRITTEN_OUT: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("binary_cross_entropy", "linalg_vector_norm", "var", "std"), (1.0, 8.0)),
     **dict.fromkeys(("addcmul", "addcdiv", "lerp", "var_mean", "std_mean"), (1.0, 4.0)),
     **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru"), (100.0, 100.0)),
+    **dict.fromkeys(
+        ("_transformer_encoder_layer_fwd", "_native_multi_head_attention"), (100.0, 100.0)
+    ),
+    **dict.fromkeys(
+        ("conv2d_run", "conv2d_transpose_run", "conv2d_clamp_run", "linear_run"), (100.0, 100.0)
+    ),
     "pow": (1.0, 3.0),
     # Counted with a fused attention; written out, it may be left out or folded into the query.
     "attention_scale": (0.0, 3.0),
@@ -88,7 +97,7 @@ def torch_share(reference: Work, kernel: Work) -> float:
 
 def _worth(work: dict[str, float], end: int) -> float:
     return sum(
-        moved * _WRITTEN_OUT.get(name, (1.0, 1.0))[end]
+        moved * _WRITTEN_OUT.get(name, _GRADIENTS if "_backward" in name else _OTHERS)[end]
         for name, moved in work.items()
         if name not in COPIES and name not in JOINS
     )

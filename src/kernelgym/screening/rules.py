@@ -17,6 +17,7 @@ from kernelgym.screening.torch_use import (
     precision_downgrade,
     stream_use,
     torch_compute_call,
+    without_comments,
 )
 from kernelgym.screening.tree import Facts
 
@@ -33,6 +34,18 @@ _FORBIDDEN = frozenset(
     "cffi ctypes gc mmap multiprocessing signal socket subprocess _ctypes _posixsubprocess".split()
 )
 _SUSPICIOUS = frozenset("asyncio concurrent inspect pickle pty shutil threading _thread".split())
+# Nor these, by which operators of torch's, or NumPy's work on tensors, go unnoticed.
+_HIDING = frozenset(
+    """
+    TensorBase _TensorBase _disable_current_modes _DisableTorchDispatch _DisablePythonDispatcher
+    _ExcludeDispatchKeyGuard _IncludeDispatchKeyGuard _ForceDispatchKeyGuard __array_interface__
+    __array_struct__ memmap
+    """.split()
+)
+_HIDING_TEXT = re.compile(
+    r"ExcludeDispatchKeyGuard|DispatchKey::Python|TorchDispatchMode|PyImport_Import"
+    r"|\b(?:py|pybind11)::module_?::import"
+)
 _PROCESS_CONTROL = re.compile(
     r"(?:os|posix)\.(?:_exit|abort|exec\w*|fork\w*|kill\w*|popen|posix_spawn\w*|system|setsid)"
     r"|sys\.exit"
@@ -125,6 +138,41 @@ def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
             yield "suspicious_import", f"a kernel seldom needs module {root!r}", line
 
 
+def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Ways to compute with torch or NumPy so that the judge does not notice."""
+    named = [(node.attr, node.lineno) for node in facts.of(ast.Attribute)]
+    named += [(node.id, node.lineno) for node in facts.of(ast.Name)]
+    named += [(path.rpartition(".")[2], 0) for path in facts.imports.values()]
+    named += [(text, line) for text, line in facts.strings if text in _HIDING]
+    for name, line in named:
+        if name in _HIDING:
+            yield "forbidden_import", f"{name!r} is not allowed in a kernel: it hides work", line
+    for text, line in facts.strings:
+        if found := _HIDING_TEXT.search(without_comments(text)):
+            message = f"{found[0]!r} is not allowed in an extension: it hides work"
+            yield "forbidden_import", message, line
+
+
+def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """A Triton kernel calls a plain Python function of the module, which no compiler takes."""
+    plain = {
+        function.name
+        for function in facts.functions
+        if not (function.jitted or function.owner or function.node.decorator_list)
+    }
+    for function in facts.functions:
+        if not function.jitted:
+            continue
+        for node in function.nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id in plain:
+                    message = (
+                        f"kernel {function.name!r} calls {node.func.id!r}, a plain function of "
+                        "Python's: decorate it with triton.jit"
+                    )
+                    yield "no_custom_kernel", message, node.lineno
+
+
 def process_control(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """Starting, ending or signalling processes."""
     for call in facts.calls:
@@ -199,6 +247,8 @@ RULES: tuple[Rule, ...] = (
     torch_compute_call,
     try_except_fallback,
     forbidden_import,
+    hidden_work,
+    host_function,
     process_control,
     dynamic_code,
     library_patch,

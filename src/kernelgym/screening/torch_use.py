@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from kernelgym.rulesets import Ruleset
 from kernelgym.screening.tree import Facts, Function
 
-__all__ = ["Raised", "output_caching", "precision_downgrade", "stream_use", "torch_compute_call"]
+__all__ = [
+    "Raised",
+    "output_caching",
+    "precision_downgrade",
+    "stream_use",
+    "torch_compute_call",
+    "without_comments",
+]
 
 Raised = tuple[str, str, int]
 """Code, message and 1-based line (0 for none) of something found."""
@@ -79,7 +86,7 @@ def torch_compute_call(facts: Facts, language: str, ruleset: Ruleset) -> Iterato
                 yield "torch_compute_call", f"{name} computes with torch", node.lineno
     for text, line in facts.strings:
         if "::" in text:
-            for call in _CPP_CALL.finditer(_without_comments(text)):
+            for call in _CPP_CALL.finditer(without_comments(text)):
                 if not _CPP_ALLOWED.fullmatch(call.group(1)):
                     message = f"the extension calls torch's {call.group(1)}"
                     yield "torch_compute_call", message, line
@@ -153,7 +160,7 @@ def _compute_name(facts: Facts, call: ast.Call) -> str:
     return f".{attribute}()" if attribute in _METHODS else ""
 
 
-def _without_comments(source: str) -> str:
+def without_comments(source: str) -> str:
     """Return C++ source without its comments; an unclosed one goes on to the end."""
     kept: list[str] = []
     position = 0
