@@ -35,7 +35,7 @@ class Side:
         self.refuses = None
         self.graph, self.graph_is_empty = False, False
         self.around, self.near, self.lesson = {}, True, None
-        self.jitter = iter(())
+        self.jitter, self.must_launch = iter(()), 0
 
     def distrust(self, other):
         self.asked.append(("distrust", other))
@@ -68,7 +68,7 @@ class Side:
         self.graph = self.captures
         return self.captures
 
-    def timed_run(self, batches, forward_seeds, keep):
+    def timed_run(self, batches, forward_seeds, keep, others=0):
         assert not self.running and self.slots >= len(batches)
         if self.refuses:
             raise self.refuses
@@ -77,6 +77,7 @@ class Side:
         on_device = self.device.type == "cuda"
         claimed_ms = self.claims(calls * self.call_ms) if on_device else 0.0
         self.kept.append(list(keep))
+        self.must_launch += calls - others
         results = [{"tensor": ["float32", list(SHAPE)]}] * calls
         layout_ms = self.layout_ms if on_device else 0.0
         return Window(window_ms, claimed_ms, layout_ms, results, {index: [] for index in keep})
@@ -392,7 +393,9 @@ def test_a_short_cut_that_is_right_on_the_problems_own_inputs_alone_is_found(cal
 
 def test_of_two_pairs_one_is_on_other_inputs_in_one_call():
     reference = Reference(telltales=("salted", "wide"))
-    measured, _ = timed(Side(20.0), Side(20.0), reference)
+    kernel = Side(20.0)
+    measured, _ = timed(kernel, Side(20.0), reference)
+    assert kernel.must_launch == reference.kinds.count(GIVEN), "on others it may see nothing to do"
     pairs = [reference.kinds[at : at + 2] for at in range(0, measured.timing.samples + 1, 2)]
     assert all((GIVEN in pair) == (len({*pair} - {GIVEN}) == 1) for pair in pairs if len(pair) > 1)
     assert len(reference.kinds) == measured.timing.samples + 1

@@ -87,6 +87,7 @@ class Session(Layout):
         batches: list[list[Any]],
         forward_seeds: list[int],
         keep: list[int],
+        others: int = 0,
     ) -> Window:
         """Make one call per batch within one window of this side's clock.
 
@@ -97,6 +98,8 @@ class Session(Layout):
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
             keep: Calls whose outputs are wanted.
+            others: How many are on other kinds of inputs than the problem's own, where a kernel may
+                see that there is nothing to launch for.
         """
         # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
         self._finish()
@@ -110,7 +113,7 @@ class Session(Layout):
         self.resume()
         answer = self._answer("go")
         results = self._results(answer, len(batches))
-        self.tally.add(len(batches), self._launched)
+        self.tally.add(len(batches) - others, self._launched)
         kept = {}
         if self._located is not None:
             # On a device, reading the outputs is part of the window: what the process has not

@@ -141,9 +141,10 @@ class Windows:
         keep = [chosen]
         if self._reference.stateful:
             keep = list(range(self.calls))
+        others = sum(kind != GIVEN for kind in kinds.values())
         first, run = self._secret.randrange(2), {}
         for which in (first, 1 - first):
-            run[which] = self._window(which, batches, forward_seeds, keep)
+            run[which] = self._window(which, batches, forward_seeds, keep, others)
             if which and self._alternating:  # its slots are about to be given back
                 self._verify(batches, forward_seeds, kinds, run[1][1], {})
         (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
@@ -190,7 +191,12 @@ class Windows:
         return batches, forward_seeds
 
     def _window(
-        self, which: int, batches: list[list[Any]], forward_seeds: list[int], keep: list[int]
+        self,
+        which: int,
+        batches: list[list[Any]],
+        forward_seeds: list[int],
+        keep: list[int],
+        others: int = 0,
     ) -> tuple[float, Window]:
         """Run one window; ms per call, and what was seen of it."""
         if self._alternating:
@@ -198,7 +204,7 @@ class Windows:
         side = self._sides[which]
         if not which and not self._on_device:
             keep = []
-        window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep)
+        window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
