@@ -4,15 +4,14 @@ Contract: weights come out as torch's would (tests/train/demo/test_muon.py holds
 other). Torch takes one matrix after the other, in about twenty small operations each: for matrices
 of a hundred by a hundred that was a fifth of the time of a fitting step on a CPU.
 
-Importing it imports torch.
+Steps, groups and gradients are used as any optimiser's of torch; there is no state to save.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-
-import torch
+from typing import Any
 
 __all__ = ["StackedMuon", "orthogonalised"]
 
@@ -21,7 +20,7 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 _ITERATIONS, _LEAST_NORM = 5, 1e-7
 
 
-class StackedMuon(torch.optim.Optimizer):  # type: ignore[misc]
+class StackedMuon:
     """Momentum, orthogonalised, for matrices, with Nesterov's look ahead.
 
     Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks". Weight decay is
@@ -39,39 +38,47 @@ class StackedMuon(torch.optim.Optimizer):  # type: ignore[misc]
 
     def __init__(
         self,
-        params: Iterable[torch.nn.Parameter],
+        params: Iterable[Any],
         lr: float,
         *,
         weight_decay: float = 0.1,
         momentum: float = 0.95,
     ) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.ndim != 2:
-                    raise ValueError(f"Muon is for matrices, got a parameter {list(weight.shape)}")
+        weights = list(params)
+        for weight in weights:
+            if weight.ndim != 2:
+                raise ValueError(f"Muon is for matrices, got a parameter {list(weight.shape)}")
+        self._decay, self._momentum = weight_decay, momentum
+        self._moments: dict[Any, Any] = {}  # stacked, by shape
+        self.param_groups: list[dict[str, Any]] = [{"params": weights, "lr": lr}]
+        """One group, whose learning rate may be changed between steps."""
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, closure: None = None) -> None:
-        """Take one step; there is no closure to call."""
-        for group in self.param_groups:
-            alike: dict[torch.Size, list[torch.nn.Parameter]] = {}
-            for weight in group["params"]:
-                alike.setdefault(weight.shape, []).append(weight)
+    def step(self) -> None:
+        """Take one step."""
+        import torch
+
+        (group,) = self.param_groups
+        alike: dict[Any, list[Any]] = {}
+        for weight in group["params"]:
+            alike.setdefault(weight.shape, []).append(weight)
+        with torch.no_grad():
             for shape, weights in alike.items():
                 gradient = torch.stack([weight.grad for weight in weights])
-                state = self.state[weights[0]]
-                if not state:
-                    state["momentum"] = torch.zeros_like(gradient)
-                momentum = state["momentum"].lerp_(gradient, 1 - group["momentum"])
-                ahead = gradient.lerp_(momentum, group["momentum"])
+                if shape not in self._moments:
+                    self._moments[shape] = torch.zeros_like(gradient)
+                moment = self._moments[shape].lerp_(gradient, 1 - self._momentum)
+                update = orthogonalised(gradient.lerp(moment, self._momentum))
                 rate = group["lr"] * math.sqrt(max(1.0, shape[0] / shape[1]))
-                torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-                update = orthogonalised(ahead).to(gradient.dtype)
-                torch._foreach_add_(weights, update.unbind(), alpha=-rate)
+                torch._foreach_mul_(weights, 1 - group["lr"] * self._decay)
+                torch._foreach_add_(weights, update.to(gradient.dtype).unbind(), alpha=-rate)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+        for weight in self.param_groups[0]["params"]:
+            weight.grad = None if set_to_none or weight.grad is None else weight.grad.zero_()
 
 
-def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
+def orthogonalised(matrices: Any) -> Any:
     """Return the nearest orthogonal matrices, roughly: singular values end between 0.5 and 1.5.
 
     Args:
@@ -80,6 +87,8 @@ def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
     Returns:
         As many in bfloat16, in which the iteration is stable.
     """
+    import torch
+
     found = matrices.bfloat16()
     upright = found.size(-2) > found.size(-1)
     found = found.mT if upright else found

@@ -45,6 +45,14 @@ def test_a_step_is_along_an_orthogonal_matrix_whatever_the_gradients_size() -> N
     assert 0.4 < values.min() < values.max() < 1.6
 
 
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_are_forgotten(to_none: bool) -> None:
+    (weight,) = ours = weights([(4, 4)], 0)
+    weight.grad = torch.ones(4, 4)
+    StackedMuon(ours, 0.1).zero_grad(set_to_none=to_none)
+    assert weight.grad is None if to_none else not weight.grad.any()
+
+
 def test_only_matrices_are_taken() -> None:
     with pytest.raises(ValueError, match=r"got a parameter \[3\]"):
         StackedMuon([torch.nn.Parameter(torch.zeros(3))], 0.1)
