@@ -103,10 +103,12 @@ def test_results_that_are_not_one_for_each_call_end_it(met, results):
     )
 
 
+# What asks for a build is answered as that, and then waited for: it says nothing of outputs.
+said = st.dictionaries(st.text().filter(lambda key: key != "build"), json_values)
+
+
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(json_values, st.dictionaries(st.text(), json_values)), min_size=8),
-)
+@given(st.lists(st.tuples(json_values, said), min_size=8))
 def test_nothing_that_is_said_makes_wrong_bytes_right(tmp_path_factory, answers):
     with meeting(tmp_path_factory.mktemp("peer")) as (session, peer, _, rules):
         reference = Reference(PROBLEM, rules, SEEDS)
