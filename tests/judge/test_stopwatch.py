@@ -401,6 +401,16 @@ def test_of_two_pairs_one_is_on_other_inputs_in_one_call():
     assert len(reference.kinds) == measured.timing.samples + 1
 
 
+def test_seeing_other_inputs_does_not_tell_which_of_several_calls_is_verified():
+    reference, kernel = Reference(telltales=("salted",)), Side(0.05)
+    looked = set()
+    kernel.compare = lambda index, *_: looked.add(_[-1]) or Comparison(True)
+    timed(kernel, Side(0.05), reference)
+    last = reference.kinds[-kernel.slots :]
+    assert last.count("salted") == 1, "one of every window's calls"
+    assert looked == {GIVEN, "salted"}
+
+
 def test_nobody_is_blamed_where_the_reference_is_at_its_limits():
     reference = Reference(telltales=("wide",))
     reference.bearable = False

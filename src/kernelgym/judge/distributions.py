@@ -35,7 +35,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["GIVEN", "Sampling", "plan", "variants"]
+__all__ = ["GIVEN", "Sampling", "is_salted", "plan", "variants"]
 
 GIVEN = "given"
 _POSITIVE = ":positive"
@@ -52,6 +52,11 @@ def variants(kind: str, operation: str = "") -> tuple[str, ...]:
     if kind == "spiked" and operation in ("convolution", "scan"):
         kind += _MILD
     return kind, kind + _POSITIVE
+
+
+def is_salted(variant: str) -> bool:
+    """Say whether a variant differs from the problem's own inputs in a few elements only."""
+    return variant.removesuffix(_POSITIVE) == "salted"
 
 
 def plan(

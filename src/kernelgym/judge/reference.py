@@ -20,7 +20,7 @@ import torch
 
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
-from kernelgym.judge.distributions import GIVEN, Sampling, plan
+from kernelgym.judge.distributions import GIVEN, Sampling, is_salted, plan
 from kernelgym.judge.drawing import draw_as_on_cpu
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.runner import Expected, Runner, bytes_of, place, same_bytes, tensors_of
@@ -134,9 +134,11 @@ class Reference:
         """Kinds of inputs on which timed calls are looked at, beside the problem's own.
 
         A kernel that takes a short cut once it is timed, right on the problem's own inputs alone,
-        is wrong there.
+        is wrong there. Those that differ in a few elements, if it bears them, since they take as
+        long as its own; otherwise all that it bears.
         """
-        return self._conditions.usable
+        usable = self._conditions.usable
+        return tuple(kind for kind in usable if is_salted(kind)) or usable
 
     def inputs_for_timing(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Draw one set of inputs on the device, which is quick, even where judged ones are not."""

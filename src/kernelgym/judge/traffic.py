@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ALLOCATIONS", "COPIES", "JOINS", "Counter", "tensors_in"]
+__all__ = ["ALLOCATIONS", "COPIES", "JOINS", "Counter", "is_untold", "tensors_in"]
 
 ALLOCATIONS = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize".split()
@@ -133,15 +133,13 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._count_product(name, args, operands, outputs[0])
             return
-        if _UNTOLD.search(name):
-            self.estimated += _ANY_NUMBER
-        elif _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
+        if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
             self.estimated += _estimated(name, operands, outputs)
         size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
-        if _DISTANCES.search(name) and len(operands) >= 2 and outputs:
+        if _DISTANCES.search(name) and operands and outputs:
             # Written out, each pair's difference is written, squared and summed.
             between = outputs[0].numel() * operands[0].shape[-1]
-            size += _WRITTEN_DISTANCE * between * outputs[0].element_size()
+            self.bytes["differences"] += _WRITTEN_DISTANCE * between * outputs[0].element_size()
         self.bytes[_SAME.get(name, name)] += size
         if name not in COPIES and name not in JOINS:
             each = 2 if name in _TWO_A_TIME else 1
@@ -172,8 +170,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             inner = right.numel() // max(1, right.shape[0])
             self.products += 2.0 * over.numel() * inner
         else:
-            each = 8.0 if out.is_complex() else 2.0  # a complex product is four, and their sums
+            # A complex product is four and their sums; by another way, three and more sums.
+            each = 6.0 if out.is_complex() else 2.0
             self.products += each * out.numel() * left.shape[-1]
+            if out.is_complex():
+                self.estimated += 2.0 * out.numel() * left.shape[-1]
 
 
 def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:
@@ -191,9 +192,10 @@ _PRODUCT_LIKE = re.compile(
     r"linear_|_linear|(^|_)(mm|addmm|bmm|baddbmm|mv)(_|$)|conv(?!ert)|gemm|trilinear|bilinear|cdist"
     r"|euclidean_dist|embedding_bag|attention|(^|_)solve|lstsq"
 )
-# Whole layers, and operators on weights that no tensor shows: how much they do is not told.
-_UNTOLD = re.compile(r"rnn|lstm|gru(_|$)|transformer|multi_head|mm_plus_mm|conv\w*_run|linear_run")
-_ANY_NUMBER = 1e18
+_UNTOLD = re.compile(
+    r"rnn(?!_flatten)|lstm(?!_cell)|gru(?!_cell)|transformer|multi_head|mm_plus_mm|conv\w*_run"
+    r"|linear_run"
+)
 _DISTANCES = re.compile(r"cdist|euclidean_dist|pairwise_distance|(^|_)pdist")
 _WRITTEN_DISTANCE = 5
 # A product and a sum for each element.
@@ -213,6 +215,14 @@ _PRODUCTS |= dict.fromkeys(
     ),
     "attention",
 )
+
+
+def is_untold(name: str) -> bool:
+    """Say whether an operator is a whole layer, or on weights that no tensor shows.
+
+    Nobody is told how much it does.
+    """
+    return _UNTOLD.search(name) is not None
 
 
 def _bytes(tensor: torch.Tensor) -> int:

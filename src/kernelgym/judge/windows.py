@@ -63,7 +63,7 @@ class Windows:
         self._null_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
-        self._kinds: list[str] = []
+        self._turns: list[bool] = []
 
     def reserve(self, calls: int) -> None:
         """Make room for windows of `calls` calls and measure what empty ones cost."""
@@ -135,16 +135,14 @@ class Windows:
 
     def pair(self) -> Pair:
         """Run one window of each side on the same fresh inputs."""
-        chosen = self._secret.randrange(self.calls)
-        kinds = {chosen: self._next_kind()}
+        chosen, kinds = self._choose()
         batches, forward_seeds = self._draw_window(kinds)
         keep = [chosen]
         if self._reference.stateful:
             keep = list(range(self.calls))
-        others = sum(kind != GIVEN for kind in kinds.values())
         first, run = self._secret.randrange(2), {}
         for which in (first, 1 - first):
-            run[which] = self._window(which, batches, forward_seeds, keep, others)
+            run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
             if which and self._alternating:  # its slots are about to be given back
                 self._verify(batches, forward_seeds, kinds, run[1][1], {})
         (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
@@ -159,16 +157,24 @@ class Windows:
             kernel.layout_ms,
         )
 
-    def _next_kind(self) -> str:
-        """Return the kind of inputs that the next pair's chosen call is made on.
+    def _choose(self) -> tuple[int, dict[int, str]]:
+        """Choose the call of the next pair that is verified, and kinds of inputs by call.
 
-        Of two pairs one is on another kind than the problem's own, if it bears any: a kernel that
-        knows when it is timed does not know which.
+        Of two pairs one is verified on another kind than the problem's own, if it bears any, in an
+        order that a kernel cannot know. Of several calls one is always on another kind: seeing it
+        says nothing of which is verified.
         """
-        if not self._kinds and self._reference.telltales:
-            self._kinds = [GIVEN, self._secret.choice(self._reference.telltales)]
-            self._secret.shuffle(self._kinds)
-        return self._kinds.pop() if self._kinds else GIVEN
+        telltales = self._reference.telltales
+        if not telltales:
+            return self._secret.randrange(self.calls), {}
+        if not self._turns:
+            self._turns = [True, False]
+            self._secret.shuffle(self._turns)
+        on_other, kind = self._turns.pop(), self._secret.choice(telltales)
+        if self.calls == 1:
+            return 0, {0: kind} if on_other else {}
+        other, own = self._secret.sample(range(self.calls), 2)
+        return other if on_other else own, {other: kind}
 
     def forget_kernel(self) -> None:
         """Only the reference runs from now on: the kernel's process is gone."""
@@ -223,7 +229,7 @@ class Windows:
         Args:
             batches: Inputs of its calls.
             forward_seeds: Seeds set before them.
-            kinds: Of inputs, by call, where they are not the problem's own.
+            kinds: Of inputs, by call, where they are not of the problem's own kind.
             window: What it gave.
             beside: Outputs of the reference's process in its own window on the same inputs. An
                 output that lies near is right; only of others is the reference asked again.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelgym.judge.traffic import COPIES, JOINS, Counter
+from kernelgym.judge.traffic import COPIES, JOINS, Counter, is_untold
 
 __all__ = ["Work", "torch_share"]
 
-_OTHERS, _GRADIENTS = (1.0, 1.0), (1.0, 8.0)
+_OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 
 # What an operator's work costs when written out, in multiples of the bytes it moves itself: the
 # least (believed of the reference) and the most (believed of the kernel) in natural programs.
@@ -42,15 +42,11 @@ _WRITTEN_OUT: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("binary_cross_entropy", "linalg_vector_norm", "var", "std"), (1.0, 8.0)),
     **dict.fromkeys(("addcmul", "addcdiv", "lerp", "var_mean", "std_mean"), (1.0, 4.0)),
     **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru"), (100.0, 100.0)),
-    **dict.fromkeys(
-        ("_transformer_encoder_layer_fwd", "_native_multi_head_attention"), (100.0, 100.0)
-    ),
-    **dict.fromkeys(
-        ("conv2d_run", "conv2d_transpose_run", "conv2d_clamp_run", "linear_run"), (100.0, 100.0)
-    ),
     "pow": (1.0, 3.0),
     # Counted with a fused attention; written out, it may be left out or folded into the query.
     "attention_scale": (0.0, 3.0),
+    # Counted with distances; written out as products, they are never there.
+    "differences": (0.0, 1.0),
 }
 
 
@@ -86,7 +82,9 @@ def torch_share(reference: Work, kernel: Work) -> float:
         common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
         rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
         shares.append((_worth(common, 0) + _worth(rest, 1)) / total)
-    if reference.products:
+    # What whole layers of torch's do that the reference has not is not told, in products.
+    untold = any(is_untold(name) and name not in reference.bytes for name in kernel.bytes)
+    if reference.products and not untold:
         shares.append((kernel.products + kernel.elements) / reference.products)
     if joined and (not shares or shares[0] <= 1.0):
         # Putting tensors together counts as gone only if no copies took its place.
@@ -97,7 +95,13 @@ def torch_share(reference: Work, kernel: Work) -> float:
 
 def _worth(work: dict[str, float], end: int) -> float:
     return sum(
-        moved * _WRITTEN_OUT.get(name, _GRADIENTS if "_backward" in name else _OTHERS)[end]
+        moved * _WRITTEN_OUT.get(name, _unlisted(name))[end]
         for name, moved in work.items()
         if name not in COPIES and name not in JOINS
     )
+
+
+def _unlisted(name: str) -> tuple[float, float]:
+    if is_untold(name):
+        return _LAYERS
+    return _GRADIENTS if "_backward" in name else _OTHERS

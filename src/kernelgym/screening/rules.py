@@ -43,8 +43,8 @@ _HIDING = frozenset(
     """.split()
 )
 _HIDING_TEXT = re.compile(
-    r"ExcludeDispatchKeyGuard|DispatchKey::Python|TorchDispatchMode|PyImport_Import"
-    r"|\b(?:py|pybind11)::module_?::import"
+    r"(?:Exclude|Force)DispatchKeyGuard|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
+    r"|PyImport_Import|PyRun_|\bmodule_?::import|\b(?:py|pybind11)::(?:eval|exec)\b"
 )
 _PROCESS_CONTROL = re.compile(
     r"(?:os|posix)\.(?:_exit|abort|exec\w*|fork\w*|kill\w*|popen|posix_spawn\w*|system|setsid)"
@@ -155,17 +155,25 @@ def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raise
 
 def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """A Triton kernel calls a plain Python function of the module, which no compiler takes."""
+    named = [function.name for function in facts.functions]
+    assigned = {node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Store)}
     plain = {
         function.name
         for function in facts.functions
-        if not (function.jitted or function.owner or function.node.decorator_list)
-    }
+        if function.node in facts.tree.body and not function.node.decorator_list
+        if not function.jitted and named.count(function.name) == 1
+    } - assigned
     for function in facts.functions:
         if not function.jitted:
             continue
+        own = {
+            argument.arg
+            for argument in ast.walk(function.node.args)
+            if isinstance(argument, ast.arg)
+        }
         for node in function.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in plain:
+                if node.func.id in plain - own:
                     message = (
                         f"kernel {function.name!r} calls {node.func.id!r}, a plain function of "
                         "Python's: decorate it with triton.jit"
