@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelgym.judge.locks import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
 
 __all__ = ["Lease"]
@@ -51,8 +52,8 @@ class Lease:
             yield True
             return
         try:
-            with _locked(self._gate, fcntl.LOCK_SH | fcntl.LOCK_NB):
-                self._held = _lock(self._path, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            with locked(self._gate, fcntl.LOCK_SH | fcntl.LOCK_NB):
+                self._held = take(self._path, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
@@ -72,7 +73,7 @@ class Lease:
 
     def is_wanted(self) -> bool:
         """Whether it is held here, together with others, while somebody waits to hold it alone."""
-        return self.is_shared and not _is_free(self._gate, fcntl.LOCK_SH)
+        return self.is_shared and not is_free(self._gate, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def ceded(self) -> Iterator[None]:
@@ -90,12 +91,12 @@ class Lease:
     @contextlib.contextmanager
     def halfway(self) -> Iterator[None]:
         """Tell others that work of ours stands still half done, and may go on upon the device."""
-        with _locked(self._half_done, fcntl.LOCK_SH):
+        with locked(self._half_done, fcntl.LOCK_SH):
             yield
 
     def is_halfway(self) -> bool:
         """Whether anybody's work stands still half done."""
-        return not _is_free(self._half_done, fcntl.LOCK_EX)
+        return not is_free(self._half_done, fcntl.LOCK_EX)
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
@@ -106,8 +107,8 @@ class Lease:
             self._drop()
 
     def _take(self) -> None:
-        with _locked(self._gate, fcntl.LOCK_SH):
-            self._held = _lock(self._path, fcntl.LOCK_SH)
+        with locked(self._gate, fcntl.LOCK_SH):
+            self._held = take(self._path, fcntl.LOCK_SH)
 
     def _drop(self) -> None:
         held, self._held = self._held, -1
@@ -115,33 +116,5 @@ class Lease:
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
-        with _locked(self._gate, fcntl.LOCK_EX), _locked(self._path, fcntl.LOCK_EX):
+        with locked(self._gate, fcntl.LOCK_EX), locked(self._path, fcntl.LOCK_EX):
             yield
-
-
-@contextlib.contextmanager
-def _locked(path: Path, mode: int) -> Iterator[None]:
-    fd = _lock(path, mode)
-    try:
-        yield
-    finally:
-        os.close(fd)
-
-
-def _lock(path: Path, mode: int) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, mode)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _is_free(path: Path, mode: int) -> bool:
-    """Say whether a lock could be had at once."""
-    try:
-        os.close(_lock(path, mode | fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelgym.judge.locks import take
+
 __all__ = ["Ration"]
 
 _PARTS = 16
@@ -44,9 +46,8 @@ class Ration:
         """Wait until there is room for so many bytes, first come, first served, and hold it."""
         held: list[int] = []
         with contextlib.ExitStack() as stack:
-            gate = _open(self._gate)
+            gate = take(self._gate, fcntl.LOCK_EX)  # who waits for much is not overtaken
             try:
-                fcntl.flock(gate, fcntl.LOCK_EX)  # who waits for much is not overtaken
                 while not self._collect(held, self.parts(wanted_bytes)):
                     time.sleep(_POLL_S)
                 for fd in held:
@@ -63,19 +64,10 @@ class Ration:
         for path in self._paths:
             if len(held) == wanted:
                 break
-            fd = _open(path)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(fd)
-            else:
-                held.append(fd)
+            with contextlib.suppress(BlockingIOError):
+                held.append(take(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         if len(held) == wanted:
             return True
         while held:
             os.close(held.pop())
         return False
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelgym.judge.locks import take
+
 __all__ = ["Turns"]
 
 
@@ -31,10 +33,8 @@ class Turns:
         """Hold a turn for the length of the block; says whether there was one, and never waits."""
         with contextlib.ExitStack() as stack:
             for path in self._paths:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                stack.callback(os.close, fd)
                 try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    stack.callback(os.close, take(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
                 except BlockingIOError:
                     continue
                 yield True
