@@ -296,12 +296,13 @@ class Worker:
             fresh.prepare()
             return fresh
 
+        def load(session: Session) -> None:
+            session.load(kernel.source, "ModelNew")
+            self._processes.ask_for_contexts()  # made while this one compiles
+
         with self._accelerator.lease.shared():
             evidence = gather(
-                lambda: self._processes.open(kernel.language, kernel.source),
-                lambda session: session.load(kernel.source, "ModelNew"),
-                unused,
-                kernel,
+                lambda: self._processes.open(kernel.language, kernel.source), load, unused, kernel
             )
             self._settle()
         if evidence.crashed:
