@@ -179,15 +179,20 @@ def judge_group(evaluator: LocalEvaluator, job: Job, warm: int) -> dict[str, Any
     started = time.perf_counter()
     verdicts = [verdict for _, verdict in evaluator.evaluate_iter(jobs)]
     wall_s = time.perf_counter() - started
-    stages = [dataclasses.asdict(v.stages) for v in verdicts if v.stages is not None]
     return {
         "each_s": wall_s / GROUP,
         "per_hour": 3600 * GROUP / wall_s,
         "preparation_s": preparation_s,
         "statuses": sorted({verdict.status.value for verdict in verdicts}),
         "speedups": [round(verdict.speedup, 4) for verdict in verdicts],
-        "stages": {k: statistics.fmean(s[k] for s in stages) for k in (stages or [{}])[0]},
+        "stages": mean_stages(verdicts),
     }
+
+
+def mean_stages(verdicts: list[Verdict]) -> dict[str, float]:
+    """Return what each stage took a verdict, in seconds, by its name."""
+    stages = [dataclasses.asdict(v.stages) for v in verdicts if v.stages is not None]
+    return {k: statistics.fmean(s[k] for s in stages) for k in (stages or [{}])[0]}
 
 
 def run_groups(options: argparse.Namespace, record: Record, theirs: Server | None) -> None:
@@ -255,6 +260,8 @@ def judge_gpus(evaluator: LocalEvaluator, job: Job, warm: int, count: int) -> di
             device: sum(verdict.device == device for verdict in verdicts)
             for device in evaluator.devices
         },
+        "speedups": [round(verdict.speedup, 4) for verdict in verdicts],
+        "stages": mean_stages(verdicts),
     }
 
 
@@ -289,8 +296,8 @@ def report(data: dict[str, Any]) -> tuple[str, bool]:
             each = [one["wall_s"] for one in theirs if one]
             ratio = f"{statistics.fmean(each) / found['each_s']:.1f} times" if each else ""
             lines.append(f"{key:44}{found['each_s']:>7.2f} s each  {ratio}")
-    alone = next((f["per_hour"] for f in data["gpus"].values() if f["gpus"] == 1), None)
     for key, found in data["gpus"].items():
+        alone = data["gpus"].get(re.sub(r"gpus=\d+", "gpus=1", key), {}).get("per_hour")
         ratio = f"{found['per_hour'] / alone:.2f} times one" if alone else ""
         lines.append(f"{key:44}{found['per_hour']:>7.0f} an hour  {ratio}")
     return "\n".join(lines), agree
