@@ -227,6 +227,99 @@ def test_a_kernel_may_call_kernels_and_hosts_may_call_hosts() -> None:
     assert "no_custom_kernel" not in codes(triton(top=top))
 
 
+PLAIN = "def plain(x):\n    return x\n\n\n"
+IN_CLASS = "class Tools:\n    @staticmethod\n    def plain(x):\n        return x\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("top", "called"),
+    [
+        (PLAIN, "plain"),
+        (PLAIN + "other = plain\n\n\n", "other"),
+        ("plain = lambda x: x\n\n\n", "plain"),
+        (IN_CLASS, "Tools.plain"),
+    ],
+)
+def test_a_kernel_that_calls_a_function_no_compiler_takes_is_no_kernel(
+    top: str, called: str
+) -> None:
+    top += f"@triton.jit\ndef outer(x):\n    return {called}(x)\n\n\n"
+    assert "no_custom_kernel" in codes(triton(top=top))
+
+
+@pytest.mark.parametrize(
+    ("top", "called"),
+    [
+        (PLAIN + "plain = triton.jit(plain)\n\n\n", "plain"),
+        ("if True:\n    def plain(x):\n        return x\n\n\n", "plain"),
+        (IN_CLASS.replace("@static", "@triton.jit\n    @static"), "Tools.plain"),
+        (PLAIN, "x.plain"),
+    ],
+)
+def test_what_may_be_a_kernel_after_all_is_let_be(top: str, called: str) -> None:
+    top += f"@triton.jit\ndef outer(x):\n    return {called}(x)\n\n\n"
+    assert "no_custom_kernel" not in codes(triton(top=top))
+
+
+def test_a_parameter_may_have_a_functions_name() -> None:
+    top = PLAIN + "@triton.jit\ndef outer(x, plain):\n    return plain(x)\n\n\n"
+    assert "no_custom_kernel" not in codes(triton(top=top))
+
+
+def extension(text: str) -> Kernel:
+    source = SAMPLE_KERNELS["cpp"].source
+    assert '\n"""\n\nextension' in source
+    return Kernel(source.replace('\n"""\n\nextension', f'\n{text}\n"""\n\nextension'), "cpp")
+
+
+GUARD = "c10::impl::ExcludeDispatchKeyGuard guard"
+HIDING = f"{GUARD}(c10::DispatchKeySet(c10::DispatchKey::Python));"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HIDING,
+        'py::exec("...");',
+        f'const char* s = "//"; {HIDING}',
+        f"char c = '\\\\'; char d = '\"'; /* \" */ {HIDING}",
+        f'auto s = R"x(/* )" )x"; {HIDING}',
+        f'auto s = "/\\\\\n/*"; {HIDING}',
+        f'auto s = "\\\\ \n//"; {HIDING}',
+        f"{GUARD}(c10::autograd_dispatch_keyset | c10::python_ks);",
+    ],
+)
+def test_an_extension_may_not_hide_what_it_computes(text: str) -> None:
+    assert "forbidden_import" in codes(extension(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"// {HIDING}",
+        f"/* {HIDING} */",
+        f'auto s = "//"; // {HIDING}',
+        f"// goes on \\\\\n{HIDING}",
+        f"{GUARD}(c10::autograd_dispatch_keyset);",
+        f"{GUARD}{{c10::autograd_dispatch_keyset_with_ADInplaceOrView}};",
+    ],
+)
+def test_an_extension_may_work_below_autograd(text: str) -> None:
+    assert codes(extension(text)) == set()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "torch._C._disable_current_modes()",
+        "with torch._C._DisableTorchDispatch():\n    pass",
+        "getattr(x, '__array_interface__')",
+    ],
+)
+def test_a_kernel_may_not_hide_what_torch_computes(use: str) -> None:
+    assert "forbidden_import" in codes(triton(use))
+
+
 def test_caching_by_decorator() -> None:
     cached = triton().source.replace(
         "    def forward", "    @functools.lru_cache(None)\n    def forward"
@@ -295,11 +388,15 @@ def test_many_functions_of_one_name_are_screened_in_linear_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["at::", "::/*", "at::a::", "at::x(//", "/", "* /", "__float2half ", "at::" + "a" * 999]
+    "text",
+    [
+        *("at::", "::/*", "at::a::", "at::x(//", "/", "* /", "__float2half ", "at::" + "a" * 999),
+        *('R"(', 'R"x(', "\\ ", "'//", '"//', '"/*'),
+    ],
 )
 def test_long_strings_are_searched_in_linear_time(text: str) -> None:
     # Quadratic searching of this much would run for minutes.
-    source = f"text = '{text * (900_000 // len(text))}'\n"
+    source = f"text = {text * (400_000 // len(text))!r}\n"
     assert "no_custom_kernel" in codes(Kernel(source, "cpp"))
 
 

@@ -90,9 +90,10 @@ _TASKS = {
 }
 
 _REFUSED = {
-    "no_custom_kernel": "an answer without a kernel of its own",
+    "no_custom_kernel": "an answer without a kernel of its own, or whose Triton kernel calls plain "
+    "Python functions",
     "forbidden_import": "importing what reaches outside the computation (ctypes, subprocess, "
-    "socket, gc and the like)",
+    "socket, gc and the like) or hides from PyTorch's dispatcher",
     "frame_access": "looking into the frames of other Python functions",
 }
 

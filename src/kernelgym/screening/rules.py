@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kernelgym.rulesets import Ruleset
@@ -42,8 +43,10 @@ _HIDING = frozenset(
     __array_struct__ memmap
     """.split()
 )
+# Below autograd, operators are noticed as ever: extensions with a backward of their own need that.
 _HIDING_TEXT = re.compile(
-    r"(?:Exclude|Force)DispatchKeyGuard|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
+    r"ForceDispatchKeyGuard|ExcludeDispatchKeyGuard"
+    r"(?!\s*\w*\s*[({]\s*(?:c10::)?autograd_dispatch_keyset\w*\s*[)}])|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
     r"|PyImport_Import|PyRun_|\bmodule_?::import|\b(?:py|pybind11)::(?:eval|exec)\b"
 )
 _PROCESS_CONTROL = re.compile(
@@ -155,14 +158,7 @@ def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raise
 
 def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """A Triton kernel calls a plain Python function of the module, which no compiler takes."""
-    named = [function.name for function in facts.functions]
-    assigned = {node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Store)}
-    plain = {
-        function.name
-        for function in facts.functions
-        if function.node in facts.tree.body and not function.node.decorator_list
-        if not function.jitted and named.count(function.name) == 1
-    } - assigned
+    names, methods = _plain_functions(facts)
     for function in facts.functions:
         if not function.jitted:
             continue
@@ -172,13 +168,44 @@ def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
             if isinstance(argument, ast.arg)
         }
         for node in function.nodes:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in plain - own:
-                    message = (
-                        f"kernel {function.name!r} calls {node.func.id!r}, a plain function of "
-                        "Python's: decorate it with triton.jit"
-                    )
-                    yield "no_custom_kernel", message, node.lineno
+            match node:
+                case ast.Call(func=ast.Name(id=called)):
+                    is_plain = called in names and called not in own
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
+                    called = f"{owner}.{name}"
+                    is_plain = called in methods and owner not in own
+                case _:
+                    continue
+            if is_plain:
+                message = (
+                    f"kernel {function.name!r} calls {called!r}, a plain function of "
+                    "Python's: decorate it with triton.jit"
+                )
+                yield "no_custom_kernel", message, node.lineno
+
+
+def _plain_functions(facts: Facts) -> tuple[set[str], set[str]]:
+    """Return names of the module that are plain functions beyond doubt, and methods as called."""
+    bound = Counter(function.name for function in facts.functions if not function.owner)
+    bound.update(node.name for node in facts.of(ast.ClassDef))
+    bound.update(node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Store))
+    plain: set[str] = set()
+    for statement in facts.tree.body:
+        match statement:
+            case ast.FunctionDef(name=name, decorator_list=[]):
+                if not any(f.jitted for f in facts.functions if f.node is statement):
+                    plain.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
+                plain.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=other)):
+                if other in plain and bound[other] == 1:
+                    plain.add(name)
+    methods = {
+        f"{function.owner}.{function.name}"
+        for function in facts.functions
+        if function.owner and not function.jitted and bound[function.owner] == 1
+    }
+    return {name for name in plain if bound[name] == 1}, methods
 
 
 def process_control(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:

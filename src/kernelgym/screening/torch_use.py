@@ -61,7 +61,16 @@ _CPP_ALLOWED = re.compile(
     r"|\w*Guard|\w*ArrayRef|tensor|parallel_for|get_num_threads|set_num_threads|cuda::\w+|\w*Options"
     r"|autograd::\w+|detail::\w+|elementSize|toString|Scalar\w*|Half|BFloat16|optional|ceil_div"
 )
-_CPP_COMMENT = re.compile(r"//|/\*")
+# A line that goes on in the next, as compilers read it.
+_CPP_SPLICE = re.compile(r"\\[ \t\f\v]*\r?\n")
+# What looks like a comment within a literal is none. One that is not closed ends with its line.
+_CPP_COMMENT = re.compile(
+    r"""
+    (?<!\w)(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\( | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
+    | (?P<comment>//|/\*)
+    """,
+    re.VERBOSE,
+)
 _LOW = frozenset(
     f"{module}.{name}"
     for module in ("torch", "triton.language")
@@ -162,14 +171,20 @@ def _compute_name(facts: Facts, call: ast.Call) -> str:
 
 def without_comments(source: str) -> str:
     """Return C++ source without its comments; an unclosed one goes on to the end."""
+    source = _CPP_SPLICE.sub("", source)
     kept: list[str] = []
-    position = 0
-    while (start := _CPP_COMMENT.search(source, position)) is not None:
-        kept.append(source[position : start.start()])
-        close = "\n" if start.group() == "//" else "*/"
-        end = source.find(close, start.end())
-        position = len(source) if end < 0 else end + len(close)
-        kept.append(" ")
+    position = searched = 0
+    while (start := _CPP_COMMENT.search(source, searched)) is not None:
+        searched = start.end()
+        if (mark := start["mark"]) is not None:
+            end = source.find(close := f'){mark}"', searched)
+            searched = len(source) if end < 0 else end + len(close)
+        elif comment := start["comment"]:
+            kept.append(source[position : start.start()])
+            close = "\n" if comment == "//" else "*/"
+            end = source.find(close, searched)
+            position = searched = len(source) if end < 0 else end + len(close)
+            kept.append(" ")
     kept.append(source[position:])
     return "".join(kept)
 
