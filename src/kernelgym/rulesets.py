@@ -98,7 +98,7 @@ class Ruleset:
     """Replace weights and buffers that are constant when constructed (a LayerNorm's ones and
     zeros) by secret values of the same kind, by name, on both sides."""
     require_custom_kernel: bool = True
-    """Ask a second run for evidence that a custom kernel did work that torch does in the
+    """Ask a watched run for evidence that a custom kernel did work that torch does in the
     reference; without it a correct kernel is `rejected`."""
     check_problems: bool = True
     """Leave degenerate problems out when environments sample one."""

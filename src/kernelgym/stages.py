@@ -23,7 +23,7 @@ class Stages:
     check_s: float = 0.0
     """Judged calls: inputs drawn, both sides run, outputs compared."""
     evidence_s: float = 0.0
-    """The second run that looks at what custom kernels do."""
+    """The calls, and where needed the second run, that look at what custom kernels do."""
     timing_s: float = 0.0
     """Timed windows, the baseline's process included."""
 

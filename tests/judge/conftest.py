@@ -17,7 +17,7 @@ def cache_dir(tmp_path_factory):
 
 
 def _evaluator(name, cache_dir, **options):
-    # Many kernels of these tests hold no custom code; `test_evidence.py` has its own evaluator.
+    # Many kernels of these tests hold no custom code; `asking` is for those that show that they do.
     rules = dataclasses.replace(RULESETS[name], limits=TIGHT, require_custom_kernel=False)
     return LocalEvaluator(ruleset=rules, cache_dir=cache_dir, **options)
 
@@ -25,6 +25,13 @@ def _evaluator(name, cache_dir, **options):
 @pytest.fixture(scope="session")
 def strict(cache_dir):
     with _evaluator("strict", cache_dir, timing=False) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="session")
+def asking(cache_dir):
+    rules = dataclasses.replace(RULESETS["strict"], limits=TIGHT)
+    with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
         yield evaluator
 
 

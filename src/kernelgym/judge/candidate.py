@@ -313,7 +313,13 @@ class _State:
         return self._model(*arguments)
 
     def trace(self, mode: str) -> Any:
-        """Watch calls from now on; the first request must come before any kernel code."""
+        """Watch calls from now on; the first request must come before any kernel code.
+
+        After ``end`` nobody stands between launches any more: what is timed is the kernel alone.
+        """
+        if mode == "end":
+            self._launches.watcher = self._tracer = None
+            return {}
         if self._tracer is None:
             self._tracer = self._new_tracer()
         return self._tracer.mode(mode)

@@ -66,6 +66,11 @@ class Conversation:
         """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
         self._left_s = seconds
 
+    @property
+    def left_s(self) -> float:
+        """What is left of the budget, in wall seconds."""
+        return self._left_s
+
     def pause(self) -> None:
         """Halt the candidate, until its next timed window or `resume`."""
         self._guarded(self._candidate.stop)

@@ -1,4 +1,4 @@
-"""Evidence that a custom kernel did the work, gathered from a second process of the kernel's.
+"""Evidence that a custom kernel did the work, gathered from a process of the kernel's.
 
 Three questions, asked of kernels that are correct already and in this order:
 
@@ -7,6 +7,11 @@ Three questions, asked of kernels that are correct already and in this order:
    kind, or by floating-point operations where the reference is a matter of matrix products; so
    neither other names for the same work nor a fused operator in place of several helps.
 3. Is the output wrong once the custom kernels are taken out?
+
+Most Triton kernels are asked in the midst of their judged calls (`Watch`): one call, chosen in
+secret, is watched, and one that is not judged is made without the custom kernels. That can only
+speak for a kernel. Whoever it does not speak for, and whatever cannot be asked so, is asked in a
+second process of its own (`gather`).
 
 A kernel may leave part of the work to torch: something has to be gone. Everything here is read
 from a process that the kernel shares, so it is policy for honest and for lazy kernels; a hostile
@@ -18,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -26,15 +32,25 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.compare import Comparison
 from kernelgym.judge.idleness import Tally, noun_of
 from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.traffic import Counter
 from kernelgym.judge.work import Work, torch_share
 from kernelgym.languages import LANGUAGES
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity, Status, Verdict
 
-__all__ = ["Evidence", "gather", "read_profile", "with_evidence"]
+__all__ = [
+    "Evidence",
+    "Watch",
+    "can_be_watched",
+    "gather",
+    "prepare",
+    "read_profile",
+    "with_evidence",
+]
 
 _ABLATED_S = 10.0
 _MARGIN = 0.01
@@ -44,7 +60,7 @@ _SMALL_CROSSING_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the second run showed."""
+    """What the watched run showed."""
 
     launches: int = 0
     """Custom launches in one call."""
@@ -59,6 +75,87 @@ class Evidence:
     complaint: str = ""
     """What is missing; empty if the kernel may count as custom."""
     findings: tuple[Finding, ...] = ()
+
+
+def can_be_watched(kernel: Kernel) -> bool:
+    """Say whether a kernel can be asked between its judged calls.
+
+    What functions of extensions give is overwritten when they are taken out, and `torch.compile`
+    is replaced while there is watching to do: both are for a process of their own.
+    """
+    return kernel.language == "triton" and "compile" not in kernel.source
+
+
+def prepare(session: Session) -> None:
+    """Have a process ready to be watched, before it holds any kernel code.
+
+    Raises:
+        JudgeError: If it cannot be: whatever it is, it is not the kernel's fault.
+    """
+    try:
+        session.trace("off")
+    except Rejected as end:
+        raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
+
+
+class Watch:
+    """Evidence from the process that is judged, gathered between its calls.
+
+    Whatever fails once `begun`, the kernel may not have borne that its launches were taken out: it
+    is to be judged anew, without.
+
+    Args:
+        session: A process that was made ready by `prepare`.
+        reference: The reference, with its calls planned.
+        kernel: The kernel.
+        clock: Is told what more it takes than the judged calls.
+    """
+
+    def __init__(
+        self, session: Session, reference: Reference, kernel: Kernel, clock: StageClock
+    ) -> None:
+        self._session, self._reference, self._kernel = session, reference, kernel
+        self._clock = clock
+        self.begun = False
+        """Whether a call was watched by now."""
+        self.found: Evidence | None = None
+        """What speaks for the kernel; None if nothing does."""
+        # Not the first call: what is set up there is to be as it is in all others.
+        telling = reference.kind_of(len(reference.plan))
+        places = [n for n, kind in enumerate(reference.plan) if n and kind == telling]
+        secret = random.Random(reference.seeds.derive("watched"))
+        # What has state would be asked in another than it has without.
+        self._place = secret.choice(places) if places and not reference.stateful else None
+
+    def call(self, index: int) -> Comparison:
+        """Make and judge one call, and learn from it if it is the one."""
+        if index != self._place:
+            return self._session.call(self._reference, index)
+        self.begun = True
+        self._session.trace("record")
+        with _counted(self._reference.model) as counter:
+            outcome = self._session.call(self._reference, index)
+        seen = self._session.trace("ablate")
+        if outcome.passed:
+            left_s = self._session.left_s
+            with self._clock.stage("evidence"):
+                self._learn(seen, Work.of(counter))
+            self._session.grant(left_s)
+        self._session.trace("off")
+        return outcome
+
+    def _learn(self, seen: dict[str, Any], work: Work) -> None:
+        evidence = _first_two(seen, work, self._kernel)
+        if evidence.complaint or seen.get("captured") is True:
+            return
+        asked = self._session, self._reference, self._kernel
+        evidence = _third(evidence, *asked)
+        if not (evidence.complaint or evidence.crashed):
+            self.found = _profiled(evidence, *asked)
+
+    def end(self) -> None:
+        """Stop watching, before the kernel is timed."""
+        self._session.trace("end")
 
 
 def gather(
@@ -81,11 +178,7 @@ def gather(
     failure = ""
     for attempt in range(2):
         with fresh() as session:
-            try:
-                session.trace("off")
-            except Rejected as end:
-                # No kernel code is in that process yet: whatever it is, it is not the kernel's.
-                raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
+            prepare(session)
             try:
                 model = _started(session, load, reference)
                 session.trace("record")
@@ -250,7 +343,7 @@ def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Ke
 
     Args:
         verdict: Of the judged calls.
-        evidence: What the second run showed.
+        evidence: What the watched run showed.
         tally: What the judged calls launched.
         kernel: The kernel.
     """

@@ -20,7 +20,14 @@ from kernelgym.baseline import Baseline
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.baselines import Baselines, Kept, device_name
-from kernelgym.judge.evidence import gather, with_evidence
+from kernelgym.judge.evidence import (
+    Evidence,
+    Watch,
+    can_be_watched,
+    gather,
+    prepare,
+    with_evidence,
+)
 from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
@@ -33,6 +40,8 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Mismatch, Problem, Severity, Status, Verdict
 
 __all__ = ["Worker"]
+
+_FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
 class Worker:
@@ -102,14 +111,16 @@ class Worker:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
-        verdict = self._attempt(problem, kernel, seeds)
+        verdict, was_watched = self._attempt(problem, kernel, seeds, watched=True)
+        if was_watched and verdict.status in _FAILED:
+            verdict, _ = self._attempt(problem, kernel, seeds)  # it may not have borne that
         if self._accelerator.shares_memory and _ran_out_of_memory(verdict):
             with self._accelerator.alone():  # others' work may have been in its way
-                verdict = self._attempt(problem, kernel, seeds)
+                verdict, _ = self._attempt(problem, kernel, seeds)
         elif self._on_cuda and verdict.status is Status.TIMEOUT:
             self._accelerator.hangs.note()
             if self._accelerator.hangs.others_since(moment):  # it may have been held up
-                verdict = self._attempt(problem, kernel, seeds)
+                verdict, _ = self._attempt(problem, kernel, seeds)
         broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.while_nobody_is_timed():
@@ -165,17 +176,24 @@ class Worker:
         if self._on_cuda:
             self._processes.settle()
 
-    def _attempt(self, problem: Problem, kernel: Kernel, seeds: Seeds) -> Verdict:
-        clock = self._accelerator.clock
+    def _attempt(
+        self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool = False
+    ) -> tuple[Verdict, bool]:
+        """Judge a kernel in a fresh process; says whether it was watched among its judged calls."""
+        clock, watch = self._accelerator.clock, None
+        watched &= self._ruleset.require_custom_kernel and can_be_watched(kernel)
         with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
             session.public = None if self._ruleset.secret_seed else self._public
             try:
+                if watched:
+                    prepare(session)
                 session.load(kernel.source, "ModelNew")
                 with self._accelerator.room(problem), self._accelerator.lease.shared():
                     reference = Reference(problem, self._ruleset, seeds, self._name)
                     reference.prepare()
+                watch = Watch(session, reference, kernel, clock) if watched else None
                 with ExitStack() as stack:
-                    verdict = self._run(stack, session, reference, kernel)
+                    verdict = self._run(stack, session, reference, kernel, watch)
             except Rejected as end:
                 verdict = Verdict(
                     end.status,
@@ -184,7 +202,8 @@ class Worker:
                     log=end.log,
                     findings=end.findings,
                 )
-            return dataclasses.replace(verdict, log=verdict.log or session.log())
+            verdict = dataclasses.replace(verdict, log=verdict.log or session.log())
+            return verdict, watch is not None and watch.begun
 
     def _run(
         self,
@@ -192,7 +211,9 @@ class Worker:
         session: Session,
         reference: Reference,
         kernel: Kernel,
+        watch: Watch | None = None,
     ) -> Verdict:
+        call = functools.partial(session.call, reference) if watch is None else watch.call
         calls, clock = len(reference.plan), self._accelerator.clock
         passed, failed, errors, complaint = 0, 0, (0.0, 0.0), ""
         mismatch: Mismatch | None = None
@@ -205,7 +226,7 @@ class Worker:
                 self._processes.ask_for_contexts()
                 session.construct(reference)
                 for index in range(calls):
-                    outcome = session.call(reference, index)
+                    outcome = call(index)
                     passed += outcome.passed
                     errors = (
                         max(errors[0], outcome.max_abs_error),
@@ -217,6 +238,8 @@ class Worker:
                         complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
                         if self._ruleset.stop_at_first_failure:
                             break
+                if watch is not None:
+                    watch.end()
                 self._settle()
             judged = Verdict(
                 Status.WRONG,
@@ -235,8 +258,10 @@ class Worker:
             if self._ruleset.require_custom_kernel:
                 judged = with_library_work(judged, session.library_work)
                 if judged.correct:
+                    evidence = None if watch is None else watch.found
                     with clock.stage("evidence"):
-                        judged = self._with_evidence(judged, session, reference, kernel)
+                        evidence = evidence or self._evidence(session, reference, kernel)
+                    judged = with_evidence(judged, evidence, session.tally, kernel)
                 if not judged.correct:
                     return judged
             if not self._timing or not _is_timed(kernel.language, self._name):
@@ -278,13 +303,7 @@ class Worker:
         message = f"its process took so much device memory that the reference had none left: {full}"
         return Rejected(Status.RUNTIME_ERROR, message)
 
-    def _with_evidence(
-        self,
-        judged: Verdict,
-        session: Session,
-        reference: Reference,
-        kernel: Kernel,
-    ) -> Verdict:
+    def _evidence(self, session: Session, reference: Reference, kernel: Kernel) -> Evidence:
         """Have a second process show that a custom kernel did the work."""
         session.vacate()  # one process at a time holds inputs and outputs
 
@@ -307,7 +326,7 @@ class Worker:
             self._settle()
         if evidence.crashed:
             self._accelerator.canary()
-        return with_evidence(judged, evidence, session.tally, kernel)
+        return evidence
 
     def _unless_idle(self, timed: Verdict, session: Session, kernel: Kernel) -> Verdict:
         """Refuse a kernel that launched in every judged call, but not in every timed one."""

@@ -158,7 +158,7 @@ class Session(Layout):
             raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None
 
     def trace(self, mode: str) -> dict[str, Any]:
-        """Have calls watched from now on (``record``, ``ablate`` or ``off``).
+        """Have calls watched from now on (``record``, ``ablate``, ``off``, or ``end`` for good).
 
         Returns:
             What was seen since the mode was last set. The candidate may have made it up.

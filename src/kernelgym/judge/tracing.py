@@ -1,4 +1,4 @@
-"""What the second process of a correct kernel watches: its custom launches, and torch's share.
+"""What a kernel's process watches, for evidence: its custom launches, and torch's share.
 
 A `Tracer` is in one of four modes while calls are made. ``record`` counts the launches of
 custom kernels, how many of them did something, and what torch's operators did (`traffic.py`).
