@@ -68,6 +68,7 @@ class Session(Layout):
         """How near outputs of timed calls must lie to the reference's, by the kind of their inputs:
         as judged calls have told."""
         self.tally = Tally()
+        self._is_watched = False
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
 
     @property
@@ -163,6 +164,7 @@ class Session(Layout):
         Returns:
             What was seen since the mode was last set. The candidate may have made it up.
         """
+        self._is_watched = mode not in ("off", "end")
         self._post({"op": "trace", "mode": mode})
         seen = self._answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
@@ -202,7 +204,9 @@ class Session(Layout):
         self.example = (outline(inputs), outline(expected.output))
         self._make_room(inputs)
         results = self.run([inputs], [forward_seed])
-        if kind == GIVEN:  # on others, a kernel may see that there is nothing to do
+        # On other kinds a kernel may see that there is nothing to do; and that it launches while it
+        # is watched says nothing of what it does when it is not.
+        if kind == GIVEN and not (self._is_watched and self._launched):
             self.tally.add(1, self._launched)
         # Nothing is written any more while it is read: a thread may still be at work.
         self.pause()
