@@ -11,6 +11,7 @@ from programs import AFFINE, CPP_SOURCE, TRITON, TRITON_SOURCE, doing, problem, 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.evidence import Watch, can_be_watched, prepare
+from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.seeds import Seeds
 from kernelgym.judge.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
@@ -28,6 +29,7 @@ class _Session:
 
     def __init__(self, seen=SEEN, without=False, failing=()):
         self._seen, self._without, self._failing = seen, without, failing
+        self.public = None
         self.asked, self.left_s, self._mode = [], LEFT_S, "off"
 
     def trace(self, mode):
@@ -127,6 +129,13 @@ def test_nothing_but_good_is_said_of_a_kernel(session):
 def test_a_reference_that_keeps_state_is_not_asked_in_between():
     session = _Session()
     assert not _watch(session, _reference(ONLY_SECOND, stateful=True)).begun
+    assert session.asked == [0, 1, 2]
+
+
+def test_calls_on_values_that_everybody_knows_are_not_watched():
+    session = _Session()
+    session.public = PublicCalls(torch.device("cpu"))
+    assert not _watch(session, _reference(ONLY_SECOND)).begun
     assert session.asked == [0, 1, 2]
 
 

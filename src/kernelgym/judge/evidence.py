@@ -124,8 +124,10 @@ class Watch:
         telling = reference.kind_of(len(reference.plan))
         places = [n for n, kind in enumerate(reference.plan) if n and kind == telling]
         secret = random.Random(reference.seeds.derive("watched"))
-        # What has state would be asked in another than it has without.
-        self._place = secret.choice(places) if places and not reference.stateful else None
+        # What has state would be asked in another than it has without; and what a reference is
+        # known to give on values that everybody knows is not computed again, and so not counted.
+        asked_apart = reference.stateful or session.public is not None
+        self._place = secret.choice(places) if places and not asked_apart else None
 
     def call(self, index: int) -> Comparison:
         """Make and judge one call, and learn from it if it is the one."""

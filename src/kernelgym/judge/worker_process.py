@@ -47,7 +47,7 @@ class WorkerProcess:
     ) -> None:
         limits = ruleset.limits
         # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
-        self._job_s = 2 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
+        self._job_s = 3 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
         self._job_s += _REFERENCE_S + _FIRST_BUILD_S
         self._socket, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
