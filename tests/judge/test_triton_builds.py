@@ -4,12 +4,15 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from kernelgym.judge import triton_tools, zygote
 from kernelgym.judge.build import Builder
+from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
 from kernelgym.judge.fork_server import readable_paths
+from kernelgym.judge.sandbox import TIERS, Plan
 from kernelgym.rulesets import Limits
 
 MODULE = """
@@ -74,7 +77,9 @@ from triton.compiler import ASTSource
 from triton.runtime.build import compile_module_from_src
 from kernelgym.judge import triton_tools, zygote
 from kernelgym.judge.build import Builder
+from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
 from kernelgym.judge.fork_server import readable_paths
+from kernelgym.judge.sandbox import TIERS, Plan
 from kernelgym.rulesets import Limits
 from pathlib import Path
 
@@ -181,6 +186,65 @@ def test_ptx_is_assembled_once(builder):
     assert not builder.build({"ptx": PTX, "options": ["--gpu-name=sm_80"]}).path  # not for this one
     broken = builder.build({"ptx": PTX.replace("ret", "rat"), "options": options})
     assert not broken.path and "rat" in broken.log
+
+
+OPTIONS = ["--gpu-name=sm_90"]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_who_stands_by_assembles_one_kernel(tmp_path, tier):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    builder = Builder(tmp_path / "cache", scratch, tier, Limits(), readable_paths())
+    builder.stand_by()
+    builder.stand_by()
+    assert len(list(scratch.iterdir())) == 1
+    built = builder.build({"ptx": PTX, "options": OPTIONS})
+    assert built.path and not built.cached
+    assert not list(scratch.iterdir())  # it is gone, with its folder
+    assert builder.build({"ptx": PTX + "// again", "options": OPTIONS}).path  # by another one
+    builder.stand_by()
+    builder.close()
+    assert not list(scratch.iterdir())
+
+
+def test_who_fell_while_it_stood_by_is_replaced(builder, tmp_path):
+    builder.stand_by()
+    builder._standing._process.kill()
+    builder._standing._process.wait()
+    assert builder.build({"ptx": PTX, "options": OPTIONS}).path
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_a_sandbox_whose_owner_is_gone_ends_by_itself(tmp_path):
+    plan = Plan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
+    ready = Ready(plan)
+    ready._process.stdin.close()
+    assert ready._process.wait(30) == 0
+
+
+def test_what_is_told_to_a_sandbox_can_read_nothing_more_of_it(tmp_path):
+    plan = Plan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
+    ready = Ready(plan)
+    log = ready.run(["cat"], 30).finish(time.monotonic() + 30)
+    ready.end()
+    assert log == "" and not tmp_path.exists()
+
+
+@pytest.mark.parametrize(("command", "said"), [("exit 0", ""), ("echo no; exit 3", "no")])
+def test_a_compilers_end_is_waited_for(tmp_path, command, said):
+    plan = Plan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
+    running = start(["sh", "-c", command], plan, 30.0)
+    log = running.finish(time.monotonic() + 30)
+    assert bounded(log) == said and has_failed(log) is bool(said)
+
+
+def test_a_compiler_that_takes_too_long_is_ended(tmp_path):
+    plan = Plan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
+    running = start(["sleep", "600"], plan, 0.01)
+    log = running.finish(time.monotonic() + 0.01)
+    assert bounded(log) == "the build took longer than 0.01 s" and has_failed(log)
+    assert running.process.poll() is not None
 
 
 @pytest.mark.parametrize(

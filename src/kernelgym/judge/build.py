@@ -32,7 +32,7 @@ from kernelgym.errors import JudgeError, UnsupportedLanguage
 from kernelgym.judge import compiler_process
 from kernelgym.judge import extension_source as source
 from kernelgym.judge.compiler_errors import missing_from_thin
-from kernelgym.judge.compiler_process import Running, bounded, has_failed, is_transient
+from kernelgym.judge.compiler_process import Ready, Running, bounded, has_failed, is_transient
 from kernelgym.judge.cuda_toolkit import CudaToolkit, cuda_toolkit, find_nvcc
 from kernelgym.judge.extension_request import (
     BadRequest,
@@ -89,6 +89,18 @@ class Builder:
         self._tier, self._limits, self._readable = tier, limits, readable
         self._capability = capability
         self._failures: dict[str, Built] = {}
+        self._standing: Ready | None = None
+
+    def stand_by(self) -> None:
+        """Have a process stand in its sandbox for the next kernel that is assembled."""
+        if self._standing is None:
+            self._standing = self._ready()
+
+    def close(self) -> None:
+        """End what stands by."""
+        if self._standing is not None:
+            self._standing.end()
+            self._standing = None
 
     def build(self, arguments: Any) -> Built:
         """Build what a candidate asked for. Never raises for the candidate's mistakes.
@@ -99,11 +111,13 @@ class Builder:
             JudgeError: If a compiler cannot be run.
         """
         started = time.monotonic()
-        means = (self._cache, self._scratch_root, self._start, self._limits.build_s)
+        allowed_s = self._limits.build_s
         if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
-            return build_launcher(str(arguments["launcher"]), *means)
+            text = str(arguments["launcher"])
+            return build_launcher(text, self._cache, self._ready, allowed_s)
         if isinstance(arguments, dict) and arguments.keys() == {"ptx", "options"}:
-            return assemble(str(arguments["ptx"]), arguments["options"], *means)
+            text, named = str(arguments["ptx"]), arguments["options"]
+            return assemble(text, named, self._cache, self._take, allowed_s)
         try:
             request = read_request(arguments, cuda=self._capability is not None)
         except BadRequest as error:
@@ -247,7 +261,22 @@ class Builder:
         return _Binding(running, scratch / "binding.o", self._cache, name)
 
     def _start(self, command: list[str], scratch: Path, allowed_s: float = 0.0) -> Running:
-        plan = Plan(
+        plan = self._plan(scratch)
+        return compiler_process.start(command, plan, allowed_s or self._limits.build_s)
+
+    def _take(self) -> Ready:
+        """Return what stands by, or another that does from now on."""
+        ready, self._standing = self._standing, None
+        if ready is not None and not ready.stands():
+            ready.end()  # whatever became of it
+            ready = None
+        return ready or self._ready()
+
+    def _ready(self) -> Ready:
+        return Ready(self._plan(Path(tempfile.mkdtemp(prefix="triton-", dir=self._scratch_root))))
+
+    def _plan(self, scratch: Path) -> Plan:
+        return Plan(
             tier=self._tier,
             scratch=str(scratch),
             readable=(
@@ -264,7 +293,6 @@ class Builder:
             processes=self._limits.processes,
             exec_allowed=True,
         )
-        return compiler_process.start(command, plan, allowed_s or self._limits.build_s)
 
 
 @dataclass(frozen=True, slots=True)

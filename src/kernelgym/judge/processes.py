@@ -65,6 +65,8 @@ class Processes:
         zygote.replenish()
         build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
         accelerator = self._accelerator
+        if language == "triton" and accelerator.on_cuda and self._builder is not None:
+            self._builder.stand_by()  # it gets there while the kernel is compiled
         session = Session(candidate, self._ruleset, build, accelerator.device, accelerator.lease)
         session.alone = accelerator.is_alone
         return Process(self, candidate, session)
@@ -165,10 +167,12 @@ class Processes:
         tiers.forget(self._folder, self._name)  # a tier that no longer works may be what failed
 
     def close(self) -> None:
-        """End the zygotes."""
+        """End the zygotes, and what stands by to build."""
         for zygote in self._zygotes.values():
             zygote.close()
         self._zygotes.clear()
+        if self._builder is not None:
+            self._builder.close()
 
 
 class Process:

@@ -8,8 +8,9 @@ Three tiers, strongest first; the host decides which can be had:
 - ``limits``: resource limits only. Files, network and other processes stay reachable.
 
 Loaded by path in the untrusted process, so it imports nothing but the standard library. Also a
-program: ``python sandbox.py PLAN_JSON ARGV...`` runs a compiler inside the same walls (exec
-allowed). It does not cover kernel bugs, side channels, or native code that spins up threads
+program: ``python sandbox.py PLAN_JSON [ARGV...]`` runs a compiler inside the same walls (exec
+allowed); without ARGV it raises them and waits to be told, by one line of JSON on standard input.
+It does not cover kernel bugs, side channels, or native code that spins up threads
 until its deadline.
 """
 
@@ -245,10 +246,24 @@ def _beside(name: str) -> ModuleType:
     return module
 
 
+def _told() -> list[str]:
+    """Wait to be told what to run; exits if nobody wants anything any more."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 1 << 16)
+        if not part:
+            os._exit(0)
+        line += part
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    told: list[str] = json.loads(line)
+    return told
+
+
 def main(plan_json: str, argv: list[str]) -> None:
     """Run `argv` confined by the plan; exits with its status (128 + signal if it was killed).
 
-    Exits with `OWN_FAILURE`, and the reason on stderr, if `argv` could not be run so.
+    An empty `argv` is asked for when everything else is done. Exits with `OWN_FAILURE`, and the
+    reason on stderr, if `argv` could not be run so.
     """
     try:
         plan = Plan(**json.loads(plan_json))
@@ -264,6 +279,7 @@ def main(plan_json: str, argv: list[str]) -> None:
             if plan.tier.startswith("ns+"):
                 mount_private(plan)
             confine(plan, syscalls)
+            argv = argv or _told()
             os.execvp(argv[0], argv)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)

@@ -12,14 +12,13 @@ import importlib.util
 import os
 import re
 import sysconfig
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compiler_process import Running, bounded, has_failed, is_transient
+from kernelgym.judge.compiler_process import Ready, bounded, has_failed, is_transient
 from kernelgym.judge.fork_server import driver_libraries
 from kernelgym.judge.library_cache import Built, LibraryCache
 from kernelgym.judge.toolchain import find_compiler
@@ -35,8 +34,7 @@ _NEWER_ARCH = 100  # from which on Triton takes an assembler of its own
 def build_launcher(
     source: str,
     cache: LibraryCache,
-    scratch_root: Path,
-    start: Callable[[list[str], Path], Running],
+    take: Callable[[], Ready],
     allowed_s: float,
 ) -> Built:
     """Build a module from C.
@@ -44,8 +42,7 @@ def build_launcher(
     Args:
         source: Its text.
         cache: Keeps what was built.
-        scratch_root: Folder for intermediate files.
-        start: Starts a compiler in a sandbox, in a folder.
+        take: Returns what stands in a sandbox and can become the compiler.
         allowed_s: Wall seconds it may take.
 
     Raises:
@@ -57,15 +54,14 @@ def build_launcher(
     for library in driver_libraries():
         command += ["-xnone", library]
     names = ("launcher.c", "launcher.so")
-    return _make(command, names, source, cache, scratch_root, start, allowed_s)
+    return _make(command, names, source, cache, take, allowed_s)
 
 
 def assemble(
     ptx: str,
     options: Any,
     cache: LibraryCache,
-    scratch_root: Path,
-    start: Callable[[list[str], Path], Running],
+    take: Callable[[], Ready],
     allowed_s: float,
 ) -> Built:
     """Assemble PTX with the assembler that comes with Triton.
@@ -74,8 +70,7 @@ def assemble(
         ptx: Its text.
         options: The assembler's, as the candidate names them.
         cache: Keeps what was made.
-        scratch_root: Folder for intermediate files.
-        start: Starts a program in a sandbox, in a folder.
+        take: Returns what stands in a sandbox and can become the assembler.
         allowed_s: Wall seconds it may take.
 
     Raises:
@@ -89,7 +84,7 @@ def assemble(
     newer = arch is not None and int(arch[1]) >= _NEWER_ARCH
     command = [_assembler(newer), *named, "kernel.ptx", "-o", "kernel.cubin"]
     names = ("kernel.ptx", "kernel.cubin")
-    return _make(command, names, ptx, cache, scratch_root, start, allowed_s)
+    return _make(command, names, ptx, cache, take, allowed_s)
 
 
 def _make(
@@ -97,8 +92,7 @@ def _make(
     names: tuple[str, str],
     source: str,
     cache: LibraryCache,
-    scratch_root: Path,
-    start: Callable[[list[str], Path], Running],
+    take: Callable[[], Ready],
     allowed_s: float,
 ) -> Built:
     """Run a command on one text in a folder of its own, or find what it made of it before."""
@@ -109,18 +103,17 @@ def _make(
     name = f"{digest}-{made}"
     if (path := cache.find_object(name)) is not None:
         return Built(str(path), _MODULE, "", True, time.monotonic() - started)
-    with tempfile.TemporaryDirectory(prefix="triton-", dir=scratch_root) as folder:
-        scratch = Path(folder)
+    ready = take()
+    try:
+        scratch = ready.scratch
         (scratch / given).write_text(source, encoding="utf-8", errors="surrogatepass")
-        running = start(command, scratch)
-        try:
-            log = running.finish(started + allowed_s)
-        finally:
-            running.end()
+        log = ready.run(command, allowed_s).finish(started + allowed_s)
         if has_failed(log):
             transient = is_transient(log)
             return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
         path = cache.file_object(scratch / made, name)
+    finally:
+        ready.end()
     cache.cut_back()
     return Built(str(path), _MODULE, "", False, time.monotonic() - started)
 
