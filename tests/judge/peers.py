@@ -84,7 +84,7 @@ class Peer(threading.Thread):
             return
 
     def honest(self, request, fds):
-        if request["op"] == "slots":
+        if request["op"] == "slots" and fds:
             self.memory = mmap.mmap(fds[0], request["bytes"])
         elif request["op"] == "prepare":
             self.calls = request["calls"]
@@ -131,6 +131,8 @@ class Keeper:
 
     def kill(self, candidate_id):
         self.process.kill()
+
+    begin_kill = kill
 
 
 @contextmanager

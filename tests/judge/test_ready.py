@@ -141,6 +141,10 @@ class _Standing:
 
     def __init__(self, fails=""):
         self.fails, self.has_context, self.discarded = fails, False, False
+        self.was_asked, self.is_gone = False, False
+
+    def ask_for_context(self):
+        self.was_asked = True
 
     def wait_ready(self, patience_s):
         if self.fails == "ready":
@@ -152,7 +156,7 @@ class _Standing:
         self.has_context = True
 
     def ended(self):
-        return False
+        return self.is_gone
 
     def discard(self):
         self.discarded = True
@@ -163,7 +167,9 @@ def zygote(monkeypatch):
     """A zygote for a GPU of which nothing runs; it hands out what stands in `coming`."""
     made = object.__new__(Zygote)
     made._standby, made._wanted, made._on_device, made.coming = {}, {USUAL}, True, []
+    made._coming = {}
     monkeypatch.setattr(made, "_spawn", lambda kind: made.coming.pop(0))
+    monkeypatch.setattr(made, "wait_ready", lambda: None)
     return made
 
 
@@ -182,6 +188,34 @@ def test_one_that_gets_no_context_does_not_stand_by(zygote):
     assert not zygote.settle(ahead=True)
     assert bad.discarded and not good.discarded
     assert zygote.is_settled() and zygote.lacks(2) and not zygote.lacks(1)
+
+
+def test_on_a_device_the_one_after_the_next_starts_its_driver_and_makes_no_context(zygote):
+    first, second, third = zygote.coming = [_Standing() for _ in range(3)]
+    zygote.replenish()
+    assert zygote._standby == {USUAL: [first]} and len(zygote.coming) == 1
+    zygote.replenish()  # nothing is missing
+    zygote.ask_for_contexts()
+    assert first.was_asked and not second.was_asked
+    assert zygote.settle() and not second.has_context
+    assert zygote.take() is first
+    zygote.replenish()
+    assert zygote._standby == {USUAL: [second]} and zygote._coming == {USUAL: third}
+
+
+def test_one_that_fell_before_it_stood_by_is_replaced(zygote):
+    zygote.coming = [_Standing(), fallen := _Standing(), other := _Standing(), _Standing()]
+    zygote.replenish()
+    zygote.take()
+    fallen.is_gone = True
+    zygote.replenish()
+    assert fallen.discarded and zygote._standby == {USUAL: [other]}
+
+
+def test_elsewhere_one_stands_by_and_no_more_are_forked(zygote):
+    zygote._on_device, zygote.coming = False, [_Standing(), _Standing()]
+    zygote.replenish()
+    assert len(zygote.coming) == 1 and not zygote._coming
 
 
 def _worker(zygote, tmp_path, ready=2):

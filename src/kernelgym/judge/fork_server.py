@@ -147,6 +147,7 @@ class Zygote:
         self._pids: dict[int, int] = {}
         self._on_device = device != "cpu"
         self._standby: dict[Kind, list[Candidate]] = {}
+        self._coming: dict[Kind, Candidate] = {}
         self._wanted: set[Kind] = set()
         self._decoder = wire.Decoder()
         self._errors = tempfile.TemporaryFile()
@@ -207,10 +208,16 @@ class Zygote:
         return taken
 
     def replenish(self) -> None:
-        """Fork one of each kind that was taken so far and of which none stands by."""
+        """Have one of each kind that was taken so far stand by, where none does.
+
+        On a device the one after it is forked, too. It starts the driver, which takes as long as
+        making a context does and needs no lease, and makes its context when it is its turn.
+        """
         for kind in self._wanted:
             if not self._standby.get(kind):
-                self._standby[kind] = [self._spawn(kind)]
+                self._standby[kind] = [self._next(kind)]
+            if self._on_device and kind not in self._coming:
+                self._coming[kind] = self._spawn(kind)
 
     def lacks(self, ready: int) -> bool:
         """Say whether fewer than so many of the usual kind stand by, though they are wanted."""
@@ -222,7 +229,7 @@ class Zygote:
         Raises:
             JudgeError: If it does not get there.
         """
-        candidate = self._spawn(USUAL)
+        candidate = self._next(USUAL)
         try:
             candidate.wait_ready(_AHEAD_S)
         except BaseException:
@@ -259,6 +266,14 @@ class Zygote:
 
     def _all_standing(self) -> list[Candidate]:
         return [candidate for standing in self._standby.values() for candidate in standing]
+
+    def _next(self, kind: Kind) -> Candidate:
+        """Return one that is to stand by from now on."""
+        coming = self._coming.pop(kind, None)
+        if coming is not None and coming.ended():
+            coming.discard()
+            coming = None
+        return coming or self._spawn(kind)
 
     def _longest_standing(self, kind: Kind) -> Candidate | None:
         standing = self._standby.get(kind, [])
@@ -326,14 +341,22 @@ class Zygote:
             JudgeError: If it is still there after two seconds.
         """
         if candidate_id not in self._exits:
-            try:
-                wire.send(self._control, {"op": "kill", "id": candidate_id})
-            except OSError as error:
-                raise JudgeError("the zygote is gone") from error
+            self.begin_kill(candidate_id)
             if self.exit_code(candidate_id, _KILL_S) is None:
                 raise JudgeError("a candidate could not be killed")
         self._exits.pop(candidate_id, None)
         self._pids.pop(candidate_id, None)
+
+    def begin_kill(self, candidate_id: int) -> None:
+        """Have a candidate be killed with everything it started; returns at once.
+
+        Raises:
+            JudgeError: If the zygote is gone.
+        """
+        try:
+            wire.send(self._control, {"op": "kill", "id": candidate_id})
+        except OSError as error:
+            raise JudgeError("the zygote is gone") from error
 
     def _complaint(self) -> str:
         self._errors.seek(0)
@@ -342,10 +365,11 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote; the kernel takes every candidate down with it."""
-        for candidate in self._all_standing():
+        for candidate in [*self._all_standing(), *self._coming.values()]:
             with contextlib.suppress(JudgeError):  # it may be what failed
                 candidate.discard()
         self._standby.clear()
+        self._coming.clear()
         self._control.close()
         try:
             self._process.wait(_KILL_S)

@@ -59,6 +59,9 @@ class Keeper(Protocol):
     def kill(self, candidate_id: int) -> None:
         """Kill a candidate with everything it started; returns when it is gone."""
 
+    def begin_kill(self, candidate_id: int) -> None:
+        """Have a candidate be killed; returns at once."""
+
 
 class Candidate:
     """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
@@ -308,6 +311,15 @@ class Candidate:
         if not self._killed:
             self._keeper.kill(self._id)
             self._killed = True
+
+    def begin_kill(self) -> None:
+        """Have the process be killed, without waiting until it is gone.
+
+        Raises:
+            JudgeError: If nobody is there to do so.
+        """
+        if not self._killed:
+            self._keeper.begin_kill(self._id)
 
     def discard(self) -> None:
         """Kill the process and remove what it left. Never raises for a process already gone.
