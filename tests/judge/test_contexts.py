@@ -93,16 +93,19 @@ def test_little_that_is_kept_is_kept(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("alone", "free_calls", "emptied"), [(False, 1.5, 0), (False, 0.5, 1), (True, 1.5, 1)]
+    ("alone", "free_calls", "kept_calls", "emptied"),
+    [(False, 1.5, 1, 0), (False, 0.5, 1, 1), (True, 1.5, 1, 1), (True, 0.5, 0.05, 0)],
 )
 def test_a_kernel_that_is_judged_alone_is_spared_more(
-    monkeypatch, tmp_path, alone, free_calls, emptied
+    monkeypatch, tmp_path, alone, free_calls, kept_calls, emptied
 ):
     with meeting(tmp_path) as (session, *_):
         inputs, times = [torch.zeros(1 << 10)], []
         session.example = (inputs, torch.zeros(1 << 10))
         session._located, session.alone = object(), alone  # as on a device
-        free = int(free_calls * 2 * 4 * (1 << 10))
+        free, kept = (int(calls * 2 * 4 * (1 << 10)) for calls in (free_calls, kept_calls))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 5 * GIB + kept)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 5 * GIB)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 80 * GIB))
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: times.append(1))
         session._make_room(inputs)

@@ -1,6 +1,7 @@
 """Timed windows of a made-up process: halted in time, read where it says on a device."""
 
 import ctypes
+import math
 import os
 import signal
 import time
@@ -100,6 +101,24 @@ def test_a_window_without_results_ends_it(met):
     )
 
 
+def since(peer, count):
+    """Return what a peer was asked after so many requests."""
+    return [(request["op"], request.get("arenas")) for request in peer.asked[count:]]
+
+
+def test_memory_of_the_right_size_is_used_again(met):
+    session, peer, _, reference = met
+    inputs = reference.inputs(1)
+    output = reference.expect(inputs, 0).output
+    session.reserve(inputs, output, 1)
+    known = len(peer.asked)
+    session.reserve(inputs, output, 1, timed=True)
+    assert since(peer, known) == [("prepare", None)]
+    session.reserve(inputs, output, 2, timed=True)  # one page in all, as before
+    first, second = (call["args"][0]["tensor"]["offset"] for call in peer.calls)
+    assert first != second
+
+
 # --- a device, with host memory in its place ------------------------------------------------------
 
 
@@ -125,12 +144,82 @@ def device(monkeypatch):
         raise device_memory.DriverError("no such memory")
 
     monkeypatch.setattr(arena._HostArena, "span", span)
-    monkeypatch.setattr(layout, "new_arena", lambda n, size, _: arena._HostArena(n, size))
+
+    def on_host(tensors, size, device, number):
+        return arena._HostArena(tensors, size, number)
+
+    monkeypatch.setattr(layout, "new_arena", on_host)
     monkeypatch.setattr(layout, "DeviceOutputs", _Located)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     monkeypatch.setattr(device_memory, "view", view)
     monkeypatch.setattr(device_memory, "open_shared", refuse)
     return torch.device("cuda", 0)
+
+
+def test_only_outputs_are_given_back_where_timed_calls_need_no_room_for_them(tmp_path, device):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        assert since(peer, 0) == [("slots", None), ("slots", None), ("prepare", None)]
+        ((call,), known) = peer.calls, len(peer.asked)
+        assert call["args"][0]["tensor"]["arena"] != call["outputs"][0]["arena"]
+        session.reserve(inputs, output, 1, timed=True)
+        assert since(peer, known) == [("release", [1]), ("prepare", None)]
+        assert peer.calls == [{**call, "outputs": []}]
+        known = len(peer.asked)
+        session.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
+        assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
+        known = len(peer.asked)
+        session.vacate()
+        session.vacate()
+        assert since(peer, known) == [("release", [0])]
+
+
+@pytest.fixture
+def lent(monkeypatch):
+    """Let the storage of a tensor on the host be a device's allocation."""
+    pages = {}
+
+    def extent(address):
+        return next((a, n) for a, n in pages.items() if a <= address < a + n)
+
+    def drawn(shape, at):
+        page = torch.zeros(1 << 12) if at is None else at
+        pages[page.data_ptr()] = page.numel() * 4
+        return page, page[6 : 6 + math.prod(shape)].view(shape)
+
+    monkeypatch.setattr(device_memory, "extent", extent)
+    monkeypatch.setattr(device_memory, "share", lambda address: f"{address:x}")
+    return drawn
+
+
+def test_a_reference_is_told_once_where_values_are_drawn(tmp_path, device, lent):
+    with meeting(tmp_path, device=device) as (session, peer, _, _rules):
+        page, first = lent((4, 6), None)
+        output = torch.zeros(4, 6)
+        assert session.borrow([first, 3], output)
+        assert since(peer, 0) == [("slots", None), ("prepare", None)]
+        assert peer.asked[0]["memory"] == f"{page.data_ptr():x}"
+        ((call,), known) = peer.calls, len(peer.asked)
+        assert call["args"][0]["tensor"]["offset"] == 24 and call["args"][1] == 3
+        _, again = lent((4, 6), page)
+        assert session.borrow_again([again, 3]) and len(peer.asked) == known
+        assert session._slots[0].inputs[0] is again, "filling it copies nothing"
+        assert not session.borrow_again([again, 4])
+        assert not session.borrow_again([lent((6, 4), page)[1], 3])
+        assert session.borrow([again, 4], output)
+        assert since(peer, known) == [("prepare", None)]
+        known = len(peer.asked)
+        _, elsewhere = lent((4, 6), None)
+        assert not session.borrow_again([elsewhere, 4]) and session.borrow([elsewhere, 4], output)
+        assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
+        known = len(peer.asked)
+        assert not session.borrow([first, elsewhere], output) and len(peer.asked) == known
+        session.reserve([first], output, 1, timed=True)
+        assert since(peer, known)[0] == ("release", [0])
+        assert not session.borrow_again([elsewhere, 4])
 
 
 def place(offset, strides=(6, 1), memory=""):

@@ -38,6 +38,8 @@ class Region:
     strides: tuple[int, ...]
     count: int
     """Elements its storage spans."""
+    arena: int = 0
+    """Number of its arena, of those that one process has mapped at a time."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what a candidate needs to lay a tensor over the region."""
@@ -47,6 +49,7 @@ class Region:
             "shape": list(self.shape),
             "strides": list(self.strides),
             "count": self.count,
+            "arena": self.arena,
         }
 
 
@@ -59,9 +62,23 @@ class Arena:
     _gap_bytes = _HOST_GAP_BYTES
     _alignment = 64  # torch aligns its own allocations on the host to 64 bytes
 
-    def __init__(self, tensors: int, total_bytes: int, page_bytes: int) -> None:
+    _page_bytes = mmap.PAGESIZE
+
+    def __init__(self, tensors: int, total_bytes: int, number: int = 0) -> None:
+        self.bytes = self._needed_bytes(tensors, total_bytes)
+        self._number = number
+        self._next = self._gap_bytes
+
+    def _needed_bytes(self, tensors: int, total_bytes: int) -> int:
         room = total_bytes + (tensors + 1) * (self._gap_bytes + self._alignment)
-        self.bytes = max(page_bytes, room + -room % page_bytes)
+        return max(self._page_bytes, room + -room % self._page_bytes)
+
+    def fits(self, tensors: int, total_bytes: int) -> bool:
+        """Say whether it is as large as one made for such tensors would be."""
+        return self.bytes == self._needed_bytes(tensors, total_bytes)
+
+    def clear(self) -> None:
+        """Forget all regions, so that others can be placed. What lies there stays."""
         self._next = self._gap_bytes
 
     def place(self, like: torch.Tensor, contiguous: bool = False) -> Region:
@@ -75,7 +92,8 @@ class Arena:
             strides = torch.empty(like.shape, device="meta").stride()
         spans = [(size - 1) * step for size, step in zip(like.shape, strides, strict=True)]
         count = 0 if like.numel() == 0 else 1 + sum(spans)
-        region = Region(self._next, like.dtype, tuple(like.shape), tuple(strides), count)
+        shape, dtype = tuple(like.shape), like.dtype
+        region = Region(self._next, dtype, shape, tuple(strides), count, self._number)
         size = count * like.element_size()
         self._next += size + self._gap_bytes
         self._next += -self._next % self._alignment
@@ -112,8 +130,8 @@ class Arena:
 class _HostArena(Arena):
     """A sealed memory file."""
 
-    def __init__(self, tensors: int, total_bytes: int) -> None:
-        super().__init__(tensors, total_bytes, mmap.PAGESIZE)
+    def __init__(self, tensors: int, total_bytes: int, number: int = 0) -> None:
+        super().__init__(tensors, total_bytes, number)
         fd = self._fd = os.memfd_create("kernelgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, self.bytes)
         fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE)
@@ -144,9 +162,10 @@ class _DeviceArena(Arena):
 
     _gap_bytes = _DEVICE_GAP_BYTES
     _alignment = 512  # as torch's allocator; Triton specialises kernels on alignment
+    _page_bytes = _DEVICE_PAGE_BYTES
 
-    def __init__(self, tensors: int, total_bytes: int, device: torch.device) -> None:
-        super().__init__(tensors, total_bytes, _DEVICE_PAGE_BYTES)
+    def __init__(self, tensors: int, total_bytes: int, device: torch.device, number: int) -> None:
+        super().__init__(tensors, total_bytes, number)
         self._device = device
         self._address = device_memory.allocate(self.bytes)
         self._finalizer = weakref.finalize(self, device_memory.free, self._address)
@@ -162,7 +181,8 @@ class _DeviceArena(Arena):
         return flat.as_strided(region.shape, region.strides)
 
     def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
-        return {"bytes": self.bytes, "memory": device_memory.share(self._address)}, ()
+        shared = device_memory.share(self._address)
+        return {"bytes": self.bytes, "memory": shared, "arena": self._number}, ()
 
     def span(self) -> tuple[int, int]:
         return self._address, self.bytes
@@ -175,13 +195,14 @@ class _DeviceArena(Arena):
         self._finalizer()
 
 
-def new_arena(tensors: int, total_bytes: int, device: torch.device) -> Arena:
+def new_arena(tensors: int, total_bytes: int, device: torch.device, number: int = 0) -> Arena:
     """Make an arena on a device.
 
     Args:
         tensors: Number of tensors it will hold.
         total_bytes: Their bytes together.
         device: Where it lies.
+        number: Tells it from others that one process maps at the same time, on a device.
 
     Raises:
         DeviceFull: If the device has not that much memory left.
@@ -189,11 +210,11 @@ def new_arena(tensors: int, total_bytes: int, device: torch.device) -> Arena:
     if device.type == "cpu":
         return _HostArena(tensors, total_bytes)
     try:
-        return _DeviceArena(tensors, total_bytes, device)
+        return _DeviceArena(tensors, total_bytes, device, number)
     except device_memory.DriverError:
         torch.cuda.empty_cache()  # what torch keeps for later may be what is missing
     try:
-        return _DeviceArena(tensors, total_bytes, device)
+        return _DeviceArena(tensors, total_bytes, device, number)
     except device_memory.DriverError as error:
         raise DeviceFull(f"the device has too little memory for this problem: {error}") from None
 

@@ -1,6 +1,6 @@
 """The trusted side's memory as a candidate's process sees it, and where its outputs lie beside it.
 
-It is a sealed memory file, mapped, or an allocation on the device, opened by its handle. Regions
+It is a sealed memory file, mapped, or allocations on the device, opened by their handles. Regions
 of it become tensors. Outputs on a device are shared the other way: by the allocation they lie in.
 Loaded by path in the untrusted process: standard library and torch only.
 """
@@ -20,6 +20,7 @@ __all__ = ["Buffers"]
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
+_INPUTS = 0  # the number of the allocation that inputs lie in
 
 
 class Buffers:
@@ -36,7 +37,7 @@ class Buffers:
     ) -> None:
         self._device_memory, self._describe, self._device = device_memory, describe, device
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._address = 0
+        self._addresses: dict[int, int] = {}  # of allocations that are open, by number
         self._freed = 0
         self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
 
@@ -45,17 +46,19 @@ class Buffers:
         self._memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         os.close(fd)
 
-    def open(self, handle: str) -> None:
-        """Open the trusted side's buffers on the device."""
-        self._address = self._device_memory.open_shared(handle)
+    def open(self, handle: str, number: int) -> None:
+        """Open an allocation of the trusted side's, in place of what had its number."""
+        self.release([number])
+        self._addresses[number] = self._device_memory.open_shared(handle)
 
-    def release(self) -> None:
-        """Let go of the buffers on the device."""
+    def release(self, numbers: list[int]) -> None:
+        """Let go of allocations on the device."""
         self._blocks = []
-        if self._address:
+        opened = [self._addresses.pop(number) for number in numbers if number in self._addresses]
+        if opened:
             _synchronize(self._device)
-            self._device_memory.close_shared(self._address)
-            self._address = 0
+            for address in opened:
+                self._device_memory.close_shared(address)
             torch.cuda.empty_cache()
 
     def forget_blocks(self) -> None:
@@ -85,7 +88,8 @@ class Buffers:
                 start, size = self._device_memory.extent(address)
                 # The trusted side cannot open what it has shared itself: a kernel may return one
                 # of its inputs.
-                handle = "" if start == self._address else self._device_memory.share(start)
+                own = start == self._addresses.get(_INPUTS)
+                handle = "" if own else self._device_memory.share(start)
                 self._blocks.append((start, size, handle))
             strides = list(tensor.stride())
             return {"memory": handle, "offset": address - start, "strides": strides}
@@ -114,14 +118,14 @@ class Buffers:
         """Lay a tensor over a region."""
         dtype = getattr(torch, region["dtype"])
         if region["count"] == 0:
-            device = self._device if self._address else "cpu"
+            device = self._device if self._addresses else "cpu"
             return torch.empty_strided(
                 region["shape"], region["strides"], dtype=dtype, device=device
             )
-        if self._address:
-            flat = self._device_memory.view(
-                self._address + region["offset"], region["count"] * dtype.itemsize, self._device
-            )
+        if self._addresses:
+            address = self._addresses[region["arena"]] + region["offset"]
+            size = region["count"] * dtype.itemsize
+            flat = self._device_memory.view(address, size, self._device)
             return flat.view(dtype).as_strided(region["shape"], region["strides"])
         # A storage of exactly this tensor, so that reading past it can be noticed.
         flat = _frombuffer(

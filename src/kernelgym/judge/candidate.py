@@ -65,8 +65,8 @@ def serve(
     state = _State(scratch, hooks, launches, new_tracer, new_buffers, outputs, torch.device(device))
     if shared:
         state.make_context()
-        state.open(shared)
-        state.release()
+        state.open(shared, 0)
+        state.release([0])
     wire.send(channel, {"standby": True})
 
     def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -86,11 +86,11 @@ def serve(
                     state.make_context()
                 case "slots":
                     if "memory" in request:
-                        state.open(request["memory"])
+                        state.open(request["memory"], request["arena"])
                     else:
                         state.buffers.map(fds[0], request["bytes"])
                 case "release":
-                    state.release()
+                    state.release(request["arenas"])
                 case "load":
                     if request["compile"]:
                         inductor.begin(scratch, fds)
@@ -164,15 +164,18 @@ class _State:
         self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         _synchronize(self._device)
 
-    def open(self, handle: str) -> None:
-        """Open the trusted side's buffers on the device."""
-        self.release()
-        self.buffers.open(handle)
+    def open(self, handle: str, number: int) -> None:
+        """Open one of the trusted side's allocations on the device."""
+        self._forget_calls()
+        self.buffers.open(handle, number)
 
-    def release(self) -> None:
-        """Let go of the buffers on the device."""
+    def release(self, numbers: list[int]) -> None:
+        """Let go of allocations on the device."""
+        self._forget_calls()
+        self.buffers.release(numbers)
+
+    def _forget_calls(self) -> None:
         self._calls, self._graph, self._kept = [], None, []
-        self.buffers.release()
 
     def load(self, request: dict[str, Any], request_build: Any) -> None:
         """Import the source as a module and look its entry class up."""

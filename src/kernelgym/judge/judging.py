@@ -166,6 +166,8 @@ class Worker:
 
     def _clear(self, session: Session) -> None:
         """Give back what a kernel and its comparison took, before another one gets its room."""
+        if session.ended and not self._accelerator.is_untidy():
+            return  # done when it had been timed: to wait for the lease once more takes long
         with self._accelerator.while_nobody_is_timed():
             with contextlib.suppress(JudgeError):  # met again where it is discarded
                 session.end()
@@ -220,9 +222,14 @@ class Worker:
         try:
             session.await_load()
             stack.enter_context(self._accelerator.room(reference.problem))
+            # One share, from the first call until the kernel is about to be timed: who gives it up
+            # in between waits for everybody who is timed. Contexts have as long to be made.
+            share = stack.enter_context(ExitStack())
             if self._on_cuda:
                 stack.callback(self._clear, session)
-            with self._accelerator.lease.shared(), clock.stage("check"):
+            share.enter_context(self._accelerator.lease.shared())
+            share.callback(self._settle)
+            with clock.stage("check"):
                 self._processes.ask_for_contexts()
                 session.construct(reference)
                 for index in range(calls):
@@ -240,7 +247,6 @@ class Worker:
                             break
                 if watch is not None:
                     watch.end()
-                self._settle()
             judged = Verdict(
                 Status.WRONG,
                 compiled=True,
@@ -267,7 +273,7 @@ class Worker:
             if not self._timing or not _is_timed(kernel.language, self._name):
                 return dataclasses.replace(judged, message=f"{message}; not timed")
             with clock.stage("timing"):
-                timed = self._timekeeper.timed(judged, session, reference, kernel)
+                timed = self._timekeeper.timed(judged, session, reference, kernel, share)
             return self._unless_idle(timed, session, kernel)
         except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
             end = (
@@ -319,11 +325,9 @@ class Worker:
             session.load(kernel.source, "ModelNew")
             self._processes.ask_for_contexts()  # made while this one compiles
 
-        with self._accelerator.lease.shared():
-            evidence = gather(
-                lambda: self._processes.open(kernel.language, kernel.source), load, unused, kernel
-            )
-            self._settle()
+        evidence = gather(
+            lambda: self._processes.open(kernel.language, kernel.source), load, unused, kernel
+        )
         if evidence.crashed:
             self._accelerator.canary()
         return evidence

@@ -6,19 +6,25 @@ from typing import Any
 
 import torch
 
+from kernelgym.judge import device_memory
 from kernelgym.judge.arena import Arena, Region, new_arena
 from kernelgym.judge.construction import Construction
 from kernelgym.judge.device_outputs import DeviceOutputs
 from kernelgym.judge.lease import Lease
+from kernelgym.judge.lent_memory import Lent
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.reference import tensors_of
 from kernelgym.judge.slots import Slot, alike, encode_all
 from kernelgym.judge.structure import outline
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Layout"]
+__all__ = ["INPUTS", "Layout"]
 
+INPUTS = 0
+"""Number of the arena that inputs lie in, on the CPU outputs, too."""
+_OUTPUTS = 1
 _SPARED_IN_COMPANY, _SPARED_ALONE = 1, 4
+_LITTLE_OF = 16
 
 
 class Layout(Construction):
@@ -42,32 +48,49 @@ class Layout(Construction):
     ) -> None:
         super().__init__(candidate, ruleset, build, lease)
         self.device = device
-        self._arena: Arena | None = None
+        self._arenas: dict[int, Arena] = {}
+        self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
         self._slots: list[Slot] = []
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.example: tuple[list[Any], Any] = ([], ())
         """Inputs and reference output of the last judged call: their shapes, without values."""
         self.alone = False
         """Whether no other worker uses the device's memory meanwhile."""
+        self.ended = False
+        """Whether its process and its buffers are gone."""
+
+    def begin_end(self) -> None:
+        """Begin to `end`, without waiting for it: on a device that takes the driver long."""
+        self._candidate.begin_kill()
 
     def end(self) -> None:
         """Kill the candidate's process, and give its buffers back."""
         self._candidate.kill()
         self.close()
+        self.ended = True
 
     def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
-        """Lay out `count` slots for calls with such inputs and outputs, in one new arena.
+        """Lay out `count` slots for calls with such inputs and outputs.
 
-        Timed calls on a device need no room for outputs: those are read where they are.
+        Timed calls on a device need no room for outputs: those are read where they are. The driver
+        takes long to give large memory and to take it back, so an arena of the right size is used
+        again: it holds nothing but this candidate's own values.
         """
         self.example = (outline(inputs), outline(output))
         outputs = [] if timed and self._located is not None else tensors_of(output)
         tensors = tensors_of(inputs)
         size = sum(t.untyped_storage().nbytes() for t in tensors)
-        size += sum(t.numel() * t.element_size() for t in outputs)
-        self.vacate()
-        room = count * (len(tensors) + len(outputs))
-        arena = self._arena = new_arena(room, count * size, self.device)
+        of_outputs = sum(t.numel() * t.element_size() for t in outputs)
+        apart = self._located is not None and bool(outputs)
+        room = {INPUTS: (count * len(tensors), count * size)}
+        if apart:
+            room[_OUTPUTS] = (count * len(outputs), count * of_outputs)
+        else:
+            both = len(tensors) + len(outputs)
+            room[INPUTS] = (count * both, count * (size + of_outputs))
+        self._lay(room)
+        self._borrowed = []
+        arena, beside = self._arenas[INPUTS], self._arenas[_OUTPUTS if apart else INPUTS]
         self._slots, calls = [], []
         for _ in range(count):
             regions: list[Region] = []
@@ -77,35 +100,93 @@ class Layout(Construction):
                 return regions[-1]
 
             arguments = encode_all(inputs, place)
-            places = [arena.place(t, contiguous=True) for t in outputs]
+            places = [beside.place(t, contiguous=True) for t in outputs]
             calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
             self._slots.append(
                 Slot(
                     tuple(arena.view(r) for r in regions),
-                    tuple(arena.view(r) for r in places),
+                    tuple(beside.view(r) for r in places),
                     tuple(places),
                 )
             )
-        self._share(arena)
         self._post({"op": "prepare", "calls": calls})
         self._answer("prepare")
 
-    def vacate(self) -> None:
-        """Have the candidate let go of its buffers, and give them back."""
-        if self._arena is not None and self._located is not None:
-            self._post({"op": "release"})
+    def _lay(self, room: dict[int, tuple[int, int]]) -> None:
+        """Have exactly these arenas, by number: for so many tensors, of so many bytes together."""
+        arenas = self._arenas
+        self._leave([n for n, arena in arenas.items() if n not in room or not arena.fits(*room[n])])
+        for number, (tensors, size) in room.items():
+            if number in arenas:
+                arenas[number].clear()
+                continue
+            arenas[number] = new_arena(tensors, size, self.device, number)
+            self._share(arenas[number])
+
+    def borrow(self, inputs: list[Any], output: Any) -> bool:
+        """Lay out one timed call on the inputs themselves, which lie in lent memory.
+
+        Returns:
+            False, with nothing laid out, unless they lie in one allocation.
+        """
+        tensors = tensors_of(inputs)
+        found = {device_memory.extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
+        if len(found) != 1:
+            return False
+        lent = self._arenas.get(INPUTS)
+        if not isinstance(lent, Lent) or {lent.span()} != found:
+            self.vacate()
+            ((address, size),) = found
+            lent = self._arenas[INPUTS] = Lent(INPUTS, address, size)
+            self._share(lent)
+            self._borrowed = []
+        self.example = (outline(inputs), outline(output))
+        arguments = encode_all(inputs, lent.region)
+        if arguments != self._borrowed:
+            self._post({"op": "prepare", "calls": [{"args": arguments, "outputs": []}]})
+            self._answer("prepare")
+            self._borrowed = arguments
+        self._slots = [Slot(tuple(tensors), (), ())]
+        return True
+
+    def borrow_again(self, inputs: list[Any]) -> bool:
+        """Lay out a call like the last borrowed one, without asking the process for anything.
+
+        Returns:
+            False, with nothing laid out, unless the inputs lie exactly where those lay.
+        """
+        lent = self._arenas.get(INPUTS)
+        if not isinstance(lent, Lent) or encode_all(inputs, lent.region) != self._borrowed:
+            return False
+        self._slots = [Slot(tuple(tensors_of(inputs)), (), ())]
+        return True
+
+    def hand_back(self) -> None:
+        """Forget the tensors of a borrowed call; the process does not touch them any more."""
+        self._slots = []
+
+    def _leave(self, numbers: list[int]) -> None:
+        """Have the candidate let go of arenas, and give them back."""
+        self._slots = []
+        if numbers and self._located is not None:
+            self._post({"op": "release", "arenas": numbers})
             self._answer("prepare")
             self._located.forget()
-        self.close()
+        for number in numbers:
+            self._arenas.pop(number).close()
+
+    def vacate(self) -> None:
+        """Have the candidate let go of its buffers, and give them back."""
+        self._leave([*self._arenas])
 
     def close(self) -> None:
         """Give the buffers back; on a device only once the candidate is gone or has let go."""
         self._slots = []
         if self._located is not None:
             self._located.forget()
-        if self._arena is not None:
-            self._arena.close()
-            self._arena = None
+        for arena in self._arenas.values():
+            arena.close()
+        self._arenas.clear()
 
     def alike(self, inputs: list[Any]) -> bool:
         """Say whether such inputs have the types, shapes and strides of the last judged call's."""
@@ -127,9 +208,9 @@ class Layout(Construction):
         for slot, inputs in zip(self._slots, batches, strict=False):
             for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
                 view.copy_(tensor)
-            if poison and self._arena is not None:
+            if poison:
                 for region in slot.regions:
-                    self._arena.poison(region)
+                    self._arenas[region.arena].poison(region)
 
     def _make_room(self, inputs: list[Any]) -> None:
         """Give back device memory that torch keeps on this side, where the kernel may need it.
@@ -139,6 +220,10 @@ class Layout(Construction):
         """
         if self._located is not None:
             size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
+            kept = torch.cuda.memory_reserved(self.device)
+            kept -= torch.cuda.memory_allocated(self.device)
+            if kept < size // _LITTLE_OF:
+                return  # to ask the driver takes milliseconds where others ask it, too
             free, _ = torch.cuda.mem_get_info(self.device)
             if free < (_SPARED_ALONE if self.alone else _SPARED_IN_COMPANY) * size:
                 torch.cuda.empty_cache()

@@ -26,7 +26,7 @@ from kernelgym.judge.conversation import Rejected
 from kernelgym.judge.device_outputs import Unreadable
 from kernelgym.judge.distributions import GIVEN, is_salted
 from kernelgym.judge.idleness import Tally
-from kernelgym.judge.layout import Layout
+from kernelgym.judge.layout import INPUTS, Layout
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.process import Candidate
 from kernelgym.judge.public_calls import PublicCalls
@@ -68,6 +68,8 @@ class Session(Layout):
         """How near outputs of timed calls must lie to the reference's, by the kind of their inputs:
         as judged calls have told."""
         self.tally = Tally()
+        self.changes_inputs = False
+        """Whether the reference was seen to change its inputs."""
         self._is_watched = False
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
 
@@ -151,10 +153,10 @@ class Session(Layout):
             self._located.refused = other._located.opened
 
     def _read(self, description: Any) -> list[torch.Tensor]:
-        assert self._located is not None and self._arena is not None
+        assert self._located is not None
         try:
             expected = tensors_of(self.example[1])
-            return self._located.copy(description, expected, self._arena.span())
+            return self._located.copy(description, expected, self._arenas[INPUTS].span())
         except Unreadable as reason:
             raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None
 
@@ -199,6 +201,7 @@ class Session(Layout):
         self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
     ) -> tuple[Comparison, Expected]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
+        self.changes_inputs |= expected.mutates_inputs
         if not self._fits(inputs, expected.output):
             self.reserve(inputs, expected.output, 1)
         self.example = (outline(inputs), outline(expected.output))

@@ -21,6 +21,7 @@ import time
 from dataclasses import dataclass, replace
 
 from kernelgym.judge import timing
+from kernelgym.judge.lent_memory import LentMemory
 from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.timing import Pair
@@ -55,6 +56,7 @@ class Stopwatch:
         kernel: Its session.
         baseline: The reference's, constructed.
         reference: Draws inputs and verifies outputs.
+        memory: Where large inputs are drawn, for the baseline to read; None if it may not.
     """
 
     def __init__(
@@ -62,10 +64,11 @@ class Stopwatch:
         kernel: Session,
         baseline: Session,
         reference: Reference,
+        memory: LentMemory | None = None,
     ) -> None:
         self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(kernel, baseline, reference)
+        self._windows = Windows(kernel, baseline, reference, memory)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
         kernel.distrust(baseline)  # whose outputs are right
@@ -104,7 +107,7 @@ class Stopwatch:
             costs = self._eager_costs if eager else timing.window_costs(pairs, windows.calls)
             bounds = timing.outside_bounds(pairs, costs, windows.calls)
             complaint = timing.disbelief(pairs, bounds, costs, _SLACK_MS, windows.calls)
-            occupied = timing.is_occupied(pairs)
+            occupied = timing.is_occupied(pairs, windows.spared_ms())
             if not complaint and not occupied:
                 break  # a machine's hiccup does not come back; a process that lies does
             begun = []

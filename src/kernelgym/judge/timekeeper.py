@@ -7,11 +7,13 @@ runs on the device, and what a second process has to confirm.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, suppress
 
+from kernelgym.errors import JudgeError
 from kernelgym.judge import timing
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.baselines import Baselines
+from kernelgym.judge.lent_memory import LentMemory
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.reference import Reference, tensors_of
 from kernelgym.judge.session import Rejected, Session
@@ -50,12 +52,22 @@ class Timekeeper:
         session: Session,
         reference: Reference,
         kernel: Kernel,
+        share: ExitStack,
     ) -> Verdict:
-        """Time a correct kernel; a second process must confirm what is hard to believe."""
+        """Time a correct kernel; a second process must confirm what is hard to believe.
+
+        Args:
+            judged: Its verdict so far.
+            session: Its process.
+            reference: Draws inputs and verifies outputs.
+            kernel: The kernel.
+            share: Gives up the caller's share of the lease when it is closed, as it is before
+                anything is timed.
+        """
         protocol = self._ruleset.timing
         moved = self._moved_bytes(session)
         try:
-            measured = self._measure(session, reference)
+            measured = self._measure(session, reference, share)
             floor_ms = self._accelerator.floor_ms(moved)
             doubt = timing.suspicion(measured.timing, floor_ms, protocol)
             if doubt:
@@ -70,18 +82,20 @@ class Timekeeper:
             timed = dataclasses.replace(timed, floor_ms=floor_ms, moved_bytes=moved)
         return dataclasses.replace(judged, timing=timed, findings=findings)
 
-    def _measure(self, session: Session, reference: Reference) -> Measurement:
+    def _measure(self, session: Session, reference: Reference, share: ExitStack) -> Measurement:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
+            share.close()
             session.vacate()  # it takes no part while a reference is compiled and chosen
             session.pause()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
-        resting = ExitStack()
+        resting, memory = ExitStack(), LentMemory(self._accelerator.floor_ms)
+        resting.callback(memory.close)  # when nobody reads there any more
         try:
-            with calm() if eager else nullcontext():
+            with share:
                 baseline, kind = self._baselines.start(resting, reference)
                 session.grant(limit_s)
-                stopwatch = Stopwatch(session, baseline, reference)
+                stopwatch = Stopwatch(session, baseline, reference, memory)
                 if eager:
                     self._accelerator.make_room()  # what was compared with takes none any more
                     stopwatch.lay_out()
@@ -99,8 +113,11 @@ class Timekeeper:
                 self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
         finally:
             with calm():  # once: whoever waits to be timed lets nobody pass a second time
+                with suppress(JudgeError):  # met again below
+                    session.begin_end()
                 resting.close()
                 session.end()
+                self._accelerator.tidy()
         timed = dataclasses.replace(measured.timing, baseline=kind)
         return dataclasses.replace(measured, timing=timed)
 
@@ -111,16 +128,19 @@ class Timekeeper:
         reference: Reference,
         kernel: Kernel,
     ) -> Measurement:
-        with self._processes.open(kernel.language, kernel.source) as session:
+        with (
+            self._processes.open(kernel.language, kernel.source) as session,
+            ExitStack() as share,
+        ):
             session.load(kernel.source, "ModelNew")
             session.await_load()
-            with self._accelerator.lease.shared():
-                session.construct(reference)
-                outcome = session.call(reference, 0)
+            share.enter_context(self._accelerator.lease.shared())
+            session.construct(reference)
+            outcome = session.call(reference, 0)
             if not outcome.passed:
                 message = f"in a second process that was to confirm its time: {outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
-            second = self._measure(session, reference)
+            second = self._measure(session, reference, share)
         found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
         ratio = second.timing.speedup / first.timing.speedup
         if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +20,9 @@ import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.distributions import GIVEN
+from kernelgym.judge.lent_memory import LentMemory
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session, Window
 from kernelgym.judge.timing import Pair
 from kernelgym.types import Finding, Status
@@ -30,6 +33,7 @@ _MAX_CALLS = 64
 _MAX_DEVICE_CALLS = 256
 _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
+_LENT_BYTES = 1 << 30  # from which on it is worth while: laying out less takes no time
 _NO_OTHERS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -48,9 +52,16 @@ class Windows:
         kernel: Its session.
         baseline: The reference's, constructed.
         reference: Draws inputs and verifies outputs.
+        memory: Where large inputs are drawn, on a device; None if the baseline may not read there.
     """
 
-    def __init__(self, kernel: Session, baseline: Session, reference: Reference) -> None:
+    def __init__(
+        self,
+        kernel: Session,
+        baseline: Session,
+        reference: Reference,
+        memory: LentMemory | None = None,
+    ) -> None:
         self._sides = (baseline, kernel)
         # Judged calls may be on values that everybody knows; timed ones never are.
         self._reference = reference
@@ -62,6 +73,7 @@ class Windows:
         self._on_device = kernel.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False
+        self._memory, self._lending = memory, False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
 
@@ -69,8 +81,11 @@ class Windows:
         """Make room for windows of `calls` calls and measure what empty ones cost."""
         self.calls = calls
         self._alternating = self._too_large_for_two(self._call_bytes())
-        for which in range(2):
+        self._lending = self._can_lend()
+        for which in range(self._lending, 2):
             self._move_in(which)
+        if self._memory is not None and not self._lending:
+            self._memory.close()  # it may have lent for windows of one call
         if self._on_device:
             return  # what a window costs beside its calls is read off the reference's
         # The least of all: taking too much away makes a short kernel look infinitely fast.
@@ -100,6 +115,33 @@ class Windows:
         if device.type == "cpu":
             return False
         return size > int(torch.cuda.get_device_properties(device).total_memory) // 8
+
+    def _can_lend(self) -> bool:
+        """Say whether the baseline may read what is drawn, instead of a copy."""
+        if self._memory is None or not self._on_device or self.calls > 1 or self._alternating:
+            return False
+        if self._reference.stateful or self._sides[1].changes_inputs:
+            return False
+        inputs = self._sides[1].example[0]
+        return bytes_of(inputs) >= _LENT_BYTES
+
+    def spared_ms(self) -> float:
+        """Return what laying out a window for the baseline is spared that the kernel is not.
+
+        For who has the device alone: what its memory can do may have to be measured for it.
+        """
+        if not self._lending or self._memory is None:
+            return 0.0
+        return self._memory.copy_ms(bytes_of(self._sides[1].example[0]))
+
+    def _lend(self, inputs: list[Any]) -> None:
+        """Have the baseline's next call be made on inputs where they lie."""
+        side = self._sides[0]
+        if side.borrow_again(inputs):
+            return
+        if not self._awake(0, side.borrow, inputs, self._sides[1].example[1]):
+            self._lending = False
+            self._move_in(0)
 
     def _move_in(self, which: int) -> None:
         """Lay out a side's slots; very large ones only while the other side has none."""
@@ -190,9 +232,11 @@ class Windows:
         self, kinds: Mapping[int, str] = _NO_OTHERS
     ) -> tuple[list[list[Any]], list[int]]:
         batches, forward_seeds = [], []
+        lending = self._memory if self._lending else None
         for index in range(self.calls):
             self._drawn += 1
-            batches.append(self._draw(kinds.get(index, GIVEN)))
+            with nullcontext() if lending is None else lending.drawing():
+                batches.append(self._draw(kinds.get(index, GIVEN)))
             forward_seeds.append(self._seeds.derive("timing-forward", self._drawn))
         return batches, forward_seeds
 
@@ -208,9 +252,13 @@ class Windows:
         if self._alternating:
             self._move_in(which)
         side = self._sides[which]
+        if not which and self._lending:
+            self._lend(batches[0])
         if not which and not self._on_device:
             keep = []
         window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
+        if not which and self._lending:
+            side.hand_back()
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
