@@ -1,5 +1,6 @@
 """Builds that meet bad luck or ill will: hostile logs, slow machines, sandboxes that fail."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -117,6 +118,20 @@ def test_a_slow_binding_unit_is_not_charged_to_the_kernel(staged):
     staged.fake.takes_s = {UNIT: 11.0}
     with pytest.raises(AssertionError, match="over its deadline"):
         staged.build(_request(PLAIN, cflags=["-O1"]))
+
+
+def test_others_go_first_while_an_extension_is_compiled_and_not_for_one_that_is_kept(staged):
+    seen = []
+
+    @contextlib.contextmanager
+    def away():
+        before = len(staged.fake.commands)
+        yield
+        seen.append(len(staged.fake.commands) - before)
+
+    for _ in range(2):
+        assert staged.build(_request(PLAIN), away).path
+    assert seen == [len(staged.fake.commands)] and seen[0] > 0
 
 
 def test_two_may_compile_the_binding_unit_at_once(staged):

@@ -1,5 +1,6 @@
 """What Triton starts programs for is done once for every text, in a sandbox, for who asks."""
 
+import contextlib
 import importlib.util
 import os
 import subprocess
@@ -8,7 +9,7 @@ import time
 
 import pytest
 
-from kernelgym.judge import triton_tools, zygote
+from kernelgym.judge import triton_builds, triton_tools, zygote
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
 from kernelgym.judge.fork_server import readable_paths
@@ -206,6 +207,22 @@ def test_who_stands_by_assembles_one_kernel(tmp_path, tier):
     builder.stand_by()
     builder.close()
     assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize(("prompt_s", "times"), [(60.0, 0), (0.0, 1)])
+def test_nobody_goes_first_for_what_takes_no_time(builder, monkeypatch, prompt_s, times):
+    gone = []
+
+    @contextlib.contextmanager
+    def away():
+        gone.append("out")
+        yield
+        gone.append("back")
+
+    monkeypatch.setattr(triton_builds, "_PROMPT_S", prompt_s)
+    for _ in range(2):  # the second time it is there already
+        assert builder.build({"ptx": PTX, "options": OPTIONS}, away).path
+    assert gone == ["out", "back"] * times
 
 
 def test_who_fell_while_it_stood_by_is_replaced(builder, tmp_path):

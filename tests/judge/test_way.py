@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 import pytest
 from programs import AFFINE, CPP, TIGHT, doing
 
-from kernelgym.judge import LocalEvaluator, accelerator
+from kernelgym.judge import LocalEvaluator, accelerator, locks
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.hangs import Hangs
 from kernelgym.judge.lease import Lease
@@ -64,6 +65,27 @@ def until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_what_others_must_not_be_timed_beside_is_ended_before_they_are_let_go_first(leases):
+    mine, others = leases
+    order = []
+    mine.before_ceding = lambda: order.append(("settled", mine.is_shared, is_free(others)))
+    with mine.shared():
+        with Way(Obedient(), mine).answering(), mine.ceded():
+            order.append(("ceded", mine.is_shared, is_free(others)))
+        assert mine.is_shared
+    assert order == [("settled", True, False), ("ceded", False, True)]
+
+
+def is_free(lease):
+    """Say whether somebody could have the lease alone."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locks.locked(lease._path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
 
 
 def test_the_lease_tells_its_sharer_that_another_waits(leases):

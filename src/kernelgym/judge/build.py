@@ -24,6 +24,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,10 @@ from kernelgym.judge.sandbox import Plan
 from kernelgym.judge.thin_headers import THIN_HEADERS, thin_headers
 from kernelgym.judge.toolchain import Toolchain, compiler_folders, find_compiler
 from kernelgym.judge.toolchain import toolchain as find_toolchain
-from kernelgym.judge.triton_builds import assemble, build_launcher
+from kernelgym.judge.triton_builds import Away, assemble, build_launcher
 from kernelgym.rulesets import Limits
 
-__all__ = ["Builder", "Built", "sealed_copy"]
+__all__ = ["Away", "Builder", "Built", "sealed_copy"]
 
 _MEMORY_BYTES = 8 << 30
 """Address space of one compiler process; nvcc's passes over torch's headers take 3 GiB."""
@@ -102,8 +103,12 @@ class Builder:
             self._standing.end()
             self._standing = None
 
-    def build(self, arguments: Any) -> Built:
+    def build(self, arguments: Any, away: Away = nullcontext) -> Built:
         """Build what a candidate asked for. Never raises for the candidate's mistakes.
+
+        Args:
+            arguments: What it asked for.
+            away: Entered for as long as anything slow is done: others may go first meanwhile.
 
         Raises:
             UnsupportedLanguage: If there is no compiler; a missing nvcc fails the build instead,
@@ -114,10 +119,10 @@ class Builder:
         allowed_s = self._limits.build_s
         if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
             text = str(arguments["launcher"])
-            return build_launcher(text, self._cache, self._ready, allowed_s)
+            return build_launcher(text, self._cache, self._ready, allowed_s, away)
         if isinstance(arguments, dict) and arguments.keys() == {"ptx", "options"}:
             text, named = str(arguments["ptx"]), arguments["options"]
-            return assemble(text, named, self._cache, self._take, allowed_s)
+            return assemble(text, named, self._cache, self._take, allowed_s, away)
         try:
             request = read_request(arguments, cuda=self._capability is not None)
         except BadRequest as error:
@@ -137,7 +142,8 @@ class Builder:
             return dataclasses.replace(finished, wall_s=time.monotonic() - started)
         if key in self._failures:
             return dataclasses.replace(self._failures[key], cached=True)
-        with tempfile.TemporaryDirectory(prefix="build-", dir=self._scratch_root) as scratch:
+        scratch_folder = tempfile.TemporaryDirectory(prefix="build-", dir=self._scratch_root)
+        with away(), scratch_folder as scratch:
             built = self._compile(request, tools, Path(scratch), started)
             if built.path:
                 # pybind11 takes modules of one name for the same one; the initializer is named

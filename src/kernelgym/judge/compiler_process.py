@@ -60,6 +60,14 @@ class Running:
             raise JudgeError(f"the compiler could not be run: {bounded(log)}")
         return log if code == 0 else f"{FAILED}{log or f'{_SILENT}{code}'}"
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for so long at the most; say whether it has ended."""
+        try:
+            _wait(self.process, seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def end(self) -> None:
         """Kill it with everything it started, if it still runs."""
         if self.process.poll() is None:

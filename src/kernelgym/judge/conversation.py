@@ -120,8 +120,7 @@ class Conversation:
     def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
         if self._build is None:
             return {"failed": "no extension may be built here"}, ()
-        with self._way.clear():
-            built: Built = self._build(arguments)
+        built: Built = self._build(arguments, self._way.clear)
         if built.path:
             self.library_work |= built.work
             return {"module": built.module}, (sealed_copy(built.path),)

@@ -80,6 +80,7 @@ class Worker:
         self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
+        self._accelerator.lease.before_ceding = self._settle
         self._public = PublicCalls(self._accelerator.device)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelgym.judge.locks import is_free, locked, take
@@ -38,6 +38,8 @@ class Lease:
         self._half_done = path.with_suffix(".halfway")
         self._clock = clock
         self._held = -1  # descriptor of the shared lock
+        self.before_ceding: Callable[[], object] = lambda: None
+        """Ends what others must not be timed beside, before a share is ceded."""
 
     def shared(self) -> contextlib.AbstractContextManager[None]:
         """Hold it together with others that do not mind company."""
@@ -81,6 +83,7 @@ class Lease:
 
         Whatever the share was for must stand still meanwhile.
         """
+        self.before_ceding()
         self._drop()
         try:
             yield

@@ -8,7 +8,7 @@ from typing import Any
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import tiers
 from kernelgym.judge.accelerator import Accelerator
-from kernelgym.judge.build import Builder
+from kernelgym.judge.build import Away, Builder
 from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
 from kernelgym.judge.kind import Kind, makes_streams
 from kernelgym.judge.library_cache import Built
@@ -154,10 +154,10 @@ class Processes:
             )
         return self._timed_build
 
-    def _timed_build(self, arguments: Any) -> Built:
+    def _timed_build(self, arguments: Any, away: Away) -> Built:
         assert self._builder is not None
         with self._accelerator.clock.stage("build"):
-            return self._builder.build(arguments)
+            return self._builder.build(arguments, away)
 
     def reset(self) -> None:
         """Drop the zygotes after a failure of ours; the next job starts clean."""

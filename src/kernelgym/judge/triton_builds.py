@@ -14,6 +14,7 @@ import re
 import sysconfig
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,15 @@ from kernelgym.judge.fork_server import driver_libraries
 from kernelgym.judge.library_cache import Built, LibraryCache
 from kernelgym.judge.toolchain import find_compiler
 
-__all__ = ["assemble", "build_launcher"]
+__all__ = ["Away", "assemble", "build_launcher"]
+
+Away = Callable[[], AbstractContextManager[object]]
+"""Makes a block in which others may go first, while a candidate waits for what it asked for."""
 
 _FLAGS = ("-O2", "-shared", "-fPIC", "-Wno-psabi", "-w")
 _MODULE = "triton"
 _OPTION = re.compile(r"(?!-o$)-{1,2}[A-Za-z][A-Za-z-]*(=[\w.,-]+)?|\d+")
+_PROMPT_S = 0.25
 _NEWER_ARCH = 100  # from which on Triton takes an assembler of its own
 
 
@@ -36,6 +41,7 @@ def build_launcher(
     cache: LibraryCache,
     take: Callable[[], Ready],
     allowed_s: float,
+    away: Away,
 ) -> Built:
     """Build a module from C.
 
@@ -44,6 +50,7 @@ def build_launcher(
         cache: Keeps what was built.
         take: Returns what stands in a sandbox and can become the compiler.
         allowed_s: Wall seconds it may take.
+        away: Entered if it takes long.
 
     Raises:
         UnsupportedLanguage: If there is no compiler.
@@ -54,7 +61,7 @@ def build_launcher(
     for library in driver_libraries():
         command += ["-xnone", library]
     names = ("launcher.c", "launcher.so")
-    return _make(command, names, source, cache, take, allowed_s)
+    return _make(command, names, source, cache, take, allowed_s, away)
 
 
 def assemble(
@@ -63,6 +70,7 @@ def assemble(
     cache: LibraryCache,
     take: Callable[[], Ready],
     allowed_s: float,
+    away: Away,
 ) -> Built:
     """Assemble PTX with the assembler that comes with Triton.
 
@@ -72,6 +80,7 @@ def assemble(
         cache: Keeps what was made.
         take: Returns what stands in a sandbox and can become the assembler.
         allowed_s: Wall seconds it may take.
+        away: Entered if it takes long.
 
     Raises:
         JudgeError: If the assembler cannot be run.
@@ -84,7 +93,7 @@ def assemble(
     newer = arch is not None and int(arch[1]) >= _NEWER_ARCH
     command = [_assembler(newer), *named, "kernel.ptx", "-o", "kernel.cubin"]
     names = ("kernel.ptx", "kernel.cubin")
-    return _make(command, names, ptx, cache, take, allowed_s)
+    return _make(command, names, ptx, cache, take, allowed_s, away)
 
 
 def _make(
@@ -94,6 +103,7 @@ def _make(
     cache: LibraryCache,
     take: Callable[[], Ready],
     allowed_s: float,
+    away: Away,
 ) -> Built:
     """Run a command on one text in a folder of its own, or find what it made of it before."""
     started = time.monotonic()
@@ -107,7 +117,10 @@ def _make(
     try:
         scratch = ready.scratch
         (scratch / given).write_text(source, encoding="utf-8", errors="surrogatepass")
-        log = ready.run(command, allowed_s).finish(started + allowed_s)
+        running = ready.run(command, allowed_s)
+        # Most take less than it takes to let somebody go first.
+        with nullcontext() if running.ends_within(_PROMPT_S) else away():
+            log = running.finish(started + allowed_s)
         if has_failed(log):
             transient = is_transient(log)
             return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
