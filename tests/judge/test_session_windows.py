@@ -222,6 +222,17 @@ def test_a_reference_is_told_once_where_values_are_drawn(tmp_path, device, lent)
         assert not session.borrow_again([elsewhere, 4])
 
 
+def test_what_cannot_be_shared_is_not_lent(tmp_path, device, lent, monkeypatch):
+    def refuse(address):
+        raise device_memory.DriverError("sharing device memory: not supported")
+
+    monkeypatch.setattr(device_memory, "share", refuse)
+    with meeting(tmp_path, device=device) as (session, peer, _, _rules):
+        _, first = lent((4, 6), None)
+        assert not session.borrow([first], torch.zeros(4, 6))
+        assert not peer.asked and not session._arenas
+
+
 def place(offset, strides=(6, 1), memory=""):
     return tensor("float32", SHAPE, {"memory": memory, "offset": offset, "strides": list(strides)})
 

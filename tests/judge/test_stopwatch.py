@@ -230,12 +230,16 @@ def test_the_copy_that_a_baseline_is_spared_is_no_sign_of_work_left(large, layou
         watch.measure()
 
 
-@pytest.mark.parametrize("why", ["no memory", "small", "stateful", "changes", "the CPU", "in two"])
+@pytest.mark.parametrize(
+    "why", ["no memory", "small", "stateful", "changes", "the CPU", "in two", "gaps"]
+)
 def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
     if why != "small":
         monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 14, 1 << 14))
     device = torch.device("cpu") if why == "the CPU" else CUDA
     kernel, baseline = Side(20.0, device=device), Side(40.0, device=device)
+    if why == "gaps":
+        kernel.example = ([torch.empty((1 << 14, 1 << 15), device="meta")[:, ::2]], SHAPE)
     kernel.changes_inputs, baseline.lends = why == "changes", why != "in two"
     memory = None if why == "no memory" else Memory()
     watch = Stopwatch(kernel, baseline, Reference(stateful=why == "stateful"), memory)

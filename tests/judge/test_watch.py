@@ -1,5 +1,6 @@
 """Evidence from the process that is judged, gathered between its calls."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -11,11 +12,12 @@ from programs import AFFINE, CPP_SOURCE, TRITON, TRITON_SOURCE, doing, problem, 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.evidence import Watch, can_be_watched, prepare
+from kernelgym.judge.judging import Worker
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.seeds import Seeds
 from kernelgym.judge.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.types import Kernel, Status
+from kernelgym.types import Kernel, Status, Verdict
 
 GIVEN, WIDE, SALTED = "given", "wide", "salted"
 SEEN = {"launches": 2, "working": 1, "bytes": {}, "products": 0, "elements": 0}
@@ -153,6 +155,17 @@ def test_a_process_that_cannot_be_watched_before_it_holds_a_kernel_is_no_kernels
     [
         (Kernel(TRITON_SOURCE, "triton"), True),
         (Kernel(TRITON_SOURCE + "f = torch.compile(g)\n", "triton"), False),
+        (Kernel("import threading\n" + TRITON_SOURCE, "triton"), False),
+        (Kernel(TRITON_SOURCE + "view = x.numpy()\n", "triton"), False),
+        (Kernel(TRITON_SOURCE + "f = getattr(torch, 'mm')\n", "triton"), False),
+        (Kernel(TRITON_SOURCE + "model.eval()\n", "triton"), False),
+        (Kernel(TRITON_SOURCE + "# evaluated in order\n", "triton"), True),
+        (Kernel(TRITON_SOURCE + "# one thread block each\n", "triton"), True),
+        (Kernel('"""For numpy users."""\n' + TRITON_SOURCE, "triton"), True),
+        (Kernel(TRITON_SOURCE + "np = __import__('num' 'py')\n", "triton"), False),
+        (Kernel(TRITON_SOURCE + "from numpy import dot\n", "triton"), False),
+        (Kernel(TRITON_SOURCE + "import numpy.linalg as la\n", "triton"), False),
+        (Kernel(TRITON_SOURCE + "# thread\nnot a module", "triton"), False),
         (Kernel(CPP_SOURCE, "cpp"), False),
     ],
 )
@@ -173,6 +186,46 @@ def test_who_does_not_bear_that_its_kernels_are_taken_out_is_judged_again(asking
     kernel = replaced(BREAKS, "out = torch.empty_like", body)
     verdict = asking.evaluate(AFFINE, kernel)
     assert verdict.correct and verdict.custom_share, verdict
+
+
+def test_who_leaves_its_kernels_where_they_gave_nothing_is_asked_apart(asking):
+    safe = (
+        "if self.broken:\n            return torch.relu(x) * 2 + b\n        out = torch.empty_like"
+    )
+    kernel = replaced(BREAKS, "out = torch.empty_like", safe)
+    for _ in range(6):  # the watched call may be the last
+        verdict = asking.evaluate(AFFINE, kernel)
+        assert verdict.correct and verdict.custom_share, verdict
+
+
+class _Device:
+    """What a worker asks of a device when something has failed there."""
+
+    def __init__(self):
+        self.asked = []
+        self.hangs = SimpleNamespace(note=lambda: self.asked.append("hang"))
+
+    def while_nobody_is_timed(self):
+        return contextlib.nullcontext()
+
+    def canary(self):
+        self.asked.append("canary")
+
+
+@pytest.mark.parametrize(
+    ("status", "on_cuda", "asked"),
+    [
+        (Status.WRONG, True, []),
+        (Status.RUNTIME_ERROR, True, ["canary"]),
+        (Status.TIMEOUT, True, ["hang", "canary"]),
+        (Status.TIMEOUT, False, []),
+    ],
+)
+def test_a_device_is_looked_after_before_a_kernel_is_tried_again(status, on_cuda, asked):
+    worker = object.__new__(Worker)
+    worker._on_cuda, worker._accelerator = on_cuda, _Device()
+    worker._look_after(Verdict(status))
+    assert worker._accelerator.asked == asked
 
 
 def test_who_is_wrong_after_it_was_watched_stays_wrong(asking):

@@ -279,7 +279,12 @@ class Builder:
         return ready or self._ready()
 
     def _ready(self) -> Ready:
-        return Ready(self._plan(Path(tempfile.mkdtemp(prefix="triton-", dir=self._scratch_root))))
+        scratch = Path(tempfile.mkdtemp(prefix="triton-", dir=self._scratch_root))
+        try:
+            return Ready(self._plan(scratch))
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
 
     def _plan(self, scratch: Path) -> Plan:
         return Plan(

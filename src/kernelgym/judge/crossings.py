@@ -27,7 +27,7 @@ _IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_ten
 _SHARING = frozenset(
     ("numpy", "__dlpack__", "from_numpy", "frombuffer", "from_file", "as_tensor", "asarray")
 )
-_SHARED_KEPT = 64
+_SHARED_KEPT = 1024
 _EVERYTHING = 1 << 50
 _LIBRARY = re.compile(
     rb"(cblas_|^cublas|^cudnn|^cusolver|^cufft|^mkl_|^dnnl_|^vs[A-Z]|^LAPACKE_"
@@ -48,6 +48,7 @@ class Crossings:
     ) -> None:
         self._counts, self._fingerprint = counts, fingerprint
         self._shared: dict[int, torch.Tensor] = {}
+        self._too_many = False
         self._nested = False
         self.library = ""
         """A function of a numeric library that was looked up by its name."""
@@ -87,7 +88,10 @@ class Crossings:
         return {key: self._fingerprint(tensor) for key, tensor in self._shared.items()}
 
     def compare(self, before: dict[int, Any] | None) -> None:
-        """Count shared memory that differs from what it was."""
+        """Count shared memory that differs from what it was, and all that is not looked at."""
+        if self._too_many:
+            self.bytes += _EVERYTHING
+            self.ways.add("more memory shared with NumPy than is looked at")
         for key, mark in (before or {}).items():
             tensor = self._shared.get(key)
             if tensor is not None and self._fingerprint(tensor) != mark:
@@ -98,8 +102,12 @@ class Crossings:
         """Remember memory that was shared outside of calls: a call may pass values through it."""
         if self._counts() or name not in _SHARING or not isinstance(tensor, torch.Tensor):
             return
-        if tensor.device.type == "cpu" and len(self._shared) < _SHARED_KEPT:
+        if tensor.device.type != "cpu":
+            return
+        if len(self._shared) < _SHARED_KEPT:
             self._shared[tensor.data_ptr()] = tensor.detach()
+        elif tensor.data_ptr() not in self._shared:
+            self._too_many = True
 
     def _out(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -21,9 +21,11 @@ compared all the same.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -52,6 +54,10 @@ __all__ = [
     "with_evidence",
 ]
 
+_WORKS_APART = re.compile(
+    "compile|thread|concurrent|asyncio|numpy|ctypes|dlpack|__array|memoryview|storage"
+    r"|getattr|attrgetter|methodcaller|import_|importlib|__dict__|\b(eval|exec|vars)\b"
+)
 _ABLATED_S = 10.0
 _MARGIN = 0.01
 _CROSSING = 0.01  # of the reference's traffic
@@ -81,9 +87,34 @@ def can_be_watched(kernel: Kernel) -> bool:
     """Say whether a kernel can be asked between its judged calls.
 
     What functions of extensions give is overwritten when they are taken out, and `torch.compile`
-    is replaced while there is watching to do: both are for a process of their own.
+    is replaced while there is watching to do: both are for a process of their own. So are kernels
+    that may keep something from calls before the watched one that works behind its back: threads,
+    and other views of memory.
     """
-    return kernel.language == "triton" and "compile" not in kernel.source
+    if kernel.language != "triton":
+        return False
+    if not _WORKS_APART.search(kernel.source):
+        return True
+    try:
+        tree = ast.parse(kernel.source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    # Comments and docstrings may say what they like.
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    words = (_word(node) for node in ast.walk(tree) if id(node) not in said)
+    return not any(map(_WORKS_APART.search, words))
+
+
+def _word(node: ast.AST) -> str:
+    """Return the name or the text that a node of a module holds itself."""
+    match node:
+        case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
+            return word
+        case ast.ImportFrom(module=word) if word is not None:
+            return word
+        case ast.Constant(value=word) if isinstance(word, str):
+            return word
+    return ""
 
 
 def prepare(session: Session) -> None:

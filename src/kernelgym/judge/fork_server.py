@@ -197,7 +197,7 @@ class Zygote:
     def take(self, kind: Kind = USUAL) -> Candidate:
         """Return a fresh candidate; the next one is forked by `replenish`."""
         self.wait_ready()
-        taken = self._longest_standing(kind) or self._spawn(kind)
+        taken = self._longest_standing(kind) or self._next(kind)
         try:
             self._await(taken)
         except JudgeError:

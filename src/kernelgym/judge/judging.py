@@ -80,7 +80,7 @@ class Worker:
         self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
-        self._accelerator.lease.before_ceding = self._settle
+        self._accelerator.lease.before_ceding = functools.partial(self._settle, ahead=True)
         self._public = PublicCalls(self._accelerator.device)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
@@ -113,7 +113,8 @@ class Worker:
         clock = self._accelerator.clock
         clock.read()
         verdict, was_watched = self._attempt(problem, kernel, seeds, watched=True)
-        if was_watched and verdict.status in _FAILED:
+        if was_watched and (verdict.status in _FAILED or _is_idle(verdict)):
+            self._look_after(verdict)
             verdict, _ = self._attempt(problem, kernel, seeds)  # it may not have borne that
         if self._accelerator.shares_memory and _ran_out_of_memory(verdict):
             with self._accelerator.alone():  # others' work may have been in its way
@@ -162,6 +163,19 @@ class Worker:
                     return not is_held or self._processes.settle(ahead=True)
         return True
 
+    def _look_after(self, failed: Verdict) -> None:
+        """Make sure that what failed has left the device as it was, before it is tried again.
+
+        Raises:
+            DeviceLost: If it has not.
+        """
+        if not self._on_cuda or failed.status is Status.WRONG:
+            return
+        if failed.status is Status.TIMEOUT:
+            self._accelerator.hangs.note()
+        with self._accelerator.while_nobody_is_timed():
+            self._accelerator.canary()
+
     def _is_untidy(self) -> bool:
         return self._accelerator.is_untidy() or not self._processes.are_settled()
 
@@ -174,10 +188,14 @@ class Worker:
                 session.end()
             self._accelerator.tidy()
 
-    def _settle(self) -> None:
-        """Let no context be made on the device while somebody is timed."""
+    def _settle(self, ahead: bool = False) -> None:
+        """Let no context be made on the device while somebody is timed.
+
+        Args:
+            ahead: Somebody waits, and nothing waits for the contexts: give up sooner.
+        """
         if self._on_cuda:
-            self._processes.settle()
+            self._processes.settle(ahead)
 
     def _attempt(
         self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool = False
@@ -378,6 +396,14 @@ class Worker:
 
 def _is_timed(language: str, device: str) -> bool:
     return language != REFERENCE_LANGUAGE and LANGUAGES[language].is_timed(device)
+
+
+def _is_idle(verdict: Verdict) -> bool:
+    """Say whether a kernel was refused because it launched nothing."""
+    return verdict.status is Status.REJECTED and any(
+        finding.code == "no_kernel_launch" and finding.severity is Severity.HARD
+        for finding in verdict.findings
+    )
 
 
 def _ran_out_of_memory(verdict: Verdict) -> bool:

@@ -127,19 +127,24 @@ class Layout(Construction):
         """Lay out one timed call on the inputs themselves, which lie in lent memory.
 
         Returns:
-            False, with nothing laid out, unless they lie in one allocation.
+            False, with nothing laid out, unless they lie in one allocation that can be shared.
         """
-        tensors = tensors_of(inputs)
-        found = {device_memory.extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
-        if len(found) != 1:
-            return False
+        tensors, extent = tensors_of(inputs), device_memory.extent
         lent = self._arenas.get(INPUTS)
-        if not isinstance(lent, Lent) or {lent.span()} != found:
+        try:
+            found = {extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
+            if len(found) != 1:
+                return False
+            is_lent = isinstance(lent, Lent) and {lent.span()} == found
+            made = None if is_lent else Lent(INPUTS, *found.pop())
+        except device_memory.DriverError:
+            return False
+        if made is not None:
             self.vacate()
-            ((address, size),) = found
-            lent = self._arenas[INPUTS] = Lent(INPUTS, address, size)
-            self._share(lent)
+            lent = self._arenas[INPUTS] = made
+            self._share(made)
             self._borrowed = []
+        assert isinstance(lent, Lent)
         self.example = (outline(inputs), outline(output))
         arguments = encode_all(inputs, lent.region)
         if arguments != self._borrowed:

@@ -56,10 +56,15 @@ class Lent(Arena):
         number: Tells it from others that the process maps at the same time.
         address: Where it begins.
         size: Its bytes.
+
+    Raises:
+        DriverError: If it cannot be shared, as what PyTorch's allocator makes of segments that it
+            expands later.
     """
 
     def __init__(self, number: int, address: int, size: int) -> None:
         self.bytes, self._number, self._address = size, number, address
+        self._shared = device_memory.share(address)
 
     def fits(self, tensors: int, total_bytes: int) -> bool:
         """Never: nothing is placed here."""
@@ -75,8 +80,7 @@ class Lent(Arena):
 
     def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
         """Return what the other process maps it by."""
-        shared = device_memory.share(self._address)
-        return {"bytes": self.bytes, "memory": shared, "arena": self._number}, ()
+        return {"bytes": self.bytes, "memory": self._shared, "arena": self._number}, ()
 
     def span(self) -> tuple[int, int]:
         """Return its address on the device, and its bytes."""

@@ -48,34 +48,53 @@ def export(output: Any, places: list[torch.Tensor]) -> Any:
 
 def copied(output: Any) -> Any:
     """Return an output with copies of its tensors."""
-    if isinstance(output, torch.Tensor):
-        return output.clone() if type(output) is torch.Tensor else output
-    if isinstance(output, (list, tuple)):
-        return [copied(item) for item in output]
-    if isinstance(output, dict):
-        return {key: copied(item) for key, item in output.items()}
+    kind = type(output)
+    if issubclass(kind, torch.Tensor):
+        return output.clone() if kind is torch.Tensor else output
+    if (items := _items(output)) is not None:
+        return [copied(item) for item in items]
+    if issubclass(kind, dict):
+        return {key: copied(item) for key, item in dict.items(output)}
     return output
+
+
+def _items(value: Any) -> Any:
+    """Return an iterator over a list or tuple, whatever its class says; None of anything else.
+
+    A class of the kernel's could compute as it is looked at, when nobody watches or takes times.
+    """
+    if issubclass(type(value), list):
+        return list.__iter__(value)
+    return tuple.__iter__(value) if issubclass(type(value), tuple) else None
+
+
+def _key(key: Any) -> str:
+    plain = type(key) in (str, int, float, bool, type(None))
+    return str(key) if plain else f"a {type(key).__name__}"
 
 
 def describe(output: Any, visit_tensor: Any) -> Any:
     """Describe an output: structure, types and shapes, and what `visit_tensor` says of each."""
 
     def visit(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            kind = type(value).__name__
-            if type(value) not in (torch.Tensor, torch.nn.Parameter):
-                return {"other": f"a {kind}, which is not a plain torch.Tensor"}
+        kind = type(value)
+        if issubclass(kind, torch.Tensor):
+            if kind not in (torch.Tensor, torch.nn.Parameter):
+                return {"other": f"a {kind.__name__}, which is not a plain torch.Tensor"}
             place = visit_tensor(value)
             if place is None:
                 return {"other": f"a tensor on {value.device} with layout {value.layout}"}
             said = [str(value.dtype).removeprefix("torch."), list(value.shape)]
             return {"tensor": [*said, place] if place else said}
-        if isinstance(value, (list, tuple)):
-            return {"sequence": [visit(item) for item in value]}
-        if isinstance(value, dict):
-            return {"mapping": [[str(key), visit(item)] for key, item in value.items()]}
-        if value is None or isinstance(value, (bool, int, float)):
+        if (items := _items(value)) is not None:
+            return {"sequence": [visit(item) for item in items]}
+        if issubclass(kind, dict):
+            return {"mapping": [[_key(key), visit(item)] for key, item in dict.items(value)]}
+        if value is None or kind is bool:
             return {"scalar": value}
-        return {"other": f"a {type(value).__name__}"}
+        if issubclass(kind, (int, float)):
+            plain = int.__int__(value) if issubclass(kind, int) else float.__float__(value)
+            return {"scalar": plain}
+        return {"other": f"a {kind.__name__}"}
 
     return visit(output)

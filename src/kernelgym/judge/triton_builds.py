@@ -120,7 +120,7 @@ def _make(
         running = ready.run(command, allowed_s)
         # Most take less than it takes to let somebody go first.
         with nullcontext() if running.ends_within(_PROMPT_S) else away():
-            log = running.finish(started + allowed_s)
+            log = running.finish(time.monotonic() + allowed_s)  # not while others go first
         if has_failed(log):
             transient = is_transient(log)
             return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
