@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ import torch
 from kernelgym.errors import DeviceFull
 from kernelgym.judge import device_memory
 
-__all__ = ["Arena", "Region", "encode", "new_arena"]
+__all__ = ["Arena", "Region", "encode", "new_arena", "spanned"]
 
 _HOST_GAP_BYTES = 1 << 20  # untouched pages of a memory file take no memory
 _DEVICE_GAP_BYTES = 1 << 16
@@ -51,6 +52,13 @@ class Region:
             "count": self.count,
             "arena": self.arena,
         }
+
+
+def spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements a tensor's storage spans, gaps included."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
 
 
 class Arena:
@@ -90,8 +98,7 @@ class Arena:
         strides = like.stride()
         if contiguous:
             strides = torch.empty(like.shape, device="meta").stride()
-        spans = [(size - 1) * step for size, step in zip(like.shape, strides, strict=True)]
-        count = 0 if like.numel() == 0 else 1 + sum(spans)
+        count = spanned(like.shape, strides)
         shape, dtype = tuple(like.shape), like.dtype
         region = Region(self._next, dtype, shape, tuple(strides), count, self._number)
         size = count * like.element_size()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernelgym.judge import device_memory
-from kernelgym.judge.arena import Arena, Region
+from kernelgym.judge.arena import Arena, Region, spanned
 
 __all__ = ["Lent", "LentMemory"]
 
@@ -72,9 +72,8 @@ class Lent(Arena):
 
     def region(self, tensor: torch.Tensor) -> Region:
         """Return where a tensor lies that was drawn there."""
-        spans = [(n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
-        count = 0 if tensor.numel() == 0 else 1 + sum(spans)
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        count = spanned(shape, strides)
         offset = tensor.data_ptr() - self._address
         return Region(offset, tensor.dtype, shape, strides, count, self._number)
 

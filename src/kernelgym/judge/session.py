@@ -68,10 +68,10 @@ class Session(Layout):
         """How near outputs of timed calls must lie to the reference's, by the kind of their inputs:
         as judged calls have told."""
         self.tally = Tally()
+        """Launches in calls on the problem's own kind of inputs, judged or timed."""
         self.changes_inputs = False
         """Whether the reference was seen to change its inputs."""
         self._is_watched = False
-        """Launches in calls on the problem's own kind of inputs, judged or timed."""
 
     @property
     def protocol(self) -> TimingProtocol:

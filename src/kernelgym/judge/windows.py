@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.arena import spanned
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.lent_memory import LentMemory
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
@@ -323,5 +324,4 @@ class Windows:
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    spans = [(n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
-    return bool(tensor.numel() == 0 or 1 + sum(spans) == tensor.numel())
+    return spanned(tensor.shape, tensor.stride()) == int(tensor.numel())
