@@ -11,12 +11,13 @@ from programs import AFFINE, CPP_SOURCE, TRITON, TRITON_SOURCE, doing, problem, 
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import Comparison
-from kernelgym.judge.evidence import Watch, can_be_watched, prepare
+from kernelgym.judge.evidence import prepare
 from kernelgym.judge.judging import Worker
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.seeds import Seeds
 from kernelgym.judge.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judge.watch import Watch, can_be_watched
 from kernelgym.types import Kernel, Status, Verdict
 
 GIVEN, WIDE, SALTED = "given", "wide", "salted"

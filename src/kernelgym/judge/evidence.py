@@ -8,10 +8,10 @@ Three questions, asked of kernels that are correct already and in this order:
    neither other names for the same work nor a fused operator in place of several helps.
 3. Is the output wrong once the custom kernels are taken out?
 
-Most Triton kernels are asked in the midst of their judged calls (`Watch`): one call, chosen in
-secret, is watched, and one that is not judged is made without the custom kernels. That can only
-speak for a kernel. Whoever it does not speak for, and whatever cannot be asked so, is asked in a
-second process of its own (`gather`).
+Most Triton kernels are asked in the midst of their judged calls (`kernelgym.judge.watch`): one
+call, chosen in secret, is watched, and one that is not judged is made without the custom kernels.
+That can only speak for a kernel. Whoever it does not speak for, and whatever cannot be asked so, is
+asked in a second process of its own (`gather`).
 
 A kernel may leave part of the work to torch: something has to be gone. Everything here is read
 from a process that the kernel shares, so it is policy for honest and for lazy kernels; a hostile
@@ -21,11 +21,8 @@ compared all the same.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import math
-import random
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -34,11 +31,9 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compare import Comparison
 from kernelgym.judge.idleness import Tally, noun_of
 from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Rejected, Session
-from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.traffic import Counter
 from kernelgym.judge.work import Work, torch_share
 from kernelgym.languages import LANGUAGES
@@ -46,18 +41,16 @@ from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity, Stat
 
 __all__ = [
     "Evidence",
-    "Watch",
-    "can_be_watched",
+    "counted",
+    "first_two",
     "gather",
     "prepare",
+    "profiled",
     "read_profile",
+    "third",
     "with_evidence",
 ]
 
-_WORKS_APART = re.compile(
-    "compile|thread|concurrent|asyncio|numpy|ctypes|dlpack|__array|memoryview|storage"
-    r"|getattr|attrgetter|methodcaller|import_|importlib|__dict__|\b(eval|exec|vars)\b"
-)
 _ABLATED_S = 10.0
 _MARGIN = 0.01
 _CROSSING = 0.01  # of the reference's traffic
@@ -83,40 +76,6 @@ class Evidence:
     findings: tuple[Finding, ...] = ()
 
 
-def can_be_watched(kernel: Kernel) -> bool:
-    """Say whether a kernel can be asked between its judged calls.
-
-    What functions of extensions give is overwritten when they are taken out, and `torch.compile`
-    is replaced while there is watching to do: both are for a process of their own. So are kernels
-    that may keep something from calls before the watched one that works behind its back: threads,
-    and other views of memory.
-    """
-    if kernel.language != "triton":
-        return False
-    if not _WORKS_APART.search(kernel.source):
-        return True
-    try:
-        tree = ast.parse(kernel.source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    # Comments and docstrings may say what they like.
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    words = (_word(node) for node in ast.walk(tree) if id(node) not in said)
-    return not any(map(_WORKS_APART.search, words))
-
-
-def _word(node: ast.AST) -> str:
-    """Return the name or the text that a node of a module holds itself."""
-    match node:
-        case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
-            return word
-        case ast.ImportFrom(module=word) if word is not None:
-            return word
-        case ast.Constant(value=word) if isinstance(word, str):
-            return word
-    return ""
-
-
 def prepare(session: Session) -> None:
     """Have a process ready to be watched, before it holds any kernel code.
 
@@ -127,68 +86,6 @@ def prepare(session: Session) -> None:
         session.trace("off")
     except Rejected as end:
         raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
-
-
-class Watch:
-    """Evidence from the process that is judged, gathered between its calls.
-
-    Whatever fails once `begun`, the kernel may not have borne that its launches were taken out: it
-    is to be judged anew, without.
-
-    Args:
-        session: A process that was made ready by `prepare`.
-        reference: The reference, with its calls planned.
-        kernel: The kernel.
-        clock: Is told what more it takes than the judged calls.
-    """
-
-    def __init__(
-        self, session: Session, reference: Reference, kernel: Kernel, clock: StageClock
-    ) -> None:
-        self._session, self._reference, self._kernel = session, reference, kernel
-        self._clock = clock
-        self.begun = False
-        """Whether a call was watched by now."""
-        self.found: Evidence | None = None
-        """What speaks for the kernel; None if nothing does."""
-        # Not the first call: what is set up there is to be as it is in all others.
-        telling = reference.kind_of(len(reference.plan))
-        places = [n for n, kind in enumerate(reference.plan) if n and kind == telling]
-        secret = random.Random(reference.seeds.derive("watched"))
-        # What has state would be asked in another than it has without; and what a reference is
-        # known to give on values that everybody knows is not computed again, and so not counted.
-        asked_apart = reference.stateful or session.public is not None
-        self._place = secret.choice(places) if places and not asked_apart else None
-
-    def call(self, index: int) -> Comparison:
-        """Make and judge one call, and learn from it if it is the one."""
-        if index != self._place:
-            return self._session.call(self._reference, index)
-        self.begun = True
-        self._session.trace("record")
-        with _counted(self._reference.model) as counter:
-            outcome = self._session.call(self._reference, index)
-        seen = self._session.trace("ablate")
-        if outcome.passed:
-            left_s = self._session.left_s
-            with self._clock.stage("evidence"):
-                self._learn(seen, Work.of(counter))
-            self._session.grant(left_s)
-        self._session.trace("off")
-        return outcome
-
-    def _learn(self, seen: dict[str, Any], work: Work) -> None:
-        evidence = _first_two(seen, work, self._kernel)
-        if evidence.complaint or seen.get("captured") is True:
-            return
-        asked = self._session, self._reference, self._kernel
-        evidence = _third(evidence, *asked)
-        if not (evidence.complaint or evidence.crashed):
-            self.found = _profiled(evidence, *asked)
-
-    def end(self) -> None:
-        """Stop watching, before the kernel is timed."""
-        self._session.trace("end")
 
 
 def gather(
@@ -215,7 +112,7 @@ def gather(
             try:
                 model = _started(session, load, reference)
                 session.trace("record")
-                with _counted(model.model) as counter:
+                with counted(model.model) as counter:
                     outcome = session.call(model, len(model.plan))
                 seen = session.trace("ablate")
             except Rejected as end:
@@ -224,13 +121,13 @@ def gather(
             if not outcome.passed:
                 failure = outcome.message
                 continue
-            evidence = _first_two(seen, Work.of(counter), kernel)
+            evidence = first_two(seen, Work.of(counter), kernel)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
-                found = _third(evidence, session, model, kernel)
-                return _profiled(found, session, model, kernel)
+                found = third(evidence, session, model, kernel)
+                return profiled(found, session, model, kernel)
         # A CUDA graph holds the launches it was captured with: take them out before there is one.
         with fresh() as session:
             try:
@@ -239,7 +136,7 @@ def gather(
             except Rejected as end:
                 failure = str(end)
                 continue
-            return _third(evidence, session, model, kernel)
+            return third(evidence, session, model, kernel)
     message = (
         "the kernel passed, but failed twice when it was run again to see what its custom "
         f"kernels do: {failure}"
@@ -259,7 +156,7 @@ def _started(
     return model
 
 
-def _third(
+def third(
     evidence: Evidence,
     session: Session,
     reference: Reference,
@@ -284,7 +181,7 @@ def _third(
     return _refused("decoy_kernel", message, found)
 
 
-def _profiled(
+def profiled(
     evidence: Evidence, session: Session, reference: Reference, kernel: Kernel
 ) -> Evidence:
     """Have one more call's launches timed. Nothing of the verdict rests on it."""
@@ -315,7 +212,14 @@ def read_profile(seen: dict[str, Any]) -> Profile | None:
     return Profile(round(call_ms, 6), tuple(kernels)) if call_ms > 0 and kernels else None
 
 
-def _first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
+def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
+    """Answer the first two questions.
+
+    Args:
+        seen: What the kernel's process says of a watched call.
+        work: What torch did in the same call of the reference.
+        kernel: The kernel.
+    """
     launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
     theirs = seen.get("bytes")
     left = Work(
@@ -399,7 +303,7 @@ def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Ke
 
 
 @contextmanager
-def _counted(model: torch.nn.Module) -> Iterator[Counter]:
+def counted(model: torch.nn.Module) -> Iterator[Counter]:
     """Count what torch does in the next call of a model; not around it, nor in later ones."""
     counter = Counter()
     depths = [0]

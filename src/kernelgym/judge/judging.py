@@ -20,14 +20,7 @@ from kernelgym.baseline import Baseline
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.baselines import Baselines, Kept, device_name
-from kernelgym.judge.evidence import (
-    Evidence,
-    Watch,
-    can_be_watched,
-    gather,
-    prepare,
-    with_evidence,
-)
+from kernelgym.judge.evidence import Evidence, gather, prepare, with_evidence
 from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
@@ -35,6 +28,7 @@ from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session
 from kernelgym.judge.timekeeper import Timekeeper
+from kernelgym.judge.watch import Watch, can_be_watched
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Mismatch, Problem, Severity, Status, Verdict
