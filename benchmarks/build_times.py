@@ -30,8 +30,8 @@ from kernelgym.judge.build import Builder, Built
 from kernelgym.judge.compiler_process import Running
 from kernelgym.judge.cuda_toolkit import find_nvcc
 from kernelgym.judge.extension_source import CUDA_UNIT
-from kernelgym.judge.fork_server import readable_paths
 from kernelgym.judge.sandbox import TIERS
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.rulesets import Limits
 
 GOAL_S = 8.0

@@ -121,7 +121,7 @@ def _use_builder(cache: Path, scratch: Path) -> None:
     """Build extensions with the judge's builder, which is many times faster than torch's."""
     from kernelgym.judge import hooks
     from kernelgym.judge.build import Builder
-    from kernelgym.judge.fork_server import readable_paths
+    from kernelgym.judge.sandbox_paths import readable_paths
     from kernelgym.rulesets import Limits
 
     builder = Builder(cache / "builds", scratch, "limits", Limits(), readable_paths())

@@ -11,7 +11,7 @@ from programs import AFFINE, CPP, CPP_SOURCE, TIGHT, doing
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.build import Builder, sealed_copy
 from kernelgym.judge.extension_source import UNIT
-from kernelgym.judge.fork_server import readable_paths
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Kernel
 

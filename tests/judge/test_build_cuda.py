@@ -14,7 +14,7 @@ from kernelgym.judge.compiler_process import FAILED
 from kernelgym.judge.cuda_toolkit import cuda_toolkit, find_nvcc
 from kernelgym.judge.extension_request import BadRequest, read_request
 from kernelgym.judge.extension_source import BINDING_UNIT, CUDA_UNIT, UNIT, compile_flags, units
-from kernelgym.judge.fork_server import readable_paths
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.rulesets import Limits
 
 EMPTY_LIBRARY = b"\x7fELF\x02\x01".ljust(64, b"\0")

@@ -19,7 +19,7 @@ from kernelgym.judge.compiler_errors import missing_from_thin
 from kernelgym.judge.compiler_process import FAILED
 from kernelgym.judge.extension_request import read_request
 from kernelgym.judge.extension_source import BINDING_UNIT, UNIT, compile_flags, units
-from kernelgym.judge.fork_server import readable_paths
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.judge.toolchain import describe_cpu, find_compiler, toolchain
 from kernelgym.rulesets import Limits
 

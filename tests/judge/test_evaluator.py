@@ -13,9 +13,9 @@ from programs import AFFINE, TIGHT, TRITON, doing, problem, replaced
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.judge import LocalEvaluator, shared_evaluator
-from kernelgym.judge.fork_server import _without
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.sandbox import TIERS
+from kernelgym.judge.sandbox_paths import without
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Status
@@ -280,9 +280,9 @@ def test_a_package_is_left_out_of_what_may_be_read(tmp_path):
     for name in ("lib/site/torch", "lib/site/kernelgym/judge", "bin"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "lib64").symlink_to("lib")  # as in a virtual environment
-    parts = _without(str(tmp_path), tmp_path / "lib/site/kernelgym")
+    parts = without(str(tmp_path), tmp_path / "lib/site/kernelgym")
     assert sorted(parts) == [str(tmp_path / "bin"), str(tmp_path / "lib/site/torch")]
-    assert _without(str(tmp_path / "bin"), tmp_path / "lib") == [str(tmp_path / "bin")]
+    assert without(str(tmp_path / "bin"), tmp_path / "lib") == [str(tmp_path / "bin")]
 
 
 @pytest.mark.parametrize("tier", TIERS)

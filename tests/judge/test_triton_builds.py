@@ -12,8 +12,8 @@ import pytest
 from kernelgym.judge import triton_builds, triton_tools, zygote
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
-from kernelgym.judge.fork_server import readable_paths
 from kernelgym.judge.sandbox import TIERS, Plan
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.rulesets import Limits
 
 MODULE = """
@@ -79,7 +79,7 @@ from triton.runtime.build import compile_module_from_src
 from kernelgym.judge import triton_tools, zygote
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
-from kernelgym.judge.fork_server import readable_paths
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.judge.sandbox import TIERS, Plan
 from kernelgym.rulesets import Limits
 from pathlib import Path

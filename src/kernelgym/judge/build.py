@@ -70,7 +70,7 @@ class Builder:
         scratch_root: Folder for intermediate files.
         tier: Sandbox tier of the compiler.
         limits: `build_s` bounds one build.
-        readable: Paths that a sandboxed Python needs, from `process.readable_paths`.
+        readable: Paths that a sandboxed Python needs, from `sandbox_paths.readable_paths`.
         capability: Compute capability of the worker's CUDA device; None on a CPU, where CUDA
             sources are refused.
         cache_bytes: Size above which the folder is cut back.

@@ -1,37 +1,24 @@
-"""What becomes of one kernel: run, compared, watched, timed. The trusted worker's heart.
-
-Candidates run in processes of their own; everything here is done by trusted code, from the bytes
-they leave and by this side's clock.
-"""
+"""A trusted worker: judges kernels one after the other on one device, trying again where due."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import secrets
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
-import torch
-
 from kernelgym.baseline import Baseline
-from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
+from kernelgym.judge.attempt import Attempt, Equipment
 from kernelgym.judge.baselines import Baselines, Kept, device_name
-from kernelgym.judge.evidence import Evidence, gather, prepare, with_evidence
-from kernelgym.judge.library_symbols import with_library_work
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
-from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.runner import bytes_of
-from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.reference import Seeds
 from kernelgym.judge.timekeeper import Timekeeper
-from kernelgym.judge.watch import Watch, can_be_watched
-from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
+from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel, Mismatch, Problem, Severity, Status, Verdict
+from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
 
 __all__ = ["Worker"]
 
@@ -68,14 +55,12 @@ class Worker:
         ready: int = 1,
         beside: int = 1,
     ) -> None:
-        self._ruleset, self._timing, self._name = ruleset, timing, device
-        self._called, self._ready = called or device, ready
+        self._ruleset, self._called, self._ready = ruleset, called or device, ready
         folder.mkdir(parents=True, exist_ok=True)
         self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
         self._accelerator.lease.before_ceding = functools.partial(self._settle, ahead=True)
-        self._public = PublicCalls(self._accelerator.device)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
             ruleset,
@@ -84,7 +69,16 @@ class Worker:
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
             self._called,
         )
-        self._timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
+        timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
+        self._equipment = Equipment(
+            ruleset=ruleset,
+            timing=timing,
+            device=device,
+            accelerator=self._accelerator,
+            processes=self._processes,
+            public=PublicCalls(self._accelerator.device),
+            timekeeper=timekeeper,
+        )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
         """Judge one kernel.
@@ -173,15 +167,6 @@ class Worker:
     def _is_untidy(self) -> bool:
         return self._accelerator.is_untidy() or not self._processes.are_settled()
 
-    def _clear(self, session: Session) -> None:
-        """Give back what a kernel and its comparison took, before another one gets its room."""
-        if session.ended and not self._accelerator.is_untidy():
-            return  # done when it had been timed: to wait for the lease once more takes long
-        with self._accelerator.while_nobody_is_timed():
-            with contextlib.suppress(JudgeError):  # met again where it is discarded
-                session.end()
-            self._accelerator.tidy()
-
     def _settle(self, ahead: bool = False) -> None:
         """Let no context be made on the device while somebody is timed.
 
@@ -195,168 +180,9 @@ class Worker:
         self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool = False
     ) -> tuple[Verdict, bool]:
         """Judge a kernel in a fresh process; says whether it was watched among its judged calls."""
-        clock, watch = self._accelerator.clock, None
-        watched &= self._ruleset.require_custom_kernel and can_be_watched(kernel)
-        with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
-            session.public = None if self._ruleset.secret_seed else self._public
-            try:
-                if watched:
-                    prepare(session)
-                session.load(kernel.source, "ModelNew")
-                with self._accelerator.room(problem), self._accelerator.lease.shared():
-                    reference = Reference(problem, self._ruleset, seeds, self._name)
-                    reference.prepare()
-                watch = Watch(session, reference, kernel, clock) if watched else None
-                with ExitStack() as stack:
-                    verdict = self._run(stack, session, reference, kernel, watch)
-            except Rejected as end:
-                verdict = Verdict(
-                    end.status,
-                    compiled=end.compiled,
-                    message=str(end),
-                    log=end.log,
-                    findings=end.findings,
-                )
-            verdict = dataclasses.replace(verdict, log=verdict.log or session.log())
-            return verdict, watch is not None and watch.begun
-
-    def _run(
-        self,
-        stack: ExitStack,
-        session: Session,
-        reference: Reference,
-        kernel: Kernel,
-        watch: Watch | None = None,
-    ) -> Verdict:
-        call = functools.partial(session.call, reference) if watch is None else watch.call
-        calls, clock = len(reference.plan), self._accelerator.clock
-        passed, failed, errors, complaint = 0, 0, (0.0, 0.0), ""
-        mismatch: Mismatch | None = None
-        try:
-            session.await_load()
-            stack.enter_context(self._accelerator.room(reference.problem))
-            # One share, from the first call until the kernel is about to be timed: who gives it up
-            # in between waits for everybody who is timed. Contexts have as long to be made.
-            share = stack.enter_context(ExitStack())
-            if self._on_cuda:
-                stack.callback(self._clear, session)
-            share.enter_context(self._accelerator.lease.shared())
-            share.callback(self._settle)
-            with clock.stage("check"):
-                self._processes.ask_for_contexts()
-                session.construct(reference)
-                for index in range(calls):
-                    outcome = call(index)
-                    passed += outcome.passed
-                    errors = (
-                        max(errors[0], outcome.max_abs_error),
-                        max(errors[1], outcome.max_rel_error),
-                    )
-                    if not outcome.passed:
-                        failed += 1
-                        mismatch = mismatch or outcome.mismatch
-                        complaint = complaint or f"call {index + 1} of {calls}: {outcome.message}"
-                        if self._ruleset.stop_at_first_failure:
-                            break
-                if watch is not None:
-                    watch.end()
-            judged = Verdict(
-                Status.WRONG,
-                compiled=True,
-                trials_passed=passed,
-                trials=calls,
-                max_abs_error=errors[0],
-                max_rel_error=errors[1],
-                message=f"{failed} of {calls} calls failed; {complaint}",
-                findings=(*session.findings(kernel), *reference.findings()),
-            )
-            if complaint:
-                return dataclasses.replace(judged, mismatch=mismatch)
-            message = f"all {calls} calls agree with the reference"
-            judged = dataclasses.replace(judged, status=Status.CORRECT, message=message)
-            if self._ruleset.require_custom_kernel:
-                judged = with_library_work(judged, session.library_work)
-                if judged.correct:
-                    evidence = None if watch is None else watch.found
-                    with clock.stage("evidence"):
-                        evidence = evidence or self._evidence(session, reference, kernel)
-                    judged = with_evidence(judged, evidence, session.tally, kernel)
-                if not judged.correct:
-                    return judged
-            if not self._timing or not _is_timed(kernel.language, self._name):
-                return dataclasses.replace(judged, message=f"{message}; not timed")
-            with clock.stage("timing"):
-                timed = self._timekeeper.timed(judged, session, reference, kernel, share)
-            return self._unless_idle(timed, session, kernel)
-        except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
-            end = (
-                reason if isinstance(reason, Rejected) else self._blame(reason, session, reference)
-            )
-            return Verdict(
-                end.status,
-                compiled=session.loaded,
-                trials_passed=passed,
-                trials=calls if session.loaded else 0,
-                max_abs_error=errors[0],
-                max_rel_error=errors[1],
-                message=str(end),
-                log=end.log,
-                findings=end.findings,
-                mismatch=end.mismatch,
-            )
-
-    def _blame(self, full: Exception, session: Session, reference: Reference) -> Rejected:
-        """Blame the kernel for a full device, if the reference has room enough without it.
-
-        Raises:
-            DeviceFull: If it has not.
-        """
-        session.end()
-        torch.cuda.empty_cache()
-        inputs = reference.inputs(0)
-        expected = reference.expect(inputs, 0)
-        # What its slots, its output and our copy of that would take beside these.
-        needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
-        if torch.cuda.mem_get_info(self._accelerator.device)[0] < needed:
-            raise full
-        message = f"its process took so much device memory that the reference had none left: {full}"
-        return Rejected(Status.RUNTIME_ERROR, message)
-
-    def _evidence(self, session: Session, reference: Reference, kernel: Kernel) -> Evidence:
-        """Have a second process show that a custom kernel did the work."""
-        session.vacate()  # one process at a time holds inputs and outputs
-
-        def unused() -> Reference:
-            if not reference.stateful:
-                return reference
-            # Its state changes from call to call, and timing goes on with this one.
-            fresh = Reference(reference.problem, self._ruleset, reference.seeds, self._name)
-            fresh.prepare()
-            return fresh
-
-        def load(session: Session) -> None:
-            session.load(kernel.source, "ModelNew")
-            self._processes.ask_for_contexts()  # made while this one compiles
-
-        evidence = gather(
-            lambda: self._processes.open(kernel.language, kernel.source), load, unused, kernel
-        )
-        if evidence.crashed:
-            self._accelerator.canary()
-        return evidence
-
-    def _unless_idle(self, timed: Verdict, session: Session, kernel: Kernel) -> Verdict:
-        """Refuse a kernel that launched in every judged call, but not in every timed one."""
-        idle = session.tally.finding(kernel, Severity.HARD, watched=1)
-        if idle is None or not self._ruleset.require_custom_kernel:
-            return timed
-        return dataclasses.replace(
-            timed,
-            status=Status.REJECTED,
-            message=f"once it was timed, {idle.message}",
-            timing=None,
-            findings=(idle, *timed.findings),
-        )
+        attempt = Attempt(self._equipment, problem, kernel, seeds, watched)
+        verdict = attempt.verdict()
+        return verdict, attempt.was_watched
 
     def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
         """Prepare and time a problem's compiled baseline.
@@ -386,10 +212,6 @@ class Worker:
         """End all processes."""
         self._baselines.dismiss()
         self._processes.close()
-
-
-def _is_timed(language: str, device: str) -> bool:
-    return language != REFERENCE_LANGUAGE and LANGUAGES[language].is_timed(device)
 
 
 def _is_idle(verdict: Verdict) -> bool:

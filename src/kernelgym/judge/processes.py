@@ -9,10 +9,11 @@ from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import tiers
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.build import Away, Builder
-from kernelgym.judge.fork_server import Zygote, driver_paths, readable_paths
+from kernelgym.judge.fork_server import Zygote
 from kernelgym.judge.kind import Kind, makes_streams
 from kernelgym.judge.library_cache import Built
 from kernelgym.judge.process import Candidate
+from kernelgym.judge.sandbox_paths import driver_paths, readable_paths
 from kernelgym.judge.session import Session
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset

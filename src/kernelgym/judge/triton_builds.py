@@ -20,8 +20,8 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiler_process import Ready, bounded, has_failed, is_transient
-from kernelgym.judge.fork_server import driver_libraries
 from kernelgym.judge.library_cache import Built, LibraryCache
+from kernelgym.judge.sandbox_paths import driver_libraries
 from kernelgym.judge.toolchain import find_compiler
 
 __all__ = ["Away", "assemble", "build_launcher"]
