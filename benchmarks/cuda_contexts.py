@@ -5,12 +5,15 @@ machine with a GPU. Each process waits for all others, initialises the driver, w
 context, waits again and exits; times are from the word until the last has done it, per process.
 That is done twice and the second counts, for the driver's usual queues and for fewer of them. With
 several devices the processes are dealt out over them, each sees its own only, and ``--hide`` (root)
-takes the others' files away from it, too.
+takes the others' files away from it, too. ``--held`` has one more process for each device hold a
+context meanwhile, as the judge's workers do: who comes first to a device that nobody uses pays for
+waking it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -18,6 +21,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -75,31 +79,54 @@ def _tell_and_wait() -> None:
     sys.stdin.readline()
 
 
+def start(device: str, variables: dict[str, str], hide: bool) -> subprocess.Popen[str]:
+    """Start one of the processes."""
+    environment = {**os.environ, **variables, "CUDA_VISIBLE_DEVICES": "0" if hide else device}
+    command = [sys.executable, __file__, CHILD, device if hide else ""]
+    return subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
+
+
+@contextlib.contextmanager
+def held(devices: list[str]) -> Iterator[None]:
+    """Have a process for each device hold a context there."""
+    processes = [start(device, {}, hide=False) for device in devices]
+    outputs = [_stream(process.stdout) for process in processes]
+    _hear(outputs)
+    for _ in _STEPS[:-1]:
+        _say([_stream(process.stdin) for process in processes])
+        _hear(outputs)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.communicate("\n")
+
+
 def measure(
     count: int, variables: dict[str, str], devices: list[str], hide: bool
 ) -> dict[str, float]:
     """Return seconds for each of `count` processes: to initialise, make a context, end with it."""
-    processes = []
-    for number in range(count):
-        device = devices[number % len(devices)]
-        environment = {**os.environ, **variables, "CUDA_VISIBLE_DEVICES": "0" if hide else device}
-        command = [sys.executable, __file__, CHILD, device if hide else ""]
-        processes.append(subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment))
+    dealt = [devices[number % len(devices)] for number in range(count)]
+    processes = [start(device, variables, hide) for device in dealt]
     outputs = [_stream(process.stdout) for process in processes]
     inputs = [_stream(process.stdin) for process in processes]
     found = {}
     _hear(outputs)
     for step in _STEPS:
         started = time.perf_counter()
-        for stream in inputs:
-            stream.write("\n")
-            stream.flush()
+        _say(inputs)
         if step != _STEPS[-1]:
             _hear(outputs)
         elif any([process.wait() for process in processes]):
             raise SystemExit("a process could not make its context")
         found[step] = round((time.perf_counter() - started) / count, 4)
     return found
+
+
+def _say(streams: list[IO[str]]) -> None:
+    for stream in streams:
+        stream.write("\n")
+        stream.flush()
 
 
 def _hear(streams: list[IO[str]]) -> None:
@@ -120,18 +147,20 @@ def main() -> None:
         "--devices", default="0", help="numbers of the GPUs they are dealt out over"
     )
     parser.add_argument("--hide", action="store_true", help="the files of all GPUs but one's own")
+    parser.add_argument("--held", action="store_true", help="others hold the GPUs meanwhile")
     parser.add_argument("--variants", type=int, default=len(VARIANTS), help="how many of them")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
     options = parser.parse_args()
     devices, rows = options.devices.split(","), []
-    for variables in VARIANTS[: options.variants]:
-        for count in map(int, options.processes.split(",")):
-            run = (count, variables, devices, options.hide)
-            measure(*run)
-            rows.append({"variables": variables, "processes": count, **measure(*run)})
-            print(rows[-1], flush=True)
+    with held(devices) if options.held else contextlib.nullcontext():
+        for variables in VARIANTS[: options.variants]:
+            for count in map(int, options.processes.split(",")):
+                run = (count, variables, devices, options.hide)
+                measure(*run)
+                rows.append({"variables": variables, "processes": count, **measure(*run)})
+                print(rows[-1], flush=True)
     if options.out:
-        about = {"devices": devices, "hide": options.hide}
+        about = {"devices": devices, "hide": options.hide, "held": options.held}
         result = {"machine": {**machine(), **gpu("cuda:0")}, **about, "per_process": rows}
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
