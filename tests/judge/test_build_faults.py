@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge import build, sandbox
+from kernelgym.judge import build, extension_build, sandbox
 from kernelgym.judge.build import Builder
 from kernelgym.judge.compiler_errors import missing_from_thin
 from kernelgym.judge.compiler_process import FAILED
@@ -100,7 +100,8 @@ def staged(tmp_path, monkeypatch):
     """A builder without a compiler, on a clock of its own."""
     clock = [1000.0]
     toolchain(find_compiler())
-    monkeypatch.setattr(build, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    for module in (build, extension_build):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     library = tmp_path / "empty.so"  # whose symbols can be read
@@ -135,11 +136,14 @@ def test_others_go_first_while_an_extension_is_compiled_and_not_for_one_that_is_
 
 
 def test_two_may_compile_the_binding_unit_at_once(staged):
-    tools = build._Tools(toolchain(find_compiler()), None)
-    with staged._binding(tools) as one, staged._binding(tools) as two:
+    tools = extension_build.Tools(toolchain(find_compiler()), None)
+    request = read_request(_request(PLAIN), cuda=False)
+    scratch = staged._scratch_root / "build"
+    made = extension_build.Compilation(request, tools, scratch, staged.fake, staged._cache)
+    with made._binding() as one, made._binding() as two:
         assert one.running is not None and two.running is not None
         assert one.finish() == two.finish()
-    with staged._binding(tools) as there:
+    with made._binding() as there:
         assert there.running is None and there.finish().exists()
     assert list(staged._scratch_root.iterdir()) == []
 
