@@ -24,6 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -183,9 +184,21 @@ def judge_group(evaluator: LocalEvaluator, job: Job, warm: int) -> dict[str, Any
         "each_s": wall_s / GROUP,
         "per_hour": 3600 * GROUP / wall_s,
         "preparation_s": preparation_s,
+        "stages": mean_stages(verdicts),
+        **outcomes(verdicts),
+    }
+
+
+def outcomes(verdicts: list[Verdict]) -> dict[str, Any]:
+    """Return what is kept of many verdicts: times as they came, and what was found how often."""
+    codes = Counter(finding.code for verdict in verdicts for finding in verdict.findings)
+    times = [verdict.timing for verdict in verdicts if verdict.timing is not None]
+    return {
         "statuses": sorted({verdict.status.value for verdict in verdicts}),
         "speedups": [round(verdict.speedup, 4) for verdict in verdicts],
-        "stages": mean_stages(verdicts),
+        "kernel_ms": [round(timing.kernel_ms, 4) for timing in times],
+        "pairs": [timing.samples for timing in times],
+        "findings": dict(codes),
     }
 
 
@@ -255,13 +268,12 @@ def judge_gpus(evaluator: LocalEvaluator, job: Job, warm: int, count: int) -> di
     return {
         "gpus": count,
         "per_hour": 3600 * len(jobs) / wall_s,
-        "statuses": sorted({verdict.status.value for verdict in verdicts}),
         "by_device": {
             device: sum(verdict.device == device for verdict in verdicts)
             for device in evaluator.devices
         },
-        "speedups": [round(verdict.speedup, 4) for verdict in verdicts],
         "stages": mean_stages(verdicts),
+        **outcomes(verdicts),
     }
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -234,38 +235,45 @@ def test_a_device_that_stays_busy_is_given_up(tmp_path, monkeypatch, halfway):
         assert not ours
 
 
-@pytest.fixture
-def spinning():
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        yield process
+@pytest.fixture(params=["by its clock", "by its files"])
+def spinning(request):
+    """The threads of a process, two of which never rest."""
+    program = "from threading import Thread\ndef spin():\n while True: pass\n"
+    program += "Thread(target=spin).start(); spin()"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        threads = Threads(process.pid)
+        if request.param == "by its files":
+            threads._clock = 1 << 20  # no such clock, as on kernels that lend none
+        until(lambda: threads.count() == 2)
+        yield threads
+        threads.close()
         process.kill()
 
 
-def test_threads_are_counted_halted_and_let_go_on(spinning):
-    threads = Threads(spinning.pid)
-    try:
-        assert threads.count() == 1
-        until(lambda: threads._run_ns() > 0)
-        assert threads.halt(5.0)
-        before = threads._run_ns()
-        time.sleep(0.05)
-        assert threads._run_ns() == before
-        assert threads.resume()
-        until(lambda: threads._run_ns() > before)
-    finally:
-        threads.close()
+def test_threads_are_halted_and_let_go_on(spinning):
+    until(lambda: spinning._run_ns() > 0)
+    assert spinning.halt(5.0)
+    before = spinning._run_ns()
+    time.sleep(0.05)
+    assert spinning._run_ns() == before
+    assert spinning.resume()
+    until(lambda: spinning._run_ns() > before)
 
 
 def test_who_ran_while_it_was_halted_is_found_out(spinning):
-    threads = Threads(spinning.pid)
-    try:
-        assert threads.halt(5.0)
-        before = threads._run_ns()
-        os.kill(spinning.pid, 18)  # somebody else's SIGCONT
-        until(lambda: threads._run_ns() > before + 1_000_000)
-        assert not threads.resume()
-    finally:
-        threads.close()
+    assert spinning.halt(5.0)
+    before = spinning._run_ns()
+    spinning._signal(signal.SIGCONT)  # somebody else's
+    until(lambda: spinning._run_ns() > before + 1_000_000)
+    assert not spinning.resume()
+
+
+def test_clock_and_files_tell_the_same_time(spinning):
+    assert spinning.halt(5.0)
+    clock, told = spinning._clock, []
+    for spinning._clock in (clock, 1 << 20):
+        told.append(spinning._run_ns())
+    assert told[0] == told[1] > 0
 
 
 def test_another_workers_hang_is_known_and_ones_own_is_no_excuse(tmp_path, monkeypatch):

@@ -28,7 +28,10 @@ from kernelgym.judge.timing import Pair
 from kernelgym.judge.windows import Untimed, Windows
 from kernelgym.types import Finding, Severity, Status, Timing
 
-__all__ = ["Measurement", "Stopwatch", "Untimed"]
+__all__ = ["CLOCK_MISMATCH", "Measurement", "Stopwatch", "Untimed"]
+
+CLOCK_MISMATCH = "clock_mismatch"
+"""Code of the finding that a kernel's own clock was not believed."""
 
 _MIN_PAIRS = 3
 _CLEAN_WINDOWS = 9
@@ -47,6 +50,8 @@ class Measurement:
 
     timing: Timing
     findings: tuple[Finding, ...] = ()
+    disputed: bool = False
+    """Whether the kernel's own clock was not believed, and this side's counts instead."""
 
 
 class Stopwatch:
@@ -116,7 +121,7 @@ class Stopwatch:
             raise Rejected(Status.RUNTIME_ERROR, f"while it was timed: {message}")
         findings = []
         if complaint:
-            findings.append(Finding("clock_mismatch", complaint, Severity.SOFT))
+            findings.append(Finding(CLOCK_MISMATCH, complaint, Severity.SOFT))
             pairs = [replace(p, kernel_ms=ms) for p, ms in zip(pairs, bounds, strict=True)]
         if eager:
             message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
@@ -126,7 +131,7 @@ class Stopwatch:
             findings.append(Finding("threads_while_timed", message, Severity.SOFT))
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
         between = protocol.device_between_process if self._on_device else protocol.between_process
-        return Measurement(timing.summarise(times, between), tuple(findings))
+        return Measurement(timing.summarise(times, between), tuple(findings), bool(complaint))
 
     def race(self, pairs: int) -> tuple[float, float]:
         """Run a few windows of both sides; return ms per call of the reference's and the kernel's.
@@ -231,4 +236,5 @@ class Stopwatch:
         if slowed > (_SLOWED if self._on_device else _SLOWED_ON_CPU):
             message = f"the reference ran {slowed:.2f} times slower beside the kernel than alone"
             found = (*found, Finding("reference_slowed", message, Severity.SOFT))
-        return Measurement(timing.slow_down(measured.timing, slowed), found), alone_ms
+        slower = timing.slow_down(measured.timing, slowed)
+        return replace(measured, timing=slower, findings=found), alone_ms
