@@ -1,10 +1,15 @@
 """What it costs to give, share, open, close and take back device memory, by several processes.
 
 Run ``python benchmarks/shared_memory.py [--mib 64,1024,7168] [--pairs 1,4] [--devices 0]
-[--out FILE]`` on a machine with a GPU. A pair is two processes on one device: one allocates as the
-judge's trusted side does, the other opens that as a candidate does. Pairs are dealt out over the
-devices, each process sees its own only, and all do each step at once: times are from the word until
-the last has done it, per pair. That is done twice and the second counts.
+[--ways ipc,virtual] [--out FILE]`` on a machine with a GPU. A pair is two processes on one device:
+one allocates, the other opens that. Pairs are dealt out over the devices, each process sees its own
+only, and all do each step at once: times are from the word until the last has done it, per pair.
+That is done twice and the second counts.
+
+`ipc` is how the judge does it: an allocation, and a handle that opens the whole of it. `virtual` is
+CUDA's virtual memory management: physical memory, passed on as a file descriptor, and mapped by
+both sides at an address aligned to its pages. `open_at_mib` tells the largest power of two that the
+address of what was opened is a multiple of: pages larger than that cannot be used for it.
 """
 
 from __future__ import annotations
@@ -13,52 +18,164 @@ import argparse
 import ctypes
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from machine import gpu, machine
+
+from kernelgym.judge import device_memory
 
 CHILD = "--one"
 STEPS = ("allocate", "share", "open", "close", "free")
 _OWNERS = ("allocate", "share", "free")
+_ALIGNMENT = 2 << 20  # the largest page of an H100 or H200
 
 
-def one() -> None:
+class Ipc:
+    """Memory shared as the judge shares it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self.address = 0
+
+    def allocate(self, size: int) -> None:
+        """Allocate."""
+        self.address = device_memory.allocate(size)
+
+    def share(self, _: int) -> None:
+        """Send what the other side needs."""
+        self._channel.sendall(device_memory.share(self.address).encode())
+
+    def open(self, _: int) -> None:
+        """Open what the other side has sent."""
+        self.address = device_memory.open_shared(self._channel.recv(4096).decode())
+
+    def close(self, _: int) -> None:
+        """Let go of it."""
+        device_memory.close_shared(self.address)
+
+    def free(self, _: int) -> None:
+        """Give it back."""
+        device_memory.free(self.address)
+
+
+class _Place(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class _Properties(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("place", _Place),
+        ("unused", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    ]
+
+
+class _Access(ctypes.Structure):
+    _fields_ = [("place", _Place), ("flags", ctypes.c_int)]
+
+
+_PINNED, _DESCRIPTOR, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 1, 3
+_u64, _size, _pointer = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+_ARGUMENTS: dict[str, list[Any]] = {
+    "cuMemCreate": [_pointer, _size, _pointer, _u64],
+    "cuMemExportToShareableHandle": [_pointer, _u64, ctypes.c_int, _u64],
+    "cuMemImportFromShareableHandle": [_pointer, _pointer, ctypes.c_int],
+    "cuMemAddressReserve": [_pointer, _size, _size, _u64, _u64],
+    "cuMemMap": [_u64, _size, _size, _u64, _u64],
+    "cuMemSetAccess": [_u64, _size, _pointer, _size],
+    "cuMemUnmap": [_u64, _size],
+    "cuMemAddressFree": [_u64, _size],
+    "cuMemRelease": [_u64],
+}
+
+
+class Virtual:
+    """Memory shared by CUDA's virtual memory management."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        for name, arguments in _ARGUMENTS.items():
+            getattr(self._driver, name).argtypes = arguments
+        self._memory = _u64()
+        self.address = 0
+
+    def _ask(self, name: str, *arguments: Any) -> None:
+        if code := getattr(self._driver, name)(*arguments):
+            raise SystemExit(f"{name} answers {code}")
+
+    def allocate(self, size: int) -> None:
+        """Allocate and map."""
+        wanted = _Properties(_PINNED, _DESCRIPTOR, _Place(_ON_DEVICE, 0))
+        self._ask("cuMemCreate", ctypes.byref(self._memory), size, ctypes.byref(wanted), 0)
+        self._map(size)
+
+    def share(self, _: int) -> None:
+        """Send what the other side needs."""
+        fd = ctypes.c_int()
+        self._ask("cuMemExportToShareableHandle", ctypes.byref(fd), self._memory, _DESCRIPTOR, 0)
+        socket.send_fds(self._channel, [b"."], [fd.value])
+        os.close(fd.value)
+
+    def open(self, size: int) -> None:
+        """Open what the other side has sent, and map it."""
+        _, (fd,), _, _ = socket.recv_fds(self._channel, 1, 1)
+        self._ask("cuMemImportFromShareableHandle", ctypes.byref(self._memory), fd, _DESCRIPTOR)
+        os.close(fd)
+        self._map(size)
+
+    def _map(self, size: int) -> None:
+        address, access = _u64(), _Access(_Place(_ON_DEVICE, 0), _READ_AND_WRITE)
+        self._ask("cuMemAddressReserve", ctypes.byref(address), size, _ALIGNMENT, 0, 0)
+        self._ask("cuMemMap", address, size, 0, self._memory, 0)
+        self._ask("cuMemSetAccess", address, size, ctypes.byref(access), 1)
+        self.address = address.value
+
+    def close(self, size: int) -> None:
+        """Unmap, and let go of it."""
+        self._ask("cuMemUnmap", self.address, size)
+        self._ask("cuMemAddressFree", self.address, size)
+        self._ask("cuMemRelease", self._memory)
+
+    free = close
+
+
+WAYS: dict[str, Any] = {"ipc": Ipc, "virtual": Virtual}
+
+
+def one(way: str, channel: socket.socket) -> None:
     """Be one of the processes: do what each line says, and answer with a line."""
-    from kernelgym.judge import device_memory
-
     driver = ctypes.CDLL("libcuda.so.1")
     context = ctypes.c_void_p()
     if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):
         raise SystemExit("no context can be made on the device")
     driver.cuCtxSetCurrent(context)
     print("ready", flush=True)
-    address = 0
+    memory = WAYS[way](channel)
     for line in sys.stdin:
-        step, _, argument = line.strip().partition(" ")
-        match step:
-            case "allocate":
-                address = device_memory.allocate(int(argument) << 20)
-            case "open":
-                address = device_memory.open_shared(argument)
-            case "close":
-                device_memory.close_shared(address)
-            case "free":
-                device_memory.free(address)
-        print(device_memory.share(address) if step == "share" else step, flush=True)
+        step, mib = line.split()
+        getattr(memory, step)(int(mib) << 20)
+        print(memory.address, flush=True)
 
 
 class Process:
     """One of the processes, on one device."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, way: str, channel: socket.socket) -> None:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": device}
         environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # as a candidate's
-        command = [sys.executable, __file__, CHILD]
-        self._process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
+        command = [sys.executable, __file__, CHILD, way, str(channel.fileno())]
+        self._process = subprocess.Popen(
+            command, stdin=-1, stdout=-1, text=True, env=environment, pass_fds=[channel.fileno()]
+        )
+        channel.close()
 
     def say(self, line: str) -> None:
         """Have it do something."""
@@ -84,17 +201,28 @@ def _stream(stream: IO[str] | None) -> IO[str]:
 
 def measure(pairs: list[tuple[Process, Process]], mib: int) -> dict[str, float]:
     """Return what each step takes for `mib` MiB, in milliseconds for each pair."""
-    found, handles = {}, [""] * len(pairs)
+    found: dict[str, float] = {}
     for step in STEPS:
         who = [owner if step in _OWNERS else borrower for owner, borrower in pairs]
         started = time.perf_counter()
-        for process, handle in zip(who, handles, strict=True):
-            process.say({"allocate": f"{step} {mib}", "open": f"{step} {handle}"}.get(step, step))
-        answers = [process.hear() for process in who]
+        for process in who:
+            process.say(f"{step} {mib}")
+        addresses = [int(process.hear()) for process in who]
         found[f"{step}_ms"] = round((time.perf_counter() - started) * 1e3 / len(pairs), 3)
-        if step == "share":
-            handles = answers
+        if step == "open":
+            found["open_at_mib"] = min(address & -address for address in addresses) / (1 << 20)
     return found
+
+
+def start(devices: list[str], way: str) -> list[tuple[Process, Process]]:
+    """Return a pair of processes for each of these devices, with their contexts made."""
+    pairs = []
+    for device in devices:
+        one_end, other_end = socket.socketpair()
+        pairs.append((Process(device, way, one_end), Process(device, way, other_end)))
+    for process in (each for pair in pairs for each in pair):
+        process.hear()
+    return pairs
 
 
 def main() -> None:
@@ -103,20 +231,19 @@ def main() -> None:
     parser.add_argument("--mib", default="64,1024,7168", help="sizes of the memory, MiB")
     parser.add_argument("--pairs", default="1,4", help="how many at once")
     parser.add_argument("--devices", default="0", help="numbers of the GPUs they are dealt out to")
+    parser.add_argument("--ways", default=",".join(WAYS), help="how it is shared")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
     options = parser.parse_args()
     devices, rows = options.devices.split(","), []
-    for count in map(int, options.pairs.split(",")):
-        dealt = [devices[number % len(devices)] for number in range(count)]
-        pairs = [(Process(device), Process(device)) for device in dealt]
-        for process in (each for pair in pairs for each in pair):
-            process.hear()
-        for mib in map(int, options.mib.split(",")):
-            measure(pairs, mib)
-            rows.append({"pairs": count, "mib": mib, **measure(pairs, mib)})
-            print(rows[-1], flush=True)
-        for process in (each for pair in pairs for each in pair):
-            process.end()
+    for way in options.ways.split(","):
+        for count in map(int, options.pairs.split(",")):
+            pairs = start([devices[number % len(devices)] for number in range(count)], way)
+            for mib in map(int, options.mib.split(",")):
+                measure(pairs, mib)
+                rows.append({"way": way, "pairs": count, "mib": mib, **measure(pairs, mib)})
+                print(rows[-1], flush=True)
+            for process in (each for pair in pairs for each in pair):
+                process.end()
     if options.out:
         about = {"devices": devices, "per_pair": rows}
         options.out.write_text(
@@ -125,4 +252,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    one() if sys.argv[1:2] == [CHILD] else main()
+    if sys.argv[1:2] == [CHILD]:
+        one(sys.argv[2], socket.socket(fileno=int(sys.argv[3])))
+    else:
+        main()

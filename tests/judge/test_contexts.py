@@ -5,6 +5,7 @@ import torch
 from peers import meeting
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge import worker_process
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.kind import makes_streams
 
@@ -80,16 +81,37 @@ def test_memory_kept_for_later_goes_where_little_is_free(monkeypatch, tmp_path, 
     device.on_cuda = True
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (int(free * 80 * GIB), 80 * GIB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 30 * GIB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: GIB)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(1))
     device.make_room()
     assert len(emptied) == given_back
 
 
-def test_little_that_is_kept_is_kept(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("used", "is_untidy"), [(0, True), (2 * GIB, False), (3 * GIB, False)])
+def test_what_is_in_use_is_not_in_disorder(monkeypatch, tmp_path, used, is_untidy):
     device = Accelerator("cpu", tmp_path)
-    device.on_cuda = True
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: GIB)
     assert not device.is_untidy()
+    device.on_cuda = True
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 3 * GIB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: used)
+    assert device.is_untidy() == is_untidy
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_a_worker_splits_no_gigabytes_unless_it_is_told_how_to_allocate(
+    monkeypatch, tmp_path, name
+):
+    for each in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(each, raising=False)
+    made = worker_process._environment(tmp_path, {"CUDA_VISIBLE_DEVICES": "3"})
+    assert made["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:1024"
+    assert made["CUDA_VISIBLE_DEVICES"] == "3"
+    monkeypatch.setenv(name, "expandable_segments:True")
+    made = worker_process._environment(tmp_path, {})
+    assert [made.get(each) for each in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")].count(
+        None
+    ) == 1
+    assert made[name] == "expandable_segments:True"
 
 
 @pytest.mark.parametrize(

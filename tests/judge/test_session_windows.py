@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -156,8 +157,37 @@ def device(monkeypatch):
     return torch.device("cuda", 0)
 
 
-def test_only_outputs_are_given_back_where_timed_calls_need_no_room_for_them(tmp_path, device):
+@pytest.fixture
+def memory(monkeypatch):
+    """How much memory the device has."""
+    properties = SimpleNamespace(total_memory=1 << 37)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    return properties
+
+
+def test_the_room_of_outputs_stays_where_timed_calls_need_none(tmp_path, device, memory):
     with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        ((call,), known) = peer.calls, len(peer.asked)
+        session.reserve(inputs, output, 1, timed=True)
+        assert since(peer, known) == [("prepare", None)]
+        assert peer.calls == [{**call, "outputs": []}]
+        known = len(peer.asked)
+        session.reserve(inputs, output, 1)
+        assert since(peer, known) == [("prepare", None)] and peer.calls == [call]
+        known = len(peer.asked)
+        session.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
+        assert since(peer, known) == [("release", [0, 1]), ("slots", None), ("prepare", None)]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_only_outputs_are_given_back_where_they_take_much(tmp_path, device, memory, alone):
+    memory.total_memory = 1 << 37 if alone else 1 << 20
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        session.alone = alone
         reference = Reference(PROBLEM, rules, SEEDS)
         inputs = reference.inputs(1)
         output = reference.expect(inputs, 0).output

@@ -259,14 +259,17 @@ class Accelerator:
 
     def make_room(self) -> None:
         """Give that memory back if little is free: other processes are going to need it."""
-        if self.on_cuda:
+        if self.is_untidy():
             free, total = torch.cuda.mem_get_info(self.device)
             if free < total // _SCARCE_OF:
-                self.tidy()
+                torch.cuda.empty_cache()
 
     def is_untidy(self) -> bool:
-        """Say whether torch keeps much memory for later."""
-        return self.on_cuda and int(torch.cuda.memory_reserved(self.device)) > _KEPT_BYTES
+        """Say whether torch keeps much memory for later, beside what is in use."""
+        if not self.on_cuda:
+            return False
+        kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(kept) > _KEPT_BYTES
 
     def finish(self) -> None:
         """Wait until the device has nothing to do for this process."""

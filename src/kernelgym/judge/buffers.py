@@ -52,14 +52,15 @@ class Buffers:
         self._addresses[number] = self._device_memory.open_shared(handle)
 
     def release(self, numbers: list[int]) -> None:
-        """Let go of allocations on the device."""
+        """Let go of allocations on the device; with the last one, of what torch keeps for later."""
         self._blocks = []
         opened = [self._addresses.pop(number) for number in numbers if number in self._addresses]
         if opened:
             _synchronize(self._device)
             for address in opened:
                 self._device_memory.close_shared(address)
-            torch.cuda.empty_cache()
+            if not self._addresses:
+                torch.cuda.empty_cache()
 
     def forget_blocks(self) -> None:
         """Share all allocations anew."""
@@ -67,7 +68,8 @@ class Buffers:
 
     def forget_freed_blocks(self) -> None:
         """Share allocations anew if any was given back: another may lie at its address now."""
-        freed = torch.cuda.memory_stats(self._device).get("num_device_free", -1)
+        # Nested as they come: to flatten all counters takes longer than a short kernel does.
+        freed = torch.cuda.memory_stats_as_nested_dict(self._device).get("num_device_free", -1)
         if freed != self._freed:
             self._freed, self._blocks = freed, []
 

@@ -25,6 +25,7 @@ INPUTS = 0
 _OUTPUTS = 1
 _SPARED_IN_COMPANY, _SPARED_ALONE = 1, 4
 _LITTLE_OF = 16
+_STAYS_OF = 16
 
 
 class Layout(Construction):
@@ -74,7 +75,8 @@ class Layout(Construction):
 
         Timed calls on a device need no room for outputs: those are read where they are. The driver
         takes long to give large memory and to take it back, so an arena of the right size is used
-        again: it holds nothing but this candidate's own values.
+        again, and one that is not needed any more may stay: it holds nothing but this candidate's
+        own values.
         """
         self.example = (outline(inputs), outline(output))
         outputs = [] if timed and self._located is not None else tensors_of(output)
@@ -113,15 +115,29 @@ class Layout(Construction):
         self._answer("prepare")
 
     def _lay(self, room: dict[int, tuple[int, int]]) -> None:
-        """Have exactly these arenas, by number: for so many tensors, of so many bytes together."""
+        """Have these arenas, by number: for so many tensors, of so many bytes together.
+
+        Where they are all there, others may stay that do not take much: the driver does one thing
+        at a time for all processes of a host, so what need not be asked of it is not.
+        """
         arenas = self._arenas
-        self._leave([n for n, arena in arenas.items() if n not in room or not arena.fits(*room[n])])
+        outworn = [n for n, arena in arenas.items() if n in room and not arena.fits(*room[n])]
+        spare = [number for number in arenas if number not in room]
+        if not outworn and room.keys() <= arenas.keys():
+            spare = [number for number in spare if not self._may_stay(arenas[number])]
+        self._leave([*outworn, *spare])
         for number, (tensors, size) in room.items():
             if number in arenas:
                 arenas[number].clear()
                 continue
             arenas[number] = new_arena(tensors, size, self.device, number)
             self._share(arenas[number])
+
+    def _may_stay(self, arena: Arena) -> bool:
+        if self.alone or self.device.type != "cuda":
+            return False
+        total = int(torch.cuda.get_device_properties(self.device).total_memory)
+        return arena.bytes <= total // _STAYS_OF
 
     def borrow(self, inputs: list[Any], output: Any) -> bool:
         """Lay out one timed call on the inputs themselves, which lie in lent memory.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ __all__ = ["WorkerProcess"]
 
 _REFERENCE_S = 600.0  # what the problem's own code may take before we give up
 _FIRST_BUILD_S = 600.0  # the unit that all extensions share, on a machine that is very busy
+_ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+# What stays for long, and is small, must not lie in a corner of gigabytes that inputs were drawn
+# into: they could not be given back, and new ones would not fit there.
+_ALLOCATOR = "max_split_size_mb:1024"
 
 
 class WorkerProcess:
@@ -54,10 +59,6 @@ class WorkerProcess:
         self._errors = tempfile.TemporaryFile()
         # Its candidates see no other device, and no context of theirs touches one.
         own, visible = alone(device, os.environ)
-        environment = {**os.environ, **visible}
-        environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
-        for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
-            environment[name] = str(folder.absolute() / "own-kernels")
         # -P: what lies in the current folder must not stand in for a library of the judge.
         command = [sys.executable, "-P", "-m", "kernelgym.judge.worker"]
         with theirs:
@@ -67,7 +68,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env=environment,
+                env=_environment(folder, visible),
                 start_new_session=True,
             )
         os.close(lifeline)
@@ -147,6 +148,22 @@ class WorkerProcess:
         if self._finalizer.detach() is not None:
             self._socket.close()
             os.close(self._lifeline)
+
+
+def _environment(folder: Path, visible: Mapping[str, str]) -> dict[str, str]:
+    """Return a worker's environment.
+
+    Args:
+        folder: The cache folder.
+        visible: What says which devices it sees.
+    """
+    environment = {**os.environ, **visible}
+    environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        environment[name] = str(folder.absolute() / "own-kernels")
+    if not any(name in environment for name in _ALLOCATOR_NAMES):
+        environment[_ALLOCATOR_NAMES[0]] = _ALLOCATOR
+    return environment
 
 
 def _end(
