@@ -93,6 +93,8 @@ class Peer(threading.Thread):
                 for place in call["outputs"]:
                     self.view(place).copy_(2 * self.view(call["args"][0]["tensor"]))
             return {"results": ["fits"] * len(request["seeds"]), "launches": len(request["seeds"])}
+        elif request["op"] == "capture":
+            return {"results": ["fits"] * len(self.calls)}
         elif request["op"] == "trace":
             return {"seen": {"launches": 1}}
         elif request["op"] == "compilation":

@@ -27,11 +27,17 @@ def cpu_ns(keeper):
         return int(file.read().split()[0])
 
 
-def window_of(session, reference, calls=2):
-    """Lay out a window of calls and run it, keeping the last call's output."""
+def laid_out(session, reference, calls):
+    """Lay out a window of calls; returns their inputs."""
     batches = [reference.inputs(seed) for seed in range(calls)]
     output = reference.expect(batches[0], 0).output
     session.reserve(batches[0], output, calls, timed=True)
+    return batches
+
+
+def window_of(session, reference, calls=2):
+    """Lay out a window of calls and run it, keeping the last call's output."""
+    batches = laid_out(session, reference, calls)
     session.pause()
     return batches, session.timed_run(batches, [0] * calls, [calls - 1])
 
@@ -100,6 +106,33 @@ def test_a_window_without_results_ends_it(met):
         Status.RUNTIME_ERROR,
         "the kernel's process sent no readable results",
     )
+
+
+def silent(_, reply):
+    return {**reply, "results": None}
+
+
+def test_of_captured_calls_it_counts_what_was_told_when_they_were(met):
+    session, peer, _, reference = met
+    batches = laid_out(session, reference, 2)
+    peer.lies["capture"] = lambda _, reply: {**reply, "results": ["first", "second"]}
+    assert session.capture()
+    peer.lies["go"] = silent
+    session.pause()
+    window = session.timed_run(batches, [0, 0], [])
+    assert window.results == ["first", "second"]
+    session.resume()
+    laid_out(session, reference, 2)  # which ends what was captured
+    session.pause()
+    assert rejection(session.timed_run, batches, [0, 0], [])[0] is Status.RUNTIME_ERROR
+
+
+@pytest.mark.parametrize("results", [None, ["one"], "two"])
+def test_a_capture_that_does_not_tell_of_every_output_is_none(met, results):
+    session, peer, _, reference = met
+    laid_out(session, reference, 2)
+    peer.lies["capture"] = lambda _, reply: {**reply, "results": results}
+    assert not session.capture()
 
 
 def since(peer, count):

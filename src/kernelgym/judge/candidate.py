@@ -112,7 +112,7 @@ def serve(
                 case "trace":
                     reply["seen"] = state.trace(request["mode"])
                 case "capture":
-                    state.capture()
+                    reply["results"] = state.capture()
                 case "compilation":
                     if request["save"]:
                         inductor.save(scratch)
@@ -148,7 +148,6 @@ class _State:
         self._model: Any = None
         self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self._graph: Any = None
-        self._graph_results: list[Any] = []
         self._kept: list[Any] = []  # outputs of a timed window, until the next
         self._previous: Any = None
         self._untimed_calls = 0
@@ -242,11 +241,12 @@ class _State:
             outputs = [place for _, places in self._calls[:1] for place in places]
             self._hooks.fill_fresh_device_memory(outputs)
 
-    def go(self, seeds: list[int], timed: bool) -> list[Any]:
+    def go(self, seeds: list[int], timed: bool) -> list[Any] | None:
         """Make one prepared call per seed and say where its output lies.
 
         Outputs are copied to their places, except in timed windows on a device: there the trusted
-        side reads them where they are, so that no copy is timed.
+        side reads them where they are, so that no copy is timed. Nothing is said of captured calls,
+        since `capture` has told.
         """
         before = self._launches.count
         if self._device.type == "cpu":
@@ -282,7 +282,7 @@ class _State:
             self.buffers.forget_freed_blocks()
         self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
-            return self._graph_results
+            return None
         return [self.buffers.locate(output) for output in self._kept] if timed else results
 
     def _notice_reuse(self, output: Any) -> None:
@@ -327,13 +327,14 @@ class _State:
             self._tracer = self._new_tracer()
         return self._tracer.mode(mode)
 
-    def capture(self) -> None:
-        """Capture all prepared calls, in order, in one CUDA graph."""
+    def capture(self) -> list[Any]:
+        """Capture all prepared calls, in order, in one CUDA graph; say where their outputs lie."""
         graph = torch.cuda.CUDAGraph()
         self.buffers.forget_blocks()  # torch gives memory back before it captures
         before = self._launches.count
         with _no_grad(), torch.cuda.graph(graph):
             outputs = (self._model(*arguments) for arguments, _ in self._calls)
             self._kept = [self._copied(o) if self._reuses_output else o for o in outputs]
-        self._graph_results = [self.buffers.locate(output) for output in self._kept]
+        results = [self.buffers.locate(output) for output in self._kept]
         self._graph, self._in_graph = graph, self._launches.count - before
+        return results

@@ -52,6 +52,7 @@ class Layout(Construction):
         self._arenas: dict[int, Arena] = {}
         self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
         self._slots: list[Slot] = []
+        self._captured: list[Any] | None = None  # what it said of outputs when calls were captured
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.example: tuple[list[Any], Any] = ([], ())
         """Inputs and reference output of the last judged call: their shapes, without values."""
@@ -111,6 +112,10 @@ class Layout(Construction):
                     tuple(places),
                 )
             )
+        self._prepare(calls)
+
+    def _prepare(self, calls: list[dict[str, Any]]) -> None:
+        self._captured = None
         self._post({"op": "prepare", "calls": calls})
         self._answer("prepare")
 
@@ -164,8 +169,7 @@ class Layout(Construction):
         self.example = (outline(inputs), outline(output))
         arguments = encode_all(inputs, lent.region)
         if arguments != self._borrowed:
-            self._post({"op": "prepare", "calls": [{"args": arguments, "outputs": []}]})
-            self._answer("prepare")
+            self._prepare([{"args": arguments, "outputs": []}])
             self._borrowed = arguments
         self._slots = [Slot(tuple(tensors), (), ())]
         return True
@@ -188,7 +192,7 @@ class Layout(Construction):
 
     def _leave(self, numbers: list[int]) -> None:
         """Have the candidate let go of arenas, and give them back."""
-        self._slots = []
+        self._slots, self._captured = [], None
         if numbers and self._located is not None:
             self._post({"op": "release", "arenas": numbers})
             self._answer("prepare")

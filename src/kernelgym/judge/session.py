@@ -137,10 +137,14 @@ class Session(Layout):
         return Window(window_ms, claimed_ms, layout_ms, results, kept)
 
     def capture(self) -> bool:
-        """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be."""
+        """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be.
+
+        Where its outputs lie is told once: in every window that would take longer than the calls.
+        """
+        self._captured = None
         self._post({"op": "capture"})
         try:
-            self._answer("go")
+            self._captured = self._listed(self._answer("go").get("results"), len(self._slots))
         except Rejected as end:
             if end.status is Status.RUNTIME_ERROR and not self._candidate.ended():
                 return False
@@ -173,6 +177,9 @@ class Session(Layout):
 
     def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
         results, self._launched = answer.get("results"), answer.get("launches")
+        return self._listed(self._captured if results is None else results, calls)
+
+    def _listed(self, results: Any, calls: int) -> list[Any]:
         if not isinstance(results, list) or len(results) != calls:
             raise Rejected(Status.RUNTIME_ERROR, "the kernel's process sent no readable results")
         return results
