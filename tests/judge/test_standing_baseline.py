@@ -50,25 +50,49 @@ def baselines(tmp_path, made):
     return Baselines(Kept(tmp_path, RULES, "gpu"), RULES, "cuda:0", lease, open_process)
 
 
-def reference(name):
+def reference(name, secret="5ec2e7", stateful=False, state=()):
     problem = Problem(f"Test/{name}", "Test", 1, name, f"# {name}")
-    return SimpleNamespace(stateful=False, problem=problem, seeds=Seeds("5ec2e7"))
+    more = {"stateful": stateful, "state": dict.fromkeys(state)}
+    return SimpleNamespace(problem=problem, seeds=Seeds(secret), **more)
 
 
-def use(baselines, name="a"):
+def use(baselines, name="a", **more):
     with ExitStack() as stack:
-        session, kind = baselines.start(stack, reference(name))
+        session, kind = baselines.start(stack, reference(name, **more))
         assert kind == "eager"
         return session
 
 
 def test_it_is_constructed_anew_for_every_kernel_and_rests_between(baselines, made):
-    assert use(baselines) is use(baselines)
+    assert use(baselines) is use(baselines, secret="07e4")
     (process,) = made
     rest = ["resume", "vacate", "pause"]
     first = ["grant", "load", "await_load", "construct"]
     assert process.asked == [*first, *rest, "grant", "resume", "construct", *rest]
     assert not process.ended
+
+
+@pytest.mark.parametrize(
+    ("more", "builds"),
+    [({}, 1), ({"stateful": True}, 3), ({"state": ("weight",)}, 3)],
+)
+def test_from_the_same_seed_it_is_built_once_where_it_stays_as_it_was(
+    baselines, made, more, builds
+):
+    for secret in ("", "", ""):
+        use(baselines, secret=secret, **more)
+    (process,) = made
+    assert process.asked.count("construct") == builds
+    use(baselines, secret="5ec2e7", **more)
+    assert process.asked.count("construct") == builds + 1
+
+
+def test_one_that_failed_to_be_built_anew_is_not_taken_for_built(baselines, made):
+    use(baselines)
+    made[0].fails = "construct"
+    use(baselines, secret="07e4")
+    use(baselines, secret="07e4")
+    assert made[0].ended and made[1].asked.count("construct") == 1
 
 
 def test_another_problem_gets_another_process(baselines, made):
@@ -81,8 +105,8 @@ def test_another_problem_gets_another_process(baselines, made):
 def test_one_that_fails_is_replaced(baselines, made, where):
     process = use(baselines)
     process.fails = where
-    use(baselines)
-    use(baselines)
+    use(baselines, secret="07e4")
+    use(baselines, secret="07e4")
     assert made[0].ended and len(made) == 2 and not made[1].ended
 
 

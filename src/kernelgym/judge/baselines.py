@@ -15,7 +15,7 @@ import secrets
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -206,11 +206,14 @@ class Baselines:
     def _stand(self, stack: ExitStack, reference: Reference) -> Session:
         """Return an eager reference that stays for later verdicts on its problem."""
         standing, session, problem = self._standing, None, reference.problem
+        built_from = _built_from(reference)
         if standing is not None and standing.digest == problem.digest:
             try:
                 standing.session.grant(_BUDGET_S)
                 standing.session.resume()
-                standing.session.construct(reference)
+                if built_from is None or built_from != standing.built_from:
+                    standing.session.construct(reference)
+                    self._standing = replace(standing, built_from=built_from)
                 session = standing.session
             except Rejected:
                 pass  # whatever became of it: there is another one soon
@@ -218,7 +221,8 @@ class Baselines:
             self.dismiss()
             with ExitStack() as opened:
                 session = self._eager(opened, reference)
-                self._standing = _Standing(problem.digest, session, opened.pop_all())
+                kept = opened.pop_all()
+            self._standing = _Standing(problem.digest, session, kept, built_from)
         stack.callback(self._rest)
         return session
 
@@ -296,6 +300,13 @@ class _Standing:
     session: Session
     stack: ExitStack
     """Ends its process."""
+    built_from: int | None
+    """The seed that its model was built from, if it is as it was built; else None."""
+
+
+def _built_from(reference: Reference) -> int | None:
+    """Return the seed of a model that need not be built anew where it was built from the same."""
+    return None if reference.stateful or reference.state else reference.seeds.init()
 
 
 class _Unfit(Exception):
