@@ -1,0 +1,70 @@
+"""What a worker keeps of a device's memory between verdicts on very large inputs."""
+
+import pytest
+import torch
+
+from kernelgym.judge import LocalEvaluator
+from kernelgym.types import Job, Kernel, Problem
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+ROWS = 1 << 18  # of 8192 values: 8 GiB
+KEPT_BYTES = 6 << 30  # contexts, and what is kept for later however it is used
+
+PROBLEM = Problem(
+    "t/row_sums",
+    "t",
+    1,
+    "row_sums",
+    f"""
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return x.sum(1)
+def get_inputs():
+    return [torch.rand({ROWS}, 8192)]
+def get_init_inputs():
+    return []
+""",
+)
+
+KERNEL = """
+import torch, torch.nn as nn, triton, triton.language as tl
+
+@triton.jit
+def sums_{number}(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, columns, BLOCK):
+        total += tl.load(x_ptr + row * columns + start + tl.arange(0, BLOCK))
+    tl.store(y_ptr + row, tl.sum(total))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty(x.shape[0], device=x.device)
+        sums_{number}[(x.shape[0],)](x, y, x.shape[1], BLOCK=1024)
+        return y
+"""
+
+
+@pytest.mark.parametrize("ruleset", ["kernelbench", "strict"])
+def test_inputs_of_kernels_that_were_judged_take_no_memory(tmp_path, ruleset):
+    free = torch.cuda.mem_get_info()[0]
+    with LocalEvaluator("cuda:0", ruleset, cache_dir=tmp_path) as evaluator:
+        for number in range(4):
+            kernel = Kernel(KERNEL.format(number=number), "triton")
+            verdict = evaluator.evaluate(PROBLEM, kernel)
+            assert verdict.correct and verdict.timing is not None, verdict.message
+            assert free - torch.cuda.mem_get_info()[0] < KEPT_BYTES
+
+
+def test_an_honest_kernels_clock_is_believed_while_others_work(tmp_path):
+    """As many short windows as processors, where a process may well be slow beside its calls."""
+    small = PROBLEM.source.replace(str(ROWS), "256")
+    problem = Problem("t/few_sums", "t", 1, "few_sums", small)
+    kernels = [Kernel(KERNEL.format(number=number), "triton") for number in range(32)]
+    with LocalEvaluator("cuda:0", "strict", workers=8, cache_dir=tmp_path) as evaluator:
+        verdicts = evaluator.evaluate_many([Job(problem, kernel) for kernel in kernels])
+    assert all(verdict.correct and verdict.timing for verdict in verdicts)
+    said = [finding.code for verdict in verdicts for finding in verdict.findings]
+    assert said.count("clock_mismatch") <= 1, said
