@@ -216,6 +216,35 @@ def test_the_room_of_outputs_stays_where_timed_calls_need_none(tmp_path, device,
         assert since(peer, known) == [("release", [0, 1]), ("slots", None), ("prepare", None)]
 
 
+def test_inputs_that_are_to_move_lie_elsewhere_in_the_next_call_and_stay_there(tmp_path, device):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        first, known = session._arenas[0], len(peer.asked)
+        session.move()
+        assert not session._fits(inputs, output)
+        session.reserve(inputs, output, 1)
+        assert since(peer, known) == [("slots", None), ("prepare", None)]  # nothing is released
+        second = session._arenas[0]
+        assert second is not first and not first._finalizer.alive and second._finalizer.alive
+        session.reserve(inputs, output, 1)
+        assert session._arenas[0] is second
+
+
+def test_on_the_host_inputs_move_too(met):
+    session, peer, _, reference = met
+    batches = laid_out(session, reference, 1)
+    memory = peer.memory
+    session.move()
+    laid_out(session, reference, 1)
+    assert peer.memory is not memory
+    session.run(batches, [0])
+    view = peer.calls[0]["args"][0]["tensor"]
+    assert torch.equal(peer.view(view), batches[0][0])
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_only_outputs_are_given_back_where_they_take_much(tmp_path, device, memory, alone):
     memory.total_memory = 1 << 37 if alone else 1 << 20

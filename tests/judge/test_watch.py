@@ -43,6 +43,9 @@ class _Session:
     def grant(self, seconds):
         self.left_s = seconds
 
+    def move(self):
+        self.asked.append("move")
+
     def call(self, reference, index):
         self.asked.append(index)
         if self._mode == "ablate":
@@ -77,7 +80,7 @@ LAST = len(ONLY_SECOND)
 def test_one_judged_call_is_watched_and_one_more_is_made_without_the_kernels():
     session = _Session()
     watch = _watch(session, _reference(ONLY_SECOND))
-    assert session.asked == [0, "record", 1, "ablate", LAST + 1, "off", 2]
+    assert session.asked == [0, "move", "record", 1, "ablate", LAST + 1, "off", 2]
     assert watch.begun and watch.found is not None and watch.found.contributes
     assert session.left_s == LEFT_S, "what the kernel may take for its calls is as it was"
     watch.end()

@@ -48,19 +48,25 @@ class Buffers:
 
     def open(self, handle: str, number: int) -> None:
         """Open an allocation of the trusted side's, in place of what had its number."""
-        self.release([number])
-        self._addresses[number] = self._device_memory.open_shared(handle)
+        address = self._device_memory.open_shared(handle)
+        old = self._addresses.get(number)
+        self._addresses[number] = address
+        if old is not None:  # closed last, or the new one might come to lie where it lay
+            self._close([old])
 
     def release(self, numbers: list[int]) -> None:
         """Let go of allocations on the device; with the last one, of what torch keeps for later."""
-        self._blocks = []
         opened = [self._addresses.pop(number) for number in numbers if number in self._addresses]
         if opened:
-            _synchronize(self._device)
-            for address in opened:
-                self._device_memory.close_shared(address)
+            self._close(opened)
             if not self._addresses:
                 torch.cuda.empty_cache()
+
+    def _close(self, addresses: list[int]) -> None:
+        self._blocks = []
+        _synchronize(self._device)
+        for address in addresses:
+            self._device_memory.close_shared(address)
 
     def forget_blocks(self) -> None:
         """Share all allocations anew."""

@@ -4,7 +4,9 @@ There work can be done that no operator of torch's shows. Counted, in bytes: ten
 DLPack, lists or serialised bytes are made of, tensors made of such or computed by Python functions
 element by element, memory shared with NumPy or a file since before the call and changed in it, and
 addresses turned into ctypes arrays. Looked-up functions of numeric libraries (BLAS and the like)
-are noted by name. Not seen: what compiled code does with an address it was given.
+are noted by name. So is, whenever it happens, what makes all memory readable at any time after: the
+process's memory as a file, an object laid over an address, functions that a kernel looks up in
+libraries itself. Not seen: what compiled code does with an address it was given.
 
 Loaded by path in the untrusted process: standard library and torch only. No boundary.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -27,7 +30,17 @@ _IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_ten
 _SHARING = frozenset(
     ("numpy", "__dlpack__", "from_numpy", "frombuffer", "from_file", "as_tensor", "asarray")
 )
+_OF_STORAGES = (
+    *("tolist", "__getitem__", "__setitem__", "_write_file", "_set_from_file"),
+    *("_share_fd_cpu_", "_share_filename_cpu_"),
+)
+_NEW_STORAGES = ("from_buffer", "from_file", "_new_with_file", "_new_shared_filename_cpu")
 _SHARED_KEPT = 1024
+_INSTALLED = (
+    *(sys.prefix, sys.base_prefix, "<frozen "),
+    os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))),
+    os.path.dirname(os.path.abspath(__file__)),
+)
 _EVERYTHING = 1 << 50
 _LIBRARY = re.compile(
     rb"(cblas_|^cublas|^cudnn|^cusolver|^cufft|^mkl_|^dnnl_|^vs[A-Z]|^LAPACKE_"
@@ -49,6 +62,7 @@ class Crossings:
         self._counts, self._fingerprint = counts, fingerprint
         self._shared: dict[int, torch.Tensor] = {}
         self._too_many = False
+        self._everywhere = ""  # by what all memory can be read that a call is given
         self._nested = False
         self.library = ""
         """A function of a numeric library that was looked up by its name."""
@@ -65,11 +79,15 @@ class Crossings:
                 setattr(module, name, self._raw(name, getattr(module, name)))
         for owner, name in (
             (torch.utils.dlpack, "to_dlpack"),
+            (torch._C, "_to_dlpack"),
             (torch, "save"),
-            (torch.UntypedStorage, "tolist"),
-            (torch.UntypedStorage, "__getitem__"),
+            *((torch.UntypedStorage, name) for name in _OF_STORAGES),
         ):
             setattr(owner, name, self._out(name, getattr(owner, name)))
+        torch._C._from_dlpack = self._in("_from_dlpack", torch._C._from_dlpack)
+        for name in _NEW_STORAGES:
+            made = self._in(name, getattr(torch.UntypedStorage, name))
+            setattr(torch.UntypedStorage, name, staticmethod(made))
         sys.addaudithook(self._audit)
 
     def reset(self) -> None:
@@ -83,19 +101,37 @@ class Crossings:
             self.bytes += size
             self.ways.add(way)
 
+    def lifted(self, size: int) -> None:
+        """Count so many bytes of a tensor made of Python's values, whatever made it."""
+        if not self._nested:
+            self.add(size, "tensors of Python's values")
+
     def prints(self) -> dict[int, Any]:
         """Return fingerprints of all memory that torch shares with the rest of Python."""
         return {key: self._fingerprint(tensor) for key, tensor in self._shared.items()}
 
-    def compare(self, before: dict[int, Any] | None) -> None:
-        """Count shared memory that differs from what it was, and all that is not looked at."""
+    def compare(self, before: dict[int, Any] | None, given: list[torch.Tensor]) -> None:
+        """Count shared memory that differs from what it was, and all that is not looked at.
+
+        Args:
+            before: Fingerprints from before the call.
+            given: What the call was given: its values need not differ to be new.
+        """
         if self._too_many:
             self.bytes += _EVERYTHING
             self.ways.add("more memory shared with NumPy than is looked at")
+        if self._everywhere:
+            self.bytes += _EVERYTHING
+            self.ways.add(self._everywhere)
+        for tensor in given:
+            begin = tensor.data_ptr()
+            if any(begin <= key < begin + _bytes(tensor) for key in self._shared):
+                self.bytes += _bytes(tensor)
+                self.ways.add("inputs shared with NumPy before the call")
         for key, mark in (before or {}).items():
-            tensor = self._shared.get(key)
-            if tensor is not None and self._fingerprint(tensor) != mark:
-                self.bytes += tensor.numel() * tensor.element_size()
+            shared = self._shared.get(key)
+            if shared is not None and self._fingerprint(shared) != mark:
+                self.bytes += _bytes(shared)
                 self.ways.add("memory shared with NumPy")
 
     def _share(self, name: str, tensor: Any) -> None:
@@ -128,7 +164,8 @@ class Crossings:
                 made = function(*args, **kwargs)
             finally:
                 self._nested = was
-            if not was and isinstance(made, torch.Tensor) and not _of_tensors(given):
+            kinds = (torch.Tensor, torch.UntypedStorage)
+            if not was and isinstance(made, kinds) and not _of_tensors(given):
                 self.add(_bytes(made), name)
                 self._share(name, made)
             return made
@@ -146,14 +183,33 @@ class Crossings:
         return call
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        if not event.startswith("ctypes."):
-            return
-        if event in ("ctypes.cdata", "ctypes.string_at"):
+        if event == "ctypes.string_at":
             self.add(args[1] if len(args) > 1 else _EVERYTHING, event)
+        elif event == "ctypes.cdata":
+            self._everywhere = "ctypes"
         elif event == "ctypes.dlsym":
             name = args[1] if isinstance(args[1], bytes) else str(args[1]).encode()
             if _LIBRARY.search(name):
                 self.library = name.decode(errors="replace")
+            elif not _asker().startswith(_INSTALLED):
+                self._everywhere = f"{name[:40].decode(errors='replace')} through ctypes"
+        elif event in ("open", "os.symlink", "os.link") and _names_memory(args[0]):
+            self._everywhere = "the memory of its process as a file"
+
+
+def _asker() -> str:
+    """Return the file of the code that uses ctypes."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename == ctypes.__file__:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def _names_memory(path: Any) -> bool:
+    if not isinstance(path, (str, bytes)):
+        return False
+    text = os.fsdecode(path)
+    return "mem" in (os.path.basename(text), os.path.basename(os.path.realpath(text)))
 
 
 def _bytes(given: Any) -> int:

@@ -52,6 +52,7 @@ class Layout(Construction):
         self._arenas: dict[int, Arena] = {}
         self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
         self._slots: list[Slot] = []
+        self._moving = False
         self._captured: list[Any] | None = None  # what it said of outputs when calls were captured
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.example: tuple[list[Any], Any] = ([], ())
@@ -122,10 +123,12 @@ class Layout(Construction):
     def _lay(self, room: dict[int, tuple[int, int]]) -> None:
         """Have these arenas, by number: for so many tensors, of so many bytes together.
 
+        What is to move has its new place before its old one is given up, so that they differ.
         Where they are all there, others may stay that do not take much: the driver does one thing
         at a time for all processes of a host, so what need not be asked of it is not.
         """
         arenas = self._arenas
+        old, self._moving = arenas.pop(INPUTS, None) if self._moving else None, False
         outworn = [n for n, arena in arenas.items() if n in room and not arena.fits(*room[n])]
         spare = [number for number in arenas if number not in room]
         if not outworn and room.keys() <= arenas.keys():
@@ -137,6 +140,15 @@ class Layout(Construction):
                 continue
             arenas[number] = new_arena(tensors, size, self.device, number)
             self._share(arenas[number])
+        if old is not None:
+            old.close()
+
+    def move(self) -> None:
+        """Have the next call's inputs lie where none lay before.
+
+        A process that has kept the place of earlier ones, in whatever way, has old values there.
+        """
+        self._slots, self._moving = [], True
 
     def _may_stay(self, arena: Arena) -> bool:
         if self.alone or self.device.type != "cuda":

@@ -63,7 +63,7 @@ class Tracer:
         self._launches = self._working = 0
         self._laps = laps.Laps()
         self._crossings = crossings.Crossings(self._counts, prints.fingerprint)
-        self._counter.on_item = self._crossings.add
+        self._counter.on_item, self._counter.on_lift = self._crossings.add, self._crossings.lifted
         _replace_compile(self)
         _leave_copies_out(self)
         _watch_python_operators(self)
@@ -111,7 +111,8 @@ class Tracer:
                 return model(*arguments)
         finally:
             self._inside = self._counter.active = False
-            self._quietly(lambda: self._crossings.compare(before))
+            given = list(self._tensors_in(arguments))
+            self._quietly(lambda: self._crossings.compare(before, given))
 
     def inside(self) -> bool:
         """Say whether a call is being made."""

@@ -41,6 +41,7 @@ _FREE = ALLOCATIONS | frozenset(
     "exponential cauchy geometric log_normal random multinomial poisson pin_memory _pin_memory "
     "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
 )
+_LIFTS = frozenset("lift lift_fresh lift_fresh_copy".split())
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
 _SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
 _SAME |= {"_sparse_log_softmax": "_log_softmax"}
@@ -61,6 +62,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Not set between calls, where threads may be inside that outlive them."""
         self.on_item: Callable[[int, str], None] | None = None
         """Told of each number that is read from a tensor."""
+        self.on_lift: Callable[[int], None] | None = None
+        """Told of the bytes of each tensor that is made of Python's values."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
         self.reset()
 
@@ -109,7 +112,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         finally:
             self._handling = handling
         namespace, _, name = func._schema.name.partition("::")
-        if namespace in _OWN and not func.is_view:
+        if namespace in _OWN and (not func.is_view or name in _LIFTS):
             self._count(name, args, kwargs, result)
         self.after(func, result)
         return result
@@ -122,6 +125,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if name in _FREE:
             if name == "_local_scalar_dense" and self.on_item is not None:
                 self.on_item(args[0].element_size(), "item")
+            elif name in _LIFTS and self.on_lift is not None:
+                self.on_lift(_bytes(args[0]))
             return
         read = {
             id(tensor): tensor
@@ -129,6 +134,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             for tensor in tensors_in(value)
         }
         inputs, outputs = list(read.values()), list(tensors_in(result))
+        if name in COPIES and self.on_item is not None:
+            on_device = any(tensor.device.type != "cpu" for tensor in inputs)
+            for tensor in outputs:
+                if on_device and tensor.device.type == "cpu":
+                    self.on_item(_bytes(tensor), "copies to the host")
         operands = list(tensors_in(args))
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._count_product(name, args, operands, outputs[0])

@@ -97,6 +97,7 @@ class Watch:
         if index != self._place:
             return self._session.call(self._reference, index)
         self.begun = True
+        self._session.move()
         self._session.trace("record")
         with counted(self._reference.model) as counter:
             outcome = self._session.call(self._reference, index)

@@ -40,7 +40,8 @@ _HIDING = frozenset(
     """
     TensorBase _TensorBase _disable_current_modes _DisableTorchDispatch _DisablePythonDispatcher
     _ExcludeDispatchKeyGuard _IncludeDispatchKeyGuard _ForceDispatchKeyGuard __array_interface__
-    __array_struct__ memmap
+    __array_struct__ memmap StorageBase __mro__ __bases__ __base__ __subclasses__
+    _VariableFunctions _VF
     """.split()
 )
 # Below autograd, operators are noticed as ever: extensions with a backward of their own need that.

@@ -1,0 +1,47 @@
+"""A candidate's side of shared device memory: what is opened and closed, and in which order."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelgym.judge import buffers
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Buffers over allocations that are made up, and what they ask the driver for, in order."""
+    asked = []
+
+    def open_shared(handle):
+        asked.append(f"open {handle}")
+        return hash(handle)
+
+    memory = SimpleNamespace(
+        open_shared=open_shared, close_shared=lambda address: asked.append("close")
+    )
+    monkeypatch.setattr(buffers, "_synchronize", lambda _: asked.append("finish"))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("give back"))
+    return buffers.Buffers(memory, None, torch.device("cuda", 0)), asked
+
+
+def test_what_moves_is_opened_before_its_old_place_is_let_go_of(made):
+    mapped, asked = made
+    mapped.open("a", 0)
+    mapped.open("b", 0)
+    assert asked == ["open a", "open b", "finish", "close"]
+
+
+def test_memory_that_torch_keeps_is_given_back_with_the_last_allocation(made):
+    mapped, asked = made
+    mapped.open("a", 0)
+    mapped.open("b", 1)
+    asked.clear()
+    mapped.release([1])
+    assert asked == ["finish", "close"]
+    asked.clear()
+    mapped.release([0, 1])
+    assert asked == ["finish", "close", "give back"]
+    asked.clear()
+    mapped.release([0, 1])
+    assert not asked

@@ -1,0 +1,49 @@
+"""What crosses between torch and the rest of Python, as a counter of torch's operators sees it."""
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kernelgym.judge.traffic import Counter
+
+ELEMENTS = 100
+VALUES = np.ones(ELEMENTS, np.float32)
+
+
+def counting():
+    counter, items, lifted = Counter(), [], []
+    counter.on_item = lambda size, way: items.append((size, way))
+    counter.on_lift = lifted.append
+    return counter, items, lifted
+
+
+def test_only_copies_from_a_device_to_the_host_cross():
+    counter, items, _ = counting()
+    with FakeTensorMode():
+        there, here = torch.empty(ELEMENTS, device="cuda"), torch.empty(ELEMENTS)
+        with counter:
+            there.clone()
+            here.clone()
+            here.copy_(here.clone())
+            assert not items
+            there.cpu()
+            here.copy_(there)
+    assert items == [(4 * ELEMENTS, "copies to the host")] * 2
+
+
+def test_whatever_makes_a_tensor_of_values_is_seen():
+    ways = [torch.Tensor, torch.FloatTensor, torch.as_tensor, torch.empty(0).new]
+    ways += [torch.empty(0).new_tensor, lambda values: torch.Tensor(values.tolist())]
+    for way in ways:
+        counter, _, lifted = counting()
+        with counter:
+            way(VALUES)
+        assert lifted == [4 * ELEMENTS]
+
+
+def test_what_torch_makes_itself_is_not_made_of_values():
+    counter, items, lifted = counting()
+    with counter:
+        torch.zeros(ELEMENTS).add_(1).detach().clone()
+        torch.arange(ELEMENTS).to(torch.float32)
+    assert not items and not lifted
