@@ -83,11 +83,13 @@ class Crossings:
             (torch, "save"),
             *((torch.UntypedStorage, name) for name in _OF_STORAGES),
         ):
-            setattr(owner, name, self._out(name, getattr(owner, name)))
-        torch._C._from_dlpack = self._in("_from_dlpack", torch._C._from_dlpack)
+            if hasattr(owner, name):  # not all of them are promised to stay
+                setattr(owner, name, self._out(name, getattr(owner, name)))
+        if hasattr(torch._C, "_from_dlpack"):
+            torch._C._from_dlpack = self._in("_from_dlpack", torch._C._from_dlpack)
         for name in _NEW_STORAGES:
-            made = self._in(name, getattr(torch.UntypedStorage, name))
-            setattr(torch.UntypedStorage, name, staticmethod(made))
+            if (make := getattr(torch.UntypedStorage, name, None)) is not None:
+                setattr(torch.UntypedStorage, name, staticmethod(self._in(name, make)))
         sys.addaudithook(self._audit)
 
     def reset(self) -> None:

@@ -128,7 +128,7 @@ class Layout(Construction):
         at a time for all processes of a host, so what need not be asked of it is not.
         """
         arenas = self._arenas
-        old, self._moving = arenas.pop(INPUTS, None) if self._moving else None, False
+        old, self._moving = self._moved() if self._moving else None, False
         outworn = [n for n, arena in arenas.items() if n in room and not arena.fits(*room[n])]
         spare = [number for number in arenas if number not in room]
         if not outworn and room.keys() <= arenas.keys():
@@ -143,10 +143,18 @@ class Layout(Construction):
         if old is not None:
             old.close()
 
+    def _moved(self) -> Arena | None:
+        """Take the arena of inputs from its place; gives it back at once if it takes much."""
+        lain = self._arenas.get(INPUTS)
+        if lain is not None and self.device.type == "cuda" and not self._may_stay(lain):
+            self._leave([INPUTS])
+        return self._arenas.pop(INPUTS, None)
+
     def move(self) -> None:
         """Have the next call's inputs lie where none lay before.
 
         A process that has kept the place of earlier ones, in whatever way, has old values there.
+        (Very large ones on a device may come to lie at an address where earlier ones lay.)
         """
         self._slots, self._moving = [], True
 
