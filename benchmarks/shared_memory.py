@@ -234,6 +234,8 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(WAYS), help="how it is shared")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
     options = parser.parse_args()
+    if any(int(mib) % 2 for mib in options.mib.split(",")):
+        raise SystemExit("--mib: pages have 2 MiB, so sizes must be even")
     devices, rows = options.devices.split(","), []
     for way in options.ways.split(","):
         for count in map(int, options.pairs.split(",")):

@@ -7,6 +7,8 @@ import torch
 
 from kernelgym.judge import buffers
 
+GIB = 1 << 30
+
 
 @pytest.fixture
 def made(monkeypatch):
@@ -22,6 +24,8 @@ def made(monkeypatch):
     )
     monkeypatch.setattr(buffers, "_synchronize", lambda _: asked.append("finish"))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("give back"))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 3 * GIB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 2 * GIB)
     return buffers.Buffers(memory, None, torch.device("cuda", 0)), asked
 
 
@@ -45,3 +49,13 @@ def test_memory_that_torch_keeps_is_given_back_with_the_last_allocation(made):
     asked.clear()
     mapped.release([0, 1])
     assert not asked
+
+
+def test_much_of_it_is_given_back_before(made, monkeypatch):
+    mapped, asked = made
+    mapped.open("a", 0)
+    mapped.open("b", 1)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 0)
+    asked.clear()
+    mapped.release([1])
+    assert asked == ["finish", "close", "give back"]

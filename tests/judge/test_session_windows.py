@@ -11,6 +11,7 @@ import pytest
 import torch
 from peers import PROBLEM, SEEDS, SHAPE, meeting, rejection, says, tensor
 
+from kernelgym.errors import DeviceFull
 from kernelgym.judge import arena, device_memory, layout
 from kernelgym.judge.device_outputs import DeviceOutputs
 from kernelgym.judge.reference import Reference
@@ -236,6 +237,25 @@ def test_inputs_that_are_to_move_lie_elsewhere_in_the_next_call_and_stay_there(
         assert second is not first and not first._finalizer.alive and second._finalizer.alive
         session.reserve(inputs, output, 1)
         assert session._arenas[0] is second
+
+
+def test_a_move_that_fails_leaves_nothing_behind(tmp_path, device, memory, monkeypatch):
+    with meeting(tmp_path, device=device) as (session, _, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        first = session._arenas[0]
+        monkeypatch.setattr(layout, "new_arena", full)
+        session.move()
+        with pytest.raises(DeviceFull):
+            session.reserve(inputs, output, 1)
+        session.close()
+        assert not first._finalizer.alive
+
+
+def full(*_):
+    raise DeviceFull("the device has too little memory")
 
 
 def test_on_the_host_inputs_move_too(met):

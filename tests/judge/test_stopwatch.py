@@ -77,8 +77,9 @@ class Side:
     def alike(self, inputs):
         return True
 
-    def capture(self):
+    def capture(self, tells=False):
         assert self.running
+        self.tells = tells
         self.asked.append(("capture", self.captures))
         self.graph = self.captures
         return self.captures
@@ -286,6 +287,15 @@ def test_short_calls_are_captured_and_long_ones_are_not():
     timed(long, Side(3.0))
     assert ("capture", True) in short.asked
     assert not any(what[0] == "capture" for what in long.asked)
+
+
+@pytest.mark.parametrize("reference_captures", [True, False])
+def test_a_captured_kernel_tells_of_its_outputs_in_every_window_where_the_reference_does(
+    reference_captures,
+):
+    kernel = Side(0.05)
+    timed(kernel, Side(0.1, captures=reference_captures))
+    assert kernel.graph and kernel.tells is not reference_captures
 
 
 def test_calls_of_a_reference_that_draws_are_never_captured():

@@ -130,7 +130,8 @@ class Attempt:
             share = stack.enter_context(ExitStack())
             if self._accelerator.on_cuda:
                 stack.callback(self._clear, session)
-                share.enter_context(self._accelerator.lease.shared())
+            share.enter_context(self._accelerator.lease.shared())
+            if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
             with self._clock.stage("check"):
                 self._processes.ask_for_contexts()

@@ -20,6 +20,7 @@ __all__ = ["Buffers"]
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
+_KEPT_BYTES = 2 << 30
 _INPUTS = 0  # the number of the allocation that inputs lie in
 
 
@@ -55,11 +56,16 @@ class Buffers:
             self._close([old])
 
     def release(self, numbers: list[int]) -> None:
-        """Let go of allocations on the device; with the last one, of what torch keeps for later."""
+        """Let go of allocations on the device, and of what torch keeps for later.
+
+        Of the latter only if it is much, or none is left: the driver takes long.
+        """
         opened = [self._addresses.pop(number) for number in numbers if number in self._addresses]
         if opened:
             self._close(opened)
-            if not self._addresses:
+            kept = torch.cuda.memory_reserved(self._device)
+            kept -= torch.cuda.memory_allocated(self._device)
+            if not self._addresses or kept > _KEPT_BYTES:
                 torch.cuda.empty_cache()
 
     def _close(self, addresses: list[int]) -> None:

@@ -112,7 +112,7 @@ def serve(
                 case "trace":
                     reply["seen"] = state.trace(request["mode"])
                 case "capture":
-                    reply["results"] = state.capture()
+                    reply["results"] = state.capture(request["tells"])
                 case "compilation":
                     if request["save"]:
                         inductor.save(scratch)
@@ -148,6 +148,7 @@ class _State:
         self._model: Any = None
         self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self._graph: Any = None
+        self._graph_results: list[Any] | None = None
         self._kept: list[Any] = []  # outputs of a timed window, until the next
         self._previous: Any = None
         self._untimed_calls = 0
@@ -245,8 +246,8 @@ class _State:
         """Make one prepared call per seed and say where its output lies.
 
         Outputs are copied to their places, except in timed windows on a device: there the trusted
-        side reads them where they are, so that no copy is timed. Nothing is said of captured calls,
-        since `capture` has told.
+        side reads them where they are, so that no copy is timed. Nothing need be said of captured
+        calls: `capture` has told.
         """
         before = self._launches.count
         if self._device.type == "cpu":
@@ -282,7 +283,7 @@ class _State:
             self.buffers.forget_freed_blocks()
         self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
-            return None
+            return self._graph_results
         return [self.buffers.locate(output) for output in self._kept] if timed else results
 
     def _notice_reuse(self, output: Any) -> None:
@@ -327,8 +328,11 @@ class _State:
             self._tracer = self._new_tracer()
         return self._tracer.mode(mode)
 
-    def capture(self) -> list[Any]:
-        """Capture all prepared calls, in order, in one CUDA graph; say where their outputs lie."""
+    def capture(self, tells: bool) -> list[Any]:
+        """Capture all prepared calls, in order, in one CUDA graph; say where their outputs lie.
+
+        `tells` has that be said again in every window.
+        """
         graph = torch.cuda.CUDAGraph()
         self.buffers.forget_blocks()  # torch gives memory back before it captures
         before = self._launches.count
@@ -336,5 +340,6 @@ class _State:
             outputs = (self._model(*arguments) for arguments, _ in self._calls)
             self._kept = [self._copied(o) if self._reuses_output else o for o in outputs]
         results = [self.buffers.locate(output) for output in self._kept]
+        self._graph_results = results if tells else None
         self._graph, self._in_graph = graph, self._launches.count - before
         return results

@@ -53,6 +53,7 @@ class Layout(Construction):
         self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
         self._slots: list[Slot] = []
         self._moving = False
+        self._old: Arena | None = None  # where inputs lay that are about to move
         self._captured: list[Any] | None = None  # what it said of outputs when calls were captured
         self._located = DeviceOutputs(device) if device.type == "cuda" else None
         self.example: tuple[list[Any], Any] = ([], ())
@@ -128,7 +129,8 @@ class Layout(Construction):
         at a time for all processes of a host, so what need not be asked of it is not.
         """
         arenas = self._arenas
-        old, self._moving = self._moved() if self._moving else None, False
+        if self._moving:
+            self._begin_to_move()
         outworn = [n for n, arena in arenas.items() if n in room and not arena.fits(*room[n])]
         spare = [number for number in arenas if number not in room]
         if not outworn and room.keys() <= arenas.keys():
@@ -140,15 +142,17 @@ class Layout(Construction):
                 continue
             arenas[number] = new_arena(tensors, size, self.device, number)
             self._share(arenas[number])
-        if old is not None:
-            old.close()
+        if self._old is not None:
+            self._old.close()
+            self._old = None
 
-    def _moved(self) -> Arena | None:
+    def _begin_to_move(self) -> None:
         """Take the arena of inputs from its place; gives it back at once if it takes much."""
-        lain = self._arenas.get(INPUTS)
-        if lain is not None and self.device.type == "cuda" and not self._may_stay(lain):
+        self._moving, old = False, self._arenas.get(INPUTS)
+        if old is not None and self.device.type == "cuda" and not self._may_stay(old):
             self._leave([INPUTS])
-        return self._arenas.pop(INPUTS, None)
+        else:
+            self._old = self._arenas.pop(INPUTS, None)
 
     def move(self) -> None:
         """Have the next call's inputs lie where none lay before.
@@ -229,9 +233,10 @@ class Layout(Construction):
         self._slots = []
         if self._located is not None:
             self._located.forget()
-        for arena in self._arenas.values():
+        for arena in (*self._arenas.values(), *filter(None, [self._old])):
             arena.close()
         self._arenas.clear()
+        self._old = None
 
     def alike(self, inputs: list[Any]) -> bool:
         """Say whether such inputs have the types, shapes and strides of the last judged call's."""

@@ -136,13 +136,16 @@ class Session(Layout):
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
         return Window(window_ms, claimed_ms, layout_ms, results, kept)
 
-    def capture(self) -> bool:
+    def capture(self, tells: bool = False) -> bool:
         """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be.
 
-        Where its outputs lie is told once: in every window that would take longer than the calls.
+        Args:
+            tells: Whether every window's answer tells where its outputs lie, as it does of calls
+                that are not captured. That takes longer than short calls do; told once, it is
+                known, but what windows cost beside their calls must be alike on both sides.
         """
         self._captured = None
-        self._post({"op": "capture"})
+        self._post({"op": "capture", "tells": tells})
         try:
             self._captured = self._listed(self._answer("go").get("results"), len(self._slots))
         except Rejected as end:

@@ -165,7 +165,7 @@ class Windows:
         if self._reference.draws:
             return False, False  # random numbers are seeded from the host, call by call
         reference = bool(self._awake(0, self._sides[0].capture))
-        return reference, kernel_too and bool(self._awake(1, self._sides[1].capture))
+        return reference, kernel_too and bool(self._awake(1, self._sides[1].capture, not reference))
 
     def holds_what_it_captured(self) -> bool:
         """Say whether the kernel's graph gives right outputs."""
