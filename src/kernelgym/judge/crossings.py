@@ -6,7 +6,8 @@ element by element, memory shared with NumPy or a file since before the call and
 addresses turned into ctypes arrays. Looked-up functions of numeric libraries (BLAS and the like)
 are noted by name. So is, whenever it happens, what makes all memory readable at any time after: the
 process's memory as a file, an object laid over an address, functions that a kernel looks up in
-libraries itself. Not seen: what compiled code does with an address it was given.
+libraries itself. On the CPU `ledger.py` sees what comes back by any other way. Not seen: what
+compiled code does with an address it was given.
 
 Loaded by path in the untrusted process: standard library and torch only. No boundary.
 """
@@ -107,6 +108,11 @@ class Crossings:
         """Count so many bytes of a tensor made of Python's values, whatever made it."""
         if not self._nested:
             self.add(size, "tensors of Python's values")
+
+    def written(self, size: int) -> None:
+        """Count so many bytes that neither torch nor a custom kernel wrote, whenever they did."""
+        self.bytes += size
+        self.ways.add("memory written behind PyTorch")
 
     def prints(self) -> dict[int, Any]:
         """Return fingerprints of all memory that torch shares with the rest of Python."""

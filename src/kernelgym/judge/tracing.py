@@ -9,7 +9,8 @@ allocator is filled with NaN. ``profile`` times the custom launches
 
 Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`),
 and calls of functions and operators of extensions built through `torch.utils.cpp_extension`.
-What crosses to the host's side of Python is counted too (`crossings.py`).
+What crosses to the host's side of Python is counted too (`crossings.py`), and on the CPU what was
+written to memory past torch and interpreted kernels (`ledger.py`).
 Not seen: torch operators in threads that C++ started, or called past the dispatcher.
 `torch.compile` returns its argument unchanged here: what it generates is no custom kernel.
 
@@ -39,6 +40,7 @@ class Tracer:
         launches: The process's `Launches`, of `launching.py`.
         crossings: The module `crossings.py`.
         traffic: The module `traffic.py`.
+        ledger: The module `ledger.py`.
         prints: The module `fingerprint.py`.
         laps: The module `laps.py`.
     """
@@ -48,6 +50,7 @@ class Tracer:
         launches: Any,
         crossings: ModuleType,
         traffic: ModuleType,
+        ledger: ModuleType,
         prints: ModuleType,
         laps: ModuleType,
     ) -> None:
@@ -64,6 +67,8 @@ class Tracer:
         self._laps = laps.Laps()
         self._crossings = crossings.Crossings(self._counts, prints.fingerprint)
         self._counter.on_item, self._counter.on_lift = self._crossings.add, self._crossings.lifted
+        self._ledger = ledger.Ledger(prints.fingerprint, self._crossings.written)
+        self._counter.ledger, self._existing = self._ledger, ledger.existing
         _replace_compile(self)
         _leave_copies_out(self)
         _watch_python_operators(self)
@@ -105,12 +110,17 @@ class Tracer:
             finally:
                 self._inside = False
         before = self._quietly(self._crossings.prints)
+        if self._mode == "record" and not torch.cuda.is_initialized():
+            self._quietly(lambda: self._ledger.begin(self._existing(model)))
         self._inside = self._counter.active = True
         try:
             with self._counter:
-                return model(*arguments)
+                result = model(*arguments)
+            self._quietly(lambda: self._ledger.reads(self._tensors_in(result)))
+            return result
         finally:
             self._inside = self._counter.active = False
+            self._ledger.end()
             given = list(self._tensors_in(arguments))
             self._quietly(lambda: self._crossings.compare(before, given))
 
@@ -131,6 +141,7 @@ class Tracer:
         if not self._inside:
             return function(*args, **kwargs)
         if self._mode == "record":
+            self._ledger.end()  # native code may write wherever it likes, at any time
             return self._recorded(function, args, kwargs)
         if self._mode == "profile":
             return self._laps.launch(function, args, kwargs)
@@ -159,11 +170,21 @@ class Tracer:
 
     def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._captured = self._captured or _capturing()
+        given = list(self._tensors_in((args, kwargs)))
+        self._quietly(lambda: self._ledger.reads(given))
+        try:
+            return self._looked_at(call, args, kwargs, given)
+        finally:
+            self._quietly(lambda: self._ledger.wrote(given))
+
+    def _looked_at(
+        self, call: Callable[..., Any], args: Any, kwargs: Any, given: list[torch.Tensor]
+    ) -> Any:
+        """Make a call, and note whether it did something."""
         if self._working:  # one that works is enough, and prints of large tensors take time
             result = call(*args, **kwargs)
             self._launches += 1
             return result
-        given = list(self._tensors_in((args, kwargs)))
         before = self._prints(given)
         result = call(*args, **kwargs)
         self._launches += 1
@@ -197,7 +218,9 @@ class Tracer:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._counter.reentered():
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+            self._quietly(lambda: self._ledger.reads(self._tensors_in(result)))
+            return result
 
         return call
 

@@ -41,6 +41,7 @@ _FREE = ALLOCATIONS | frozenset(
     "exponential cauchy geometric log_normal random multinomial poisson pin_memory _pin_memory "
     "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
 )
+_RELAID = frozenset(("set_", "set"))  # over other memory: nothing is read or written there
 _LIFTS = frozenset("lift lift_fresh lift_fresh_copy".split())
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
 _SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
@@ -64,6 +65,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Told of each number that is read from a tensor."""
         self.on_lift: Callable[[int], None] | None = None
         """Told of the bytes of each tensor that is made of Python's values."""
+        self.ledger: Any = None
+        """Told of tensors that operators are about to read, and of those that they wrote."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
         self.reset()
 
@@ -106,13 +109,21 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        namespace, _, name = func._schema.name.partition("::")
+        lifts = name in _LIFTS
+        own, touches = namespace in _OWN, lifts or not func.is_view
+        ledger = self.ledger if touches and name not in _RELAID else None
+        if ledger is not None and not lifts and name not in ALLOCATIONS:
+            ledger.reads(tensors_in((args, kwargs)))
         handling, self._handling = self._handling, True
         try:
             result = func(*args, **kwargs)
         finally:
             self._handling = handling
-        namespace, _, name = func._schema.name.partition("::")
-        if namespace in _OWN and (not func.is_view or name in _LIFTS):
+        if ledger is not None and own:
+            written = (args, kwargs, result) if func._schema.is_mutable else result
+            ledger.wrote(tensors_in(written))
+        if own and touches:
             self._count(name, args, kwargs, result)
         self.after(func, result)
         return result

@@ -89,11 +89,12 @@ class _Model(torch.nn.Module):  # type: ignore[misc]
         _tiles[(triton.cdiv(rows, 4), 1)](y, flat, rows, columns, M=4, N=16)
 
 
-def warm_up(traffic: ModuleType, fingerprint: ModuleType) -> None:
+def warm_up(traffic: ModuleType, ledger: ModuleType, fingerprint: ModuleType) -> None:
     """Launch kernels, plainly and watched.
 
     Args:
         traffic: The module `traffic.py`, whose counter watches torch's operators.
+        ledger: The module `ledger.py`, which looks at the memory that they read.
         fingerprint: The module `fingerprint.py`, which tells tensors apart.
     """
     for function in list(vars(tl.standard).values()):
@@ -106,8 +107,14 @@ def warm_up(traffic: ModuleType, fingerprint: ModuleType) -> None:
     with torch.no_grad():
         for _ in range(_ROUNDS):
             model(x)
-        with traffic.Counter():
-            fingerprint.fingerprint(model(x))
+        counter = traffic.Counter()
+        counter.ledger = ledger.Ledger(fingerprint.fingerprint, lambda size: None)
+        for _ in range(_ROUNDS):
+            counter.ledger.begin([x])  # small: nothing here may be done by several threads
+            with counter:
+                result = model(x)
+            counter.ledger.reads([result])
+            counter.ledger.end()
         words = 1
         while words < _MOST_WORDS:
             fingerprint.fingerprint(torch.zeros(words, dtype=torch.int64))

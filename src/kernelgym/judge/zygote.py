@@ -67,7 +67,8 @@ def _import_libraries(hooks: ModuleType, triton_tools: ModuleType, arch: int) ->
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
         _sibling("accesses").check_interpreter_accesses()
         _sibling("quick_interpreter").quicken()
-        _sibling("warm_up").warm_up(_sibling("traffic"), _sibling("fingerprint"))
+        watching = map(_sibling, ("traffic", "ledger", "fingerprint"))
+        _sibling("warm_up").warm_up(*watching)
     elif arch:
         triton_tools.look_up_tools(arch)
 
@@ -86,7 +87,7 @@ class _Zygote:
         self.namespaces, self.ids = _sibling("namespaces"), (os.geteuid(), os.getegid())
         self.hooks, self.candidate = hooks, _sibling("candidate")
         self.launches = _sibling("launching").Launches()
-        watching = map(_sibling, ("crossings", "traffic", "fingerprint", "laps"))
+        watching = map(_sibling, ("crossings", "traffic", "ledger", "fingerprint", "laps"))
         self.new_tracer = functools.partial(_sibling("tracing").Tracer, self.launches, *watching)
         self.inductor, self.outputs = _sibling("inductor"), _sibling("outputs")
         memory, describe = _sibling("device_memory"), self.outputs.describe

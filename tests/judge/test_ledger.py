@@ -1,0 +1,212 @@
+"""Memory that torch reads, and that neither torch nor a custom kernel has written."""
+
+import ctypes
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from kernelgym.judge.fingerprint import fingerprint
+from kernelgym.judge.ledger import Ledger, existing
+from kernelgym.judge.traffic import Counter, tensors_in
+
+N = 512
+BYTES = 4 * N
+
+
+def seen(forward, *inputs):
+    """Call a model as a watched call does; return the sizes of what was written past torch."""
+    counter, found = Counter(), []
+    counter.ledger = ledger = Ledger(fingerprint, found.append)
+    ledger.begin(existing(forward))
+    with torch.no_grad(), counter:
+        result = forward(*inputs)
+    ledger.reads(tensors_in(result))
+    ledger.end()
+    return found
+
+
+def of_numpy(x):
+    # The method of the base class, which nothing can be put in the place of.
+    return super(torch.Tensor, x).numpy()
+
+
+def write_into(out, x):
+    of_numpy(out)[...] = np.tanh(of_numpy(x))
+    return out
+
+
+def into_fresh_memory(x):
+    return write_into(torch.empty(N), x) * 2
+
+
+def into_an_output_of_torch(x):
+    return write_into(x + 1, x) * 2
+
+
+def into_what_is_returned(x):
+    return write_into(x * 2, x)
+
+
+def into_the_input(x):
+    return write_into(x, x) * 2
+
+
+def by_address(x):
+    out, values = torch.empty(N), np.tanh(of_numpy(x))
+    ctypes.memmove(out.data_ptr(), values.ctypes.data, values.nbytes)
+    return out * 2
+
+
+def through_a_view(x):
+    out = torch.empty(2, N // 2)
+    of_numpy(out[1])[...] = np.tanh(of_numpy(x)[: N // 2])
+    return out.flatten() * 2
+
+
+def into_an_operand_in_place(x):
+    return (x * 1).add_(write_into(torch.empty(N), x))
+
+
+def into_memory_of_numpy(x):
+    return torch._C._from_dlpack(np.tanh(of_numpy(x)).__dlpack__()) * 2
+
+
+def into_memory_of_a_storage(x):
+    storage = torch.UntypedStorage.from_buffer(np.tanh(of_numpy(x)), dtype=torch.uint8)
+    return torch.empty(0).set_(storage) * 2
+
+
+KEPT = torch.zeros(N)
+
+
+def into_what_was_there_before(x):
+    return write_into(KEPT, x) * 2
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        into_fresh_memory,
+        into_an_output_of_torch,
+        into_what_is_returned,
+        into_the_input,
+        by_address,
+        through_a_view,
+        into_an_operand_in_place,
+        into_memory_of_numpy,
+        into_memory_of_a_storage,
+        into_what_was_there_before,
+    ],
+)
+def test_what_is_written_past_torch_is_found_where_it_is_read(forward):
+    assert seen(forward, torch.rand(N)) == [BYTES]
+
+
+def test_reading_past_torch_alone_is_not_writing():
+    def forward(x):
+        of_numpy(x).sum()
+        return x * 2
+
+    assert not seen(forward, torch.rand(N))
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.jit.script(nn.Sequential(nn.Linear(N, N), nn.ReLU()))
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(N)  # changes its running statistics as it is called
+
+    def forward(self, x):
+        return self.norm(x.view(2, -1).repeat(1, 2))
+
+
+def listed(x):
+    xs = [x.clone(), x.clone()]
+    torch._foreach_add_(xs, 1.0)
+    return torch.stack(xs)[:, [3, 1]].cumsum(1)
+
+
+def resized(x):
+    out = torch.empty(0)
+    torch.mul(x, 2, out=out)
+    out.resize_(2 * N)[N:] = x
+    return out.data.set_(out.untyped_storage(), 0, (N,))
+
+
+def masked(x):
+    x = torch.where(x > 0.5, x, torch.tensor(0.25))
+    x[x > 0.75] = 1.0
+    return torch.nn.functional.dropout(x[torch.nonzero(x)].sort(0).values, 0.5)
+
+
+def spectral(x):
+    spectrum = torch.fft.rfft(x)
+    return torch.fft.irfft(torch.view_as_complex(torch.view_as_real(spectrum).clone()).conj())
+
+
+def attended(x):
+    q = x.view(1, 2, 16, 16)
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, q).softmax(-1).to(torch.float64)
+    return nn.functional.scaled_dot_product_attention(q, q, q) + scores.float()[..., :16]
+
+
+def differentiated(x):
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        (leaf.exp() * leaf).sum().backward()
+    return leaf.grad * 2
+
+
+def sparse(x):
+    return (x.view(16, -1).relu().to_sparse() @ x.view(-1, 16)).exp()
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        nn.LSTM(16, 16, num_layers=2),
+        nn.MultiheadAttention(16, 2),
+        nn.TransformerEncoderLayer(16, 2, 32).eval(),
+        nn.Conv2d(2, 3, 3),
+        Norm(),
+        Scripted(),
+        *(listed, resized, masked, spectral, attended, differentiated, sparse),
+    ],
+)
+def test_torch_itself_is_not_taken_for_somebody_else(forward):
+    x = torch.rand(N)
+    shape = {nn.LSTM: (-1, 16), nn.Conv2d: (2, 16, 16), nn.MultiheadAttention: (-1, 16)}
+    shape[nn.TransformerEncoderLayer] = (-1, 16)
+    x = x.view(shape.get(type(forward), (N,)))
+    assert not seen(forward, *((x, x, x) if isinstance(forward, nn.MultiheadAttention) else (x,)))
+
+
+def test_nothing_is_kept_alive():
+    ledger = Ledger(fingerprint, print)
+    ledger.begin([])
+    tensor = torch.rand(N)
+    ledger.wrote([tensor])
+    number = tensor.untyped_storage()._cdata
+    assert not ledger._prints[number][0].expired()
+    del tensor
+    assert ledger._prints[number][0].expired()
+
+
+def test_there_is_nothing_to_find_between_calls():
+    found = []
+    ledger = Ledger(fingerprint, found.append)
+    ledger.reads([torch.rand(N)])
+    ledger.begin([])
+    ledger.end()
+    ledger.reads([torch.rand(N)])
+    assert not found
