@@ -4,7 +4,7 @@ Three tiers, strongest first; the host decides which can be had:
 
 - ``ns+landlock+seccomp``: new user, mount, pid, network and IPC namespaces on top of the next;
 - ``landlock+seccomp``: files outside an allow-list unreadable, scratch alone writable, no
-  sockets, no tracing, no new processes, no exec;
+  sockets, no tracing, no signals to others, no new processes, no exec;
 - ``limits``: resource limits only. Files, network and other processes stay reachable.
 
 Loaded by path in the untrusted process, so it imports nothing but the standard library. Also a
@@ -132,7 +132,10 @@ def confine(plan: Plan, syscalls: ModuleType) -> None:
         _drop_capabilities()
     # Not traceable by siblings of the same user; restored by exec, so compilers are unaffected.
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(DUMPABLE)")
-    _filter_syscalls(syscalls.syscall_filter(plan.exec_allowed, plan.gpu))
+    # Old kernels' landlock does not know of signals, and a compiler's processes end each other.
+    apart = plan.tier.startswith("ns+") or plan.exec_allowed
+    alone = 0 if apart else os.getpid()
+    _filter_syscalls(syscalls.syscall_filter(plan.exec_allowed, plan.gpu, alone))
 
 
 def _limit(plan: Plan) -> None:

@@ -43,6 +43,11 @@ _NO_EXEC = _table("""
 execve 59 221; execveat 322 281; fork 57 -; vfork 58 -; memfd_create 319 279;
 memfd_secret 447 447; timer_create 222 107
 """)
+# A signal stops or ends a process of the same user: those that stand by, the trusted side itself.
+_SIGNAL_TO = _table("""
+kill 62 129; tgkill 234 131; rt_sigqueueinfo 129 138; rt_tgsigqueueinfo 297 240
+""")
+_SIGNAL = _table("tkill 200 130; pidfd_send_signal 424 424")
 _FCNTL, _F_SETSIG = (72, 25), 10
 _CONNECT = _table("connect 42 203")
 _AF_UNIX, _SOCK_SEQPACKET = 1, 5
@@ -53,12 +58,16 @@ _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 
 _AND = 0x54
 
 
-def syscall_filter(exec_allowed: bool, gpu: bool) -> list[tuple[int, int, int, int]]:
+def syscall_filter(
+    exec_allowed: bool, gpu: bool, alone: int = 0
+) -> list[tuple[int, int, int, int]]:
     """Return the steps of a filter for this machine: code, two jumps, operand.
 
     Args:
         exec_allowed: Whether programs and processes may be started.
         gpu: Whether the CUDA driver must be able to work.
+        alone: The number of a process that may send signals to itself only; 0 for one that may
+            send them to whomever it sees.
 
     Raises:
         OSError: If the machine's system calls are not known here.
@@ -76,6 +85,8 @@ def syscall_filter(exec_allowed: bool, gpu: bool) -> list[tuple[int, int, int, i
         (_RETURN, 0, 0, _KILL),
     ]
     denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
+    if alone:
+        denied |= _SIGNAL
     if gpu:
         # The CUDA driver listens on a socket of one kind. Without `connect` nobody can be reached.
         denied = {**denied, **_CONNECT}
@@ -108,6 +119,14 @@ def syscall_filter(exec_allowed: bool, gpu: bool) -> list[tuple[int, int, int, i
         (_RETURN, 0, 0, _DENY | errno.EPERM),
         (_LOAD, 0, 0, 0),
     ]
+    for numbers in _SIGNAL_TO.values() if alone else ():
+        program += [
+            (_JUMP_EQUAL, 0, 4, numbers[column] or 0),
+            (_LOAD, 0, 0, 16),
+            (_JUMP_EQUAL, 1, 0, alone),
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
+            (_LOAD, 0, 0, 0),
+        ]
     if not exec_allowed:
         program += [
             # clone3's flags lie in memory a filter cannot read; libc falls back to clone.
