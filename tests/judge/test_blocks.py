@@ -4,12 +4,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import problem
 from torch import nn
 
-from kernelgym.errors import JudgeError
 from kernelgym.judge import runner as module
 from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare
-from kernelgym.judge.runner import Runner
+from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.runner import InputsChanged, Runner
 from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 
@@ -121,7 +122,7 @@ def test_running_out_of_memory_falls_back_to_blocks(monkeypatch):
 def test_inputs_too_large_to_be_copied_are_watched(monkeypatch):
     monkeypatch.setattr(module, "_COPIED_BYTES", 0)
     changing = Runner(_Calling(lambda _, x: x.relu_()), CPU, twin=True)
-    with pytest.raises(JudgeError, match="changed its inputs"):
+    with pytest.raises(InputsChanged, match="changed its inputs"):
         changing.expect([torch.randn(6, 5)], 1)
     inputs = [torch.randn(6, 5)]
     kept = inputs[0].clone()
@@ -129,6 +130,25 @@ def test_inputs_too_large_to_be_copied_are_watched(monkeypatch):
     assert expected.mutates_inputs and torch.equal(inputs[0], kept)
     still = Runner(_Calling(lambda _, x: x.relu()), CPU, twin=True)
     assert not still.expect(inputs, 1).mutates_inputs
+
+
+@pytest.mark.parametrize("ruleset", RULESETS.values(), ids=RULESETS)
+def test_inputs_that_were_changed_before_they_were_copied_are_drawn_again(monkeypatch, ruleset):
+    norm = "self.norm = nn.BatchNorm1d(5)"  # keeps state, which must not see a call twice
+    changing = problem("return self.norm(x.mul_(2))", "torch.rand(6, 5)", init=norm)
+    references = []
+    for copied in (0, 1 << 20):
+        monkeypatch.setattr(module, "_COPIED_BYTES", copied)
+        references.append(Reference(changing, ruleset, Seeds("00")))
+        references[-1].prepare()
+    for call in range(2):
+        (x, first), (y, second) = (
+            reference.judged_call(call, call, "given", None) for reference in references
+        )
+        assert first.mutates_inputs and second.mutates_inputs
+        assert torch.equal(x[0], y[0]) and torch.equal(first.output, second.output)
+    states = [list(reference.model.buffers()) for reference in references]
+    assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
 
 
 @given(st.integers(0, 10_000), st.integers(0, 2**40), st.integers(0, 2**62))

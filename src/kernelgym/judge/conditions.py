@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import (
     Calibration,
     RowBlocks,
@@ -26,7 +25,7 @@ from kernelgym.judge.compare import (
 )
 from kernelgym.judge.distributions import GIVEN, variants
 from kernelgym.judge.operators import Watching
-from kernelgym.judge.runner import Expected, Runner, bytes_of, same_bytes, tensors_of
+from kernelgym.judge.runner import Expected, InputsChanged, Runner, bytes_of, same_bytes, tensors_of
 from kernelgym.judge.seeds import seed_all
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.judge.structure import describe_shape_of
@@ -88,7 +87,7 @@ def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: A
     inputs, _ = draw(_SEED, GIVEN)
     try:
         own = runner.expect(inputs, _SEED)
-    except JudgeError:  # it has changed inputs that were too large to be copied in case
+    except InputsChanged:
         inputs, _ = draw(_SEED, GIVEN)
         own = runner.expect(inputs, _SEED)
     mutates = own.mutates_inputs

@@ -17,7 +17,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compare import Calibration, RowBlocks
 from kernelgym.judge.seeds import random_state, seed_all
 
-__all__ = ["Expected", "Runner", "bytes_of", "place", "same_bytes", "tensors_of"]
+__all__ = ["Expected", "InputsChanged", "Runner", "bytes_of", "place", "same_bytes", "tensors_of"]
 
 _LARGE_SHARE = 16  # of the device's memory: what is above one part in so many is large
 _COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run
@@ -25,6 +25,10 @@ _COMPARED_WORDS = 256 << 20
 _BLOCKS = 4
 _BLOCK_BYTES = 64 << 20
 _AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
+
+
+class InputsChanged(JudgeError):
+    """A model changed inputs that were too large to be copied in case; it will not do so again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Runner:
         self._precise = _twin(model, device) if twin else None
         self.copies_inputs = False
         """Whether even large inputs are copied before a run, since the model changes them."""
+        self._leaves_inputs = False  # as they are, as far as was seen
 
     def renew_twin(self) -> None:
         """Make the twin again, after the model's weights have been changed."""
@@ -71,7 +76,8 @@ class Runner:
         """Run both on `inputs`, which are left as they are.
 
         Raises:
-            JudgeError: If the model changed large inputs, which happens on the first run only.
+            InputsChanged: If the model changed large inputs, which happens on the first run only:
+                with the same values again it is as if this run had not been.
         """
         with torch.no_grad():
             output, mutates = self._run(inputs, seed)
@@ -81,6 +87,8 @@ class Runner:
         copied = self.copies_inputs or bytes_of(inputs) <= _COPIED_BYTES
         given = copy.deepcopy(inputs) if copied else inputs
         versions = [tensor._version for tensor in tensors_of(inputs)]
+        first = not (copied or self._leaves_inputs)
+        state = [buffer.clone() for buffer in self.model.buffers()] if first else []
         seed_all(seed, self.device)
         before = random_state(self.device)
         output = self.model(*given)
@@ -90,7 +98,10 @@ class Runner:
             return output, not all(same_bytes(a, b) for a, b in pairs)
         if versions != [tensor._version for tensor in tensors_of(inputs)]:
             self.copies_inputs = True
-            raise JudgeError("the reference changed its inputs before they were copied")
+            for buffer, value in zip(self.model.buffers(), state, strict=first):
+                buffer.copy_(value)
+            raise InputsChanged("the reference changed its inputs before they were copied")
+        self._leaves_inputs = True
         return output, False
 
     def _run_precisely(self, inputs: list[Any], output: Any, seed: int) -> Any:
