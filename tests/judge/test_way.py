@@ -132,6 +132,43 @@ def test_a_candidate_at_work_is_halted_while_another_kernel_is_timed(leases):
     assert not others.is_halfway()
 
 
+@pytest.mark.parametrize("in_vain", [False, True])
+def test_its_deadline_is_not_put_off_while_the_device_is_kept_busy(leases, in_vain):
+    mine, others = leases
+    candidate = Obedient()
+    way = Way(candidate, mine)
+    had = threading.Event()
+
+    def find_it_busy():
+        with others.exclusive():
+            if in_vain:
+                others.note_in_vain(1000.0)
+            had.set()
+
+    waiting = threading.Thread(target=find_it_busy)
+    with mine.shared(), way.answering():
+        waiting.start()
+        until(mine.is_wanted)
+        until(lambda: way.make() or had.is_set())
+    waiting.join()
+    assert candidate.told == ["halt", "resume"]
+    assert (candidate.stood_s == 0.0) == in_vain
+
+
+def test_only_looking_at_a_busy_device_is_in_vain(tmp_path, monkeypatch):
+    device, lease = Accelerator("cpu", tmp_path), Lease(tmp_path / "cpu.lock", StageClock())
+    paces, told = [False, False, True], []
+
+    def is_ours():
+        told.append(lease.in_vain_s())
+        return paces.pop(0)
+
+    monkeypatch.setattr(device, "is_ours", is_ours)
+    with device.quiet(20.0):
+        assert 0.0 == told[0] < told[1] < told[2] == lease.in_vain_s()
+    assert lease.in_vain_s() == told[2]
+
+
 def test_it_is_not_halted_for_nobody_nor_at_once(leases):
     mine, others = leases
     candidate = Obedient()

@@ -141,13 +141,21 @@ class Accelerator:
         begun = time.monotonic()
         while True:
             with self.lease.exclusive():
+                looked = time.monotonic()
                 ours = self.is_ours()
                 limit_s = patience_s if self.lease.is_halfway() else _SHARED_PATIENCE_S
+                if not ours:
+                    self.lease.note_in_vain(time.monotonic() - looked)
                 if ours or time.monotonic() > begun + min(limit_s, patience_s):
                     yield ours
                     return
             with self.clock.stage("queue"):
                 time.sleep(_SHARED_POLL_S)
+
+    def is_kept_busy(self) -> bool:
+        """Say whether the device is at work though everything of ours stands still."""
+        with self.lease.exclusive():
+            return not self.is_ours()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

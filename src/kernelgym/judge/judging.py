@@ -109,7 +109,8 @@ class Worker:
                 verdict, _ = self._attempt(problem, kernel, seeds)
         elif self._on_cuda and verdict.status is Status.TIMEOUT:
             self._accelerator.hangs.note()
-            if self._accelerator.hangs.others_since(moment):  # it may have been held up
+            # It may have been held up: by one that is gone by now, or one that is still there.
+            if self._accelerator.hangs.others_since(moment) or self._accelerator.is_kept_busy():
                 verdict, _ = self._attempt(problem, kernel, seeds)
         broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):

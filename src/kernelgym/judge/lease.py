@@ -36,6 +36,7 @@ class Lease:
     def __init__(self, path: Path, clock: StageClock) -> None:
         self._path, self._gate = path, path.with_suffix(".gate")
         self._half_done = path.with_suffix(".halfway")
+        self._in_vain = path.with_suffix(".vain")
         self._clock = clock
         self._held = -1  # descriptor of the shared lock
         self.before_ceding: Callable[[], object] = lambda: None
@@ -100,6 +101,20 @@ class Lease:
     def is_halfway(self) -> bool:
         """Whether anybody's work stands still half done."""
         return not is_free(self._half_done, fcntl.LOCK_EX)
+
+    def note_in_vain(self, seconds: float) -> None:
+        """Say for how long it was held alone, as it is now, while the device was kept busy."""
+        total = self.in_vain_s() + seconds
+        new = self._in_vain.with_name(f"{self._in_vain.name}.{os.getpid()}")
+        new.write_text(repr(total), encoding="ascii")
+        new.replace(self._in_vain)
+
+    def in_vain_s(self) -> float:
+        """Return for how long, all in all, anybody held it alone while the device was kept busy."""
+        try:
+            return float(self._in_vain.read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return 0.0
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:

@@ -24,6 +24,8 @@ from kernelgym.verdict import UNCONFIRMED_SPEED
 
 __all__ = ["Timekeeper"]
 
+_OUTLASTED = 1.5  # of a kernel's limit: one that hangs on the device is gone before others give up
+
 
 class Timekeeper:
     """Times correct kernels on one device.
@@ -101,7 +103,7 @@ class Timekeeper:
                 if eager:
                     self._accelerator.make_room()  # what was compared with takes none any more
                     stopwatch.lay_out()
-            with self._accelerator.quiet(limit_s) as ours:
+            with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
                 session.grant(limit_s)
                 if not ours:
                     message = "another program keeps the device busy: a time taken now would be its"

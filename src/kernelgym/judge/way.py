@@ -4,7 +4,8 @@ Contract: a candidate that works for long, because it compiles, builds or hangs,
 timing: when somebody waits for the lease alone, the candidate is halted, the lease ceded, and the
 candidate goes on afterwards, its deadline put off by as long as it stood still. One that does not
 stand still when it is told to keeps the lease. What it has launched on a device goes on there:
-`Lease.is_halfway` says that this may be so.
+`Lease.is_halfway` says that this may be so. While that keeps others from being timed its deadline
+is not put off, or one that spins on the device would outlast them all.
 """
 
 from __future__ import annotations
@@ -69,11 +70,12 @@ class Way:
         if not self._halfway:
             self._stack.enter_context(lease.halfway())
             self._halfway = True
-        begun = time.monotonic()
+        begun, in_vain_s = time.monotonic(), lease.in_vain_s()
         try:
             with lease.ceded():
                 yield
-                begun = time.monotonic()
+                begun, in_vain_s = time.monotonic(), lease.in_vain_s()
         finally:
-            self._candidate.stood_s += time.monotonic() - begun
+            in_vain_s = lease.in_vain_s() - in_vain_s
+            self._candidate.stood_s += max(0.0, time.monotonic() - begun - in_vain_s)
             self._candidate.resume()
