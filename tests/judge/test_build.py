@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from programs import AFFINE, CPP, CPP_SOURCE, TIGHT, doing
+from programs import AFFINE, CPP, CPP_SOURCE, TIGHT, doing, replaced
 
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.build import Builder, sealed_copy
@@ -237,6 +237,27 @@ def test_several_extensions_load_and_no_other_can_be_seen(builder, cache_dir, ti
         assert evaluator.evaluate(AFFINE, peeking).correct
         peeking = doing(PEEK.format(folder=str(cache_dir), library=library), CPP)
         assert evaluator.evaluate(AFFINE, peeking).correct
+
+
+IN_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+
+def build(number):
+    source = "int number() { return NUMBER; }".replace("NUMBER", str(number))
+    return load_inline(name=f"of_{number}", cpp_sources=source, functions=["number"])
+
+
+with ThreadPoolExecutor(4) as pool:
+    assert [made.number() for made in pool.map(build, range(4))] == [0, 1, 2, 3]
+"""
+
+
+MODEL = "\n\nclass ModelNew"
+
+
+def test_extensions_are_built_in_threads(strict):
+    verdict = strict.evaluate(AFFINE, replaced(CPP, MODEL, IN_THREADS + MODEL))
+    assert verdict.correct, verdict
 
 
 def test_a_sealed_copy_is_the_same_and_stays_so(tmp_path):

@@ -22,6 +22,7 @@ import os
 import random
 import socket
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -69,9 +70,12 @@ def serve(
         state.release([0])
     wire.send(channel, {"standby": True})
 
+    one_at_a_time = threading.Lock()
+
     def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
-        wire.send(channel, {"build": arguments})
-        reply, fds = wire.receive(channel, decoder, max_fds=1)
+        with one_at_a_time:  # kernels build several extensions at once, in threads
+            wire.send(channel, {"build": arguments})
+            reply, fds = wire.receive(channel, decoder, max_fds=1)
         return {**reply, "fds": fds}
 
     while True:
