@@ -202,6 +202,17 @@ def test_nothing_is_kept_alive():
     assert ledger._prints[number][0].expired()
 
 
+def test_where_memory_cannot_be_read_nobody_is_accused():
+    def fails(tensor):
+        raise RuntimeError("cannot be read")
+
+    found, x = [], torch.rand(N)
+    ledger = Ledger(fails, found.append)
+    ledger.begin([x])
+    ledger.reads([x, torch.rand(N)])
+    assert not found
+
+
 def test_there_is_nothing_to_find_between_calls():
     found = []
     ledger = Ledger(fingerprint, found.append)

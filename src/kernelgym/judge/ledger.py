@@ -39,9 +39,15 @@ class Ledger:
         self._open = False
 
     def begin(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Write down, at the start of a call, what tensors hold that were there before."""
+        """Write down, at the start of a call, what tensors hold that were there before.
+
+        Where one cannot be read nothing is written down, and nothing found in this call.
+        """
         self._prints, self._open = {}, True
-        self.wrote(tensors)
+        try:
+            self.wrote(tensors)
+        except (RuntimeError, NotImplementedError):
+            self.end()
 
     def end(self) -> None:
         """Keep nothing until the next call."""
