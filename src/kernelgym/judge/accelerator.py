@@ -18,8 +18,8 @@ from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.judge.arena import new_arena
 from kernelgym.judge.hangs import Hangs
 from kernelgym.judge.lease import Lease
+from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.ration import Ration
-from kernelgym.judge.reference import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.turns import Turns
 from kernelgym.types import Problem

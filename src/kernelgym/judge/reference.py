@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -22,12 +21,12 @@ from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.distributions import GIVEN, Sampling, is_salted, plan
 from kernelgym.judge.drawing import draw_as_on_cpu
+from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.runner import (
     Expected,
     InputsChanged,
     Runner,
-    bytes_of,
     place,
     same_bytes,
     tensors_of,
@@ -42,8 +41,6 @@ __all__ = [
     "Reference",
     "Seeds",
     "allow_tf32",
-    "input_bytes",
-    "output_bytes",
     "same_bytes",
     "tensors_of",
 ]
@@ -86,7 +83,7 @@ class Reference:
         if self.device.type == "cuda":
             allow_tf32(ruleset.tf32)
         with _our_fault("define its model"), torch.no_grad():
-            self._names = _namespace(problem.source, problem.id)
+            self._names = names_of(problem.source, problem.id)
             self._get_inputs: Callable[[], Any] = self._names["get_inputs"]
             seed_all(seeds.init())
             # These stay on the CPU: both sides construct there.
@@ -297,42 +294,6 @@ def allow_tf32(policy: str) -> None:
     """Set whether this process' fp32 work on CUDA may use TF32: ``off``, or torch's defaults."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = policy == "torch"
-
-
-def input_bytes(problem: Problem) -> int:
-    """Return how many bytes one set of a problem's inputs takes; 0 if that cannot be told."""
-    return _sizes(problem.source, problem.id)[0]
-
-
-def output_bytes(problem: Problem) -> int:
-    """Return how many bytes its output takes; as many as its inputs if that cannot be told."""
-    return _sizes(problem.source, problem.id)[1]
-
-
-@lru_cache(maxsize=256)
-def _sizes(source: str, name: str) -> tuple[int, int]:
-    """Find sizes on a device that computes shapes only, so that it takes no time or memory."""
-    given = 0
-    try:
-        with torch.device("meta"), torch.no_grad():
-            names = _namespace(source, name)
-            drawn = names["get_inputs"]()
-            given = bytes_of(drawn)
-            output = names["Model"](*names["get_init_inputs"]())(*drawn)
-    except Exception:
-        return given, given  # not all code runs without values
-    return given, bytes_of(output)
-
-
-@lru_cache(maxsize=64)
-def _code(source: str, name: str) -> Any:
-    return compile(source, f"<{name}>", "exec")
-
-
-def _namespace(source: str, name: str) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "problem"}
-    exec(_code(source, name), names)
-    return names
 
 
 class _our_fault:
