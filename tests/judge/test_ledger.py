@@ -1,12 +1,15 @@
 """Memory that torch reads, and that neither torch nor a custom kernel has written."""
 
+import copy
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from kernelgym.judge import ledger as module
 from kernelgym.judge.fingerprint import fingerprint
 from kernelgym.judge.ledger import Ledger, existing
 from kernelgym.judge.traffic import Counter, tensors_in
@@ -78,6 +81,22 @@ def into_memory_of_a_storage(x):
     return torch.empty(0).set_(storage) * 2
 
 
+def into_the_values_of_a_sparse_one(x):
+    values, index = torch.tanh(x), torch.arange(N)
+    turned = torch.sparse_coo_tensor(index[None], values, (N,), check_invariants=False)
+    return write_into(turned._values(), x) * 2
+
+
+def into_what_is_laid_out_anew(x):
+    return torch.ops.aten.resize(write_into(torch.empty(N), x), [2, N // 2]) * 2
+
+
+def into_a_part_of_what_is_filled(x):
+    out = write_into(torch.empty(N), x)
+    out[:1].zero_()
+    return out * 2
+
+
 KEPT = torch.zeros(N)
 
 
@@ -98,6 +117,9 @@ def into_what_was_there_before(x):
         into_memory_of_numpy,
         into_memory_of_a_storage,
         into_what_was_there_before,
+        into_the_values_of_a_sparse_one,
+        into_what_is_laid_out_anew,
+        into_a_part_of_what_is_filled,
     ],
 )
 def test_what_is_written_past_torch_is_found_where_it_is_read(forward):
@@ -171,6 +193,56 @@ def sparse(x):
     return (x.view(16, -1).relu().to_sparse() @ x.view(-1, 16)).exp()
 
 
+def compressed(x):
+    turned = x.view(16, -1).relu().to_sparse_csr()
+    return turned.values() * 2, turned.crow_indices() + turned.col_indices().sum()
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.InstanceNorm1d(N // 8, affine=True, track_running_stats=True)
+
+    def forward(self, x):
+        x = self.norm(x.view(1, -1, 8))
+        return self.norm(x) + self.norm.running_mean[:, None]
+
+
+class NamesakesOfMethods(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.buffers, self.parameters, self.modules = {}, (1, 2), None
+
+    def forward(self, x):
+        return x * 2
+
+
+class Lazy(NamesakesOfMethods):
+    def __init__(self):
+        super().__init__()
+        self.fallback = nn.LazyLinear(4)
+
+
+def copied(x):
+    return copy.deepcopy(x * 2).add_(1)
+
+
+def grown(x):
+    out = torch.empty(0)
+    out.untyped_storage().resize_(BYTES)
+    return out.set_(out.untyped_storage(), 0, (N,)).copy_(x) * 2
+
+
+def nested(x):
+    jagged = torch.nested.nested_tensor_from_jagged(x.view(-1, 2), torch.tensor([0, 3, N // 2]))
+    return (jagged * 2).values()
+
+
+def filled_first(x):
+    storage = torch.UntypedStorage(BYTES)
+    return torch.empty(0).set_(storage, 0, (N,)).copy_(x) * 2
+
+
 @pytest.mark.parametrize(
     "forward",
     [
@@ -180,7 +252,8 @@ def sparse(x):
         nn.Conv2d(2, 3, 3),
         Norm(),
         Scripted(),
-        *(listed, resized, masked, spectral, attended, differentiated, sparse),
+        *(listed, resized, masked, spectral, attended, differentiated, sparse, compressed),
+        *(Twice(), NamesakesOfMethods(), Lazy(), copied, grown, nested, filled_first),
     ],
 )
 def test_torch_itself_is_not_taken_for_somebody_else(forward):
@@ -211,6 +284,41 @@ def test_where_memory_cannot_be_read_nobody_is_accused():
     ledger.begin([x])
     ledger.reads([x, torch.rand(N)])
     assert not found
+
+
+@pytest.mark.parametrize("forward", [into_fresh_memory, into_the_input])
+def test_where_two_threads_work_neither_is_accused(forward):
+    def both(x):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(watched, x).result() * forward(x)
+
+    def watched(x):
+        with counter:  # as in all threads of a kernel's process
+            return x + 1
+
+    counter, found = Counter(), []
+    counter.ledger = ledger = Ledger(fingerprint, found.append)
+    for paused in (False, True):
+        ledger.begin(existing(both))
+        with torch.no_grad(), counter:
+            counter.paused = paused
+            watched(torch.rand(N)) if not paused else both(torch.rand(N))
+            counter.paused = False
+            result = both(torch.rand(N))
+        ledger.reads(tensors_in(result))
+        ledger.end()
+    assert not found
+
+
+def test_what_is_looked_at_is_bounded(monkeypatch):
+    looks, found, x = [], [], torch.rand(N)
+    monkeypatch.setattr(module, "_LOOKED_AT_BYTES", 10 * BYTES)
+    ledger = Ledger(lambda tensor: looks.append(tensor), found.append)
+    ledger.begin([x])
+    for _ in range(100):
+        ledger.reads([x])
+    ledger.reads([torch.rand(N)])
+    assert len(looks) == 10 and not found
 
 
 def test_there_is_nothing_to_find_between_calls():

@@ -41,6 +41,8 @@ _FREE = ALLOCATIONS | frozenset(
     "exponential cauchy geometric log_normal random multinomial poisson pin_memory _pin_memory "
     "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
 )
+_UNREAD = ALLOCATIONS - {"resize"}  # which copies what there was
+_OVERWRITING = frozenset(("copy_", "fill_", "zero_"))
 _RELAID = frozenset(("set_", "set"))  # over other memory: nothing is read or written there
 _LIFTS = frozenset("lift lift_fresh lift_fresh_copy".split())
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
@@ -50,6 +52,12 @@ _AT_LEAST = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xn
 # What torch has registered before any kernel is loaded is torch's, whatever it calls it.
 _OWN = _AT_LEAST | {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
 _NO_KEYS = frozenset(("out",))
+
+
+def _dispatches(kind: type) -> bool:
+    """Say whether tensors of a class handle operators themselves."""
+    own = getattr(kind, "__torch_dispatch__", None)
+    return own is not torch.Tensor.__torch_dispatch__
 
 
 class Counter(TorchDispatchMode):  # type: ignore[misc]
@@ -103,6 +111,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Run an operator and count it."""
         kwargs = kwargs or {}
         if self.paused or not self.active:
+            if self.active and self.ledger is not None:
+                self.ledger.meet()  # code of ours runs in one thread, and this may be another
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():
             with self:  # nothing has taken composite operators apart yet
@@ -113,7 +123,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         lifts = name in _LIFTS
         own, touches = namespace in _OWN, lifts or not func.is_view
         ledger = self.ledger if touches and name not in _RELAID else None
-        if ledger is not None and not lifts and name not in ALLOCATIONS:
+        if self.ledger is not None and any(map(_dispatches, types)):
+            self.ledger.end()  # what a subclass does with the tensors within is not seen
+        if ledger is not None and not lifts and name not in _UNREAD:
+            if name in _OVERWRITING:
+                ledger.overwrites(args[0])
             ledger.reads(tensors_in((args, kwargs)))
         handling, self._handling = self._handling, True
         try:
@@ -121,7 +135,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         finally:
             self._handling = handling
         if ledger is not None and own:
-            written = (args, kwargs, result) if func._schema.is_mutable else result
+            mutates = func._schema.is_mutable or "batch_norm" in name  # whose schemas do not say so
+            written = (args, kwargs, result) if mutates else result
             ledger.wrote(tensors_in(written))
         if own and touches:
             self._count(name, args, kwargs, result)
