@@ -35,8 +35,7 @@ UNTRUSTED = {
             "quick_interpreter",
             "warm_up",
         ),
-        "syscalls",
-        "triton_tools",
+        *("syscalls", "triton_tools", "inbox", "ledger"),
     )
 }
 HEAVY = ("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow")

@@ -260,6 +260,29 @@ def test_extensions_are_built_in_threads(strict):
     assert verdict.correct, verdict
 
 
+BESIDE = """
+from concurrent.futures import ThreadPoolExecutor
+
+# Built here for the first time: the module is loaded before the compiler has finished.
+pending = ThreadPoolExecutor(1).submit(
+    load_inline, name="affine", cpp_sources=SOURCE + "// beside", functions=["affine"]
+)
+"""
+JOINS = """        super().__init__()
+        global extension
+        extension = pending.result()
+"""
+
+
+def test_an_extension_is_built_beside_what_follows_the_import(strict):
+    own = CPP_SOURCE.partition("extension = ")[2].partition(MODEL)[0]
+    kernel = replaced(CPP, "extension = " + own, BESIDE)
+    kernel = replaced(kernel, "        super().__init__()\n", JOINS)
+    for _ in range(2):  # the second time it is in the library folder
+        verdict = strict.evaluate(AFFINE, kernel)
+        assert verdict.correct, verdict
+
+
 def test_a_sealed_copy_is_the_same_and_stays_so(tmp_path):
     original = tmp_path / "library.so"
     original.write_bytes(b"abc" * 9999)

@@ -22,7 +22,6 @@ import os
 import random
 import socket
 import sys
-import threading
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +50,7 @@ def serve(
     launches: Any,
     new_tracer: Any,
     wire: ModuleType,
+    new_inbox: Any,
     new_buffers: Any,
     outputs: ModuleType,
     inductor: ModuleType,
@@ -62,25 +62,21 @@ def serve(
 
     `shared` is device memory to open and close again first: a trial of the sandbox.
     """
-    decoder = wire.Decoder()
+    inbox = new_inbox(channel, wire)
     state = _State(scratch, hooks, launches, new_tracer, new_buffers, outputs, torch.device(device))
     if shared:
         state.make_context()
         state.open(shared, 0)
         state.release([0])
-    wire.send(channel, {"standby": True})
-
-    one_at_a_time = threading.Lock()
+    inbox.send({"standby": True})
 
     def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
-        with one_at_a_time:  # kernels build several extensions at once, in threads
-            wire.send(channel, {"build": arguments})
-            reply, fds = wire.receive(channel, decoder, max_fds=1)
+        reply, fds = inbox.build(arguments)  # kernels build in threads, too, that outlive a request
         return {**reply, "fds": fds}
 
     while True:
         try:
-            request, fds = wire.receive(channel, decoder, max_fds=1)
+            request, fds = inbox.request()
         except EOFError:
             return
         reply: dict[str, Any] = {"nonce": request["nonce"]}
@@ -124,7 +120,7 @@ def serve(
         except BaseException as error:
             reply["error"] = hooks.describe_error(error, state.source_file)
         hooks.flush_output()
-        wire.send(channel, reply)
+        inbox.send(reply)
 
 
 class _State:

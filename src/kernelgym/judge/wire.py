@@ -34,10 +34,20 @@ class Decoder:
     def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._buffer = bytearray()
         self._max_bytes = max_bytes
+        self.fds: list[int] = []
+        """Descriptors that have come, of messages that `receive` has not returned yet."""
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
         self._buffer += data
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a whole message is there already."""
+        if len(self._buffer) < _HEADER.size:
+            return False
+        (length,) = _HEADER.unpack_from(self._buffer)
+        return len(self._buffer) >= _HEADER.size + int(length)
 
     def next(self) -> dict[str, Any] | None:
         """Return the next whole message, or None if more bytes are needed.
@@ -65,8 +75,11 @@ class Decoder:
 
 
 def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-    """Send one message, with open file descriptors attached to its first byte."""
-    data = pack(message)
+    """Send one message, with open file descriptors attached to its first byte.
+
+    It states how many they are: one recv may bring messages from before them, too.
+    """
+    data = pack({**message, "fds": len(fds)} if fds else message)
     if fds:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
         sent = sock.sendmsg([data], rights)
@@ -79,18 +92,25 @@ def receive(
 ) -> tuple[dict[str, Any], list[int]]:
     """Block for one message and the descriptors that came with it.
 
+    Args:
+        sock: Where it comes from.
+        decoder: What is left of earlier bytes.
+        max_fds: The most descriptors that a message brings; above 0 only where the sender is
+            trusted.
+
     Raises:
         EOFError: If the other side closed the channel.
         WireError: As `Decoder.next`.
     """
-    fds: list[int] = []
     while True:
         message = decoder.next()
         if message is not None:
+            count = message.pop("fds", 0) if max_fds else 0
+            fds, decoder.fds = decoder.fds[:count], decoder.fds[count:]
             return message, fds
         if max_fds:
             data, received, _, _ = socket.recv_fds(sock, 1 << 16, max_fds)
-            fds += received
+            decoder.fds += received
         else:
             data = sock.recv(1 << 16)
         if not data:

@@ -82,7 +82,7 @@ class _Zygote:
         config: dict[str, Any],
     ) -> None:
         self.triton_tools = triton_tools
-        self.wire = _sibling("wire")
+        self.wire, self.new_inbox = _sibling("wire"), _sibling("inbox").Inbox
         self.sandbox, self.syscalls = _sibling("sandbox"), _sibling("syscalls")
         self.namespaces, self.ids = _sibling("namespaces"), (os.geteuid(), os.getegid())
         self.hooks, self.candidate = hooks, _sibling("candidate")
@@ -137,11 +137,13 @@ class _Zygote:
         decoder = self.wire.Decoder()
         self.wire.send(self.control, {"ready": True, "tier": self.plan.tier})
         while True:
-            readable, _, _ = select.select([self.control, wakeup], [], [], 1.0)
+            # What came with the message before makes no channel readable again.
+            wait_s = 0.0 if decoder.is_whole else 1.0
+            readable, _, _ = select.select([self.control, wakeup], [], [], wait_s)
             if wakeup in readable:
                 wakeup.recv(4096)
             self._reap()
-            if self.control not in readable:
+            if self.control not in readable and not decoder.is_whole:
                 continue
             try:
                 request, fds = self.wire.receive(self.control, decoder, max_fds=3)
@@ -273,6 +275,7 @@ class _Zygote:
                 self.launches,
                 self.new_tracer,
                 self.wire,
+                self.new_inbox,
                 self.new_buffers,
                 self.outputs,
                 self.inductor,
