@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from programs import problem
 from torch import nn
 
+from kernelgym.errors import JudgeError
 from kernelgym.judge import runner as module
 from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.reference import Reference, Seeds
@@ -130,6 +131,21 @@ def test_inputs_too_large_to_be_copied_are_watched(monkeypatch):
     assert expected.mutates_inputs and torch.equal(inputs[0], kept)
     still = Runner(_Calling(lambda _, x: x.relu()), CPU, twin=True)
     assert not still.expect(inputs, 1).mutates_inputs
+
+
+def test_large_inputs_that_are_changed_late_are_the_judges_failure(monkeypatch):
+    monkeypatch.setattr(module, "_COPIED_BYTES", 0)
+    calls = []
+
+    def late(_, x):
+        calls.append(x)
+        return x.relu_() if len(calls) > 1 else x.relu()
+
+    runner = Runner(_Calling(late), CPU, twin=False)
+    runner.expect([torch.randn(6, 5)], 1)
+    with pytest.raises(JudgeError, match="left alone before") as caught:
+        runner.expect([torch.randn(6, 5)], 1)
+    assert not isinstance(caught.value, InputsChanged), "nobody may run it again"
 
 
 @pytest.mark.parametrize("ruleset", RULESETS.values(), ids=RULESETS)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 PROGRAM = """
-import ctypes, errno, json, os, signal, struct, sys, threading
+import ctypes, errno, fcntl, json, os, signal, socket, struct, sys, threading
 from kernelgym.judge import sandbox, syscalls
 
 exec_allowed, scope, other = json.loads(sys.argv[1])
@@ -32,7 +32,20 @@ signal.signal(signal.SIGUSR1, lambda *_: received.append(1))
 signal.raise_signal(signal.SIGUSR1)
 os.kill(own, signal.SIGUSR1)
 signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+ends, pair = os.pipe(), socket.socketpair()
+
+def told(do, *arguments):
+    try:
+        do(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "sent"
+
 print(json.dumps({
+    "owner": told(fcntl.fcntl, ends[0], fcntl.F_SETOWN, other),
+    "owner, at length": told(fcntl.fcntl, ends[0], 15, struct.pack("ii", 1, other)),
+    "owner of a socket": told(fcntl.ioctl, pair[0], 0x8901, struct.pack("i", other)),
+    "group of a socket": told(fcntl.ioctl, pair[0], 0x8902, struct.pack("i", other)),
     "own": len(received),
     "kill": call("kill", other, 0),
     "group": call("kill", -os.getpgid(0), 0),

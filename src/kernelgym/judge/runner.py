@@ -76,8 +76,9 @@ class Runner:
         """Run both on `inputs`, which are left as they are.
 
         Raises:
-            InputsChanged: If the model changed large inputs, which happens on the first run only:
-                with the same values again it is as if this run had not been.
+            InputsChanged: If the model changed large inputs on its first run: with the same values
+                again it is as if this run had not been.
+            JudgeError: If it did so later, where its state is not known any more.
         """
         with torch.no_grad():
             output, mutates = self._run(inputs, seed)
@@ -97,8 +98,10 @@ class Runner:
             pairs = zip(tensors_of(given), tensors_of(inputs), strict=True)
             return output, not all(same_bytes(a, b) for a, b in pairs)
         if versions != [tensor._version for tensor in tensors_of(inputs)]:
+            if not first:
+                raise JudgeError("the reference changed inputs that it had left alone before")
             self.copies_inputs = True
-            for buffer, value in zip(self.model.buffers(), state, strict=first):
+            for buffer, value in zip(self.model.buffers(), state, strict=True):
                 buffer.copy_(value)
             raise InputsChanged("the reference changed its inputs before they were copied")
         self._leaves_inputs = True

@@ -48,7 +48,8 @@ _SIGNAL_TO = _table("""
 kill 62 129; tgkill 234 131; rt_sigqueueinfo 129 138; rt_tgsigqueueinfo 297 240
 """)
 _SIGNAL = _table("tkill 200 130; pidfd_send_signal 424 424")
-_FCNTL, _F_SETSIG = (72, 25), 10
+_FCNTL, _F_SETSIG, _F_SETOWN, _F_SETOWN_EX = (72, 25), 10, 8, 15
+_IOCTL, _FIOSETOWN, _SIOCSPGRP = (16, 29), 0x8901, 0x8902
 _CONNECT = _table("connect 42 203")
 _AF_UNIX, _SOCK_SEQPACKET = 1, 5
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
@@ -119,6 +120,20 @@ def syscall_filter(
         (_RETURN, 0, 0, _DENY | errno.EPERM),
         (_LOAD, 0, 0, 0),
     ]
+    if alone:
+        # Nor is anybody told of a descriptor that becomes ready: that signal ends a process, too.
+        for numbers, codes in (
+            (_FCNTL, (_F_SETOWN, _F_SETOWN_EX)),
+            (_IOCTL, (_FIOSETOWN, _SIOCSPGRP)),
+        ):
+            program += [
+                (_JUMP_EQUAL, 0, 5, numbers[column]),
+                (_LOAD, 0, 0, 24),
+                (_JUMP_EQUAL, 1, 0, codes[0]),
+                (_JUMP_EQUAL, 0, 1, codes[1]),
+                (_RETURN, 0, 0, _DENY | errno.EPERM),
+                (_LOAD, 0, 0, 0),
+            ]
     for numbers in _SIGNAL_TO.values() if alone else ():
         program += [
             (_JUMP_EQUAL, 0, 4, numbers[column] or 0),
