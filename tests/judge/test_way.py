@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import fcntl
+import math
 import os
 import signal
 import subprocess
@@ -28,7 +29,8 @@ class Obedient:
     """A candidate that notes what it is told."""
 
     def __init__(self, stands=True):
-        self.stands, self.told, self.stood_s = stands, [], 0.0
+        self.stands, self.told = stands, []
+        self.stood_s = self.in_vain_s = 0.0
 
     def halt(self, patience_s):
         self.told.append("halt")
@@ -132,27 +134,58 @@ def test_a_candidate_at_work_is_halted_while_another_kernel_is_timed(leases):
     assert not others.is_halfway()
 
 
-@pytest.mark.parametrize("in_vain", [False, True])
-def test_its_deadline_is_not_put_off_while_the_device_is_kept_busy(leases, in_vain):
+@pytest.mark.parametrize("in_vain_s", [0.0, 0.3, 1000.0])
+def test_its_deadline_is_not_put_off_while_the_device_is_kept_busy(leases, in_vain_s):
     mine, others = leases
     candidate = Obedient()
     way = Way(candidate, mine)
-    had = threading.Event()
+    put_off = []
 
     def find_it_busy():
         with others.exclusive():
-            if in_vain:
-                others.note_in_vain(1000.0)
-            had.set()
+            time.sleep(0.4)
+            if in_vain_s:
+                others.note_in_vain(in_vain_s)
 
     waiting = threading.Thread(target=find_it_busy)
     with mine.shared(), way.answering():
         waiting.start()
         until(mine.is_wanted)
-        until(lambda: way.make() or had.is_set())
+        until(lambda: put_off.append(way.make()) or candidate.told)
     waiting.join()
     assert candidate.told == ["halt", "resume"]
-    assert (candidate.stood_s == 0.0) == in_vain
+    assert candidate.stood_s >= 0.4 and candidate.in_vain_s == in_vain_s
+    assert sum(put_off) == pytest.approx(max(0.0, candidate.stood_s - in_vain_s))
+    assert (sum(put_off) > 0.0) == (in_vain_s < 1.0)
+
+
+def test_what_others_wait_in_vain_while_it_builds_is_counted(leases):
+    mine, others = leases
+    candidate = Obedient()
+    way = Way(candidate, mine)
+    with mine.shared(), way.answering(), way.clear(), others.exclusive():
+        others.note_in_vain(7.0)
+    assert candidate.in_vain_s == 7.0
+    assert candidate.stood_s < 5.0, "building is not standing still"
+
+
+def test_looks_in_vain_that_follow_each_other_are_one_wait(leases):
+    mine, others = leases
+    mine.note_in_vain(0.0)
+    begun = time.monotonic()
+    time.sleep(0.2)
+    others.note_in_vain(0.01)
+    assert 0.2 <= mine.in_vain_s() <= time.monotonic() - begun + 0.05
+    assert others.since_in_vain_s() < 5.0
+
+
+@pytest.mark.parametrize("text", ["", "1.0", "x y", "\x00" * 9])
+def test_a_damaged_note_of_waits_says_nothing(leases, text):
+    mine, others = leases
+    mine._in_vain.write_text(text)
+    assert others.in_vain_s() == 0.0 and others.since_in_vain_s() == math.inf
+    others.note_in_vain(2.0)
+    assert mine.in_vain_s() == 2.0
 
 
 def test_only_looking_at_a_busy_device_is_in_vain(tmp_path, monkeypatch):
@@ -270,6 +303,101 @@ def test_a_device_that_stays_busy_is_given_up(tmp_path, monkeypatch, halfway):
     lease = Lease(tmp_path / "cpu.lock", StageClock())
     with lease.halfway() if halfway else contextlib.nullcontext(), device.quiet(0.3) as ours:
         assert not ours
+
+
+def test_looks_at_a_busy_device_are_apart(tmp_path, monkeypatch):
+    looks = []
+    devices = [Accelerator("cpu", tmp_path) for _ in range(3)]
+
+    def is_ours():
+        looks.append(time.monotonic())
+        return False
+
+    def wait(device):
+        with device.quiet(2.5) as ours:
+            assert not ours
+
+    for device in devices:
+        monkeypatch.setattr(device, "is_ours", is_ours)
+    with Lease(tmp_path / "cpu.lock", StageClock()).halfway():
+        waiting = [threading.Thread(target=wait, args=(device,)) for device in devices]
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join()
+    own = len(devices) * accelerator._OWN_LOOKS
+    late = [late - early for early, late in zip(looks[own - 1 :], looks[own:], strict=False)]
+    assert late and min(late) >= accelerator._LOOKS_APART_S, "whoever stands still pays for each"
+
+
+@pytest.mark.parametrize(("killed", "least_s"), [(0, 0.5), (1, 0.9), (1000, 1.5)])
+def test_patience_begins_anew_when_a_kernel_is_killed_but_not_for_ever(
+    tmp_path, monkeypatch, killed, least_s
+):
+    monkeypatch.setattr(accelerator, "_SHARED_PATIENCE_S", 0.5)
+    device, looks = Accelerator("cpu", tmp_path), []
+
+    def is_ours():
+        looks.append(time.monotonic())
+        if len(looks) <= killed:
+            time.sleep(0.4)
+            device.hangs.note()
+        return False
+
+    monkeypatch.setattr(device, "is_ours", is_ours)
+    with device.quiet(0.5) as ours:
+        assert not ours
+    assert time.monotonic() - looks[0] >= least_s
+
+
+def test_patience_begins_at_the_first_look(tmp_path, monkeypatch):
+    device, other = Accelerator("cpu", tmp_path), Lease(tmp_path / "cpu.lock", StageClock())
+    monkeypatch.setattr(accelerator, "_SHARED_PATIENCE_S", 0.2)
+    paces, held = [False, True], threading.Event()
+    monkeypatch.setattr(device, "is_ours", lambda: paces.pop(0))
+
+    def time_another():
+        with other.exclusive():
+            held.set()
+            time.sleep(0.5)
+
+    thread = threading.Thread(target=time_another)
+    thread.start()
+    until(held.is_set)
+    with device.quiet(20.0) as ours:
+        assert ours
+    thread.join()
+
+
+def test_kernels_are_tried_again_one_at_a_time_on_a_free_device(tmp_path, monkeypatch):
+    monkeypatch.setattr(accelerator, "_LOOKS_APART_S", 0.01)
+    first, second = (Accelerator("cpu", tmp_path) for _ in range(2))
+    busy = [True, True, False]
+    monkeypatch.setattr(first, "is_kept_busy", lambda: busy.pop(0))
+    monkeypatch.setattr(second, "is_kept_busy", lambda: False)
+    order = []
+
+    def try_again():
+        with second.second_chance(20.0):
+            order.append("second")
+
+    with first.second_chance(20.0):
+        assert not busy
+        thread = threading.Thread(target=try_again)
+        thread.start()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_second_chance_is_given_though_the_device_stays_busy(tmp_path, monkeypatch):
+    device = Accelerator("cpu", tmp_path)
+    monkeypatch.setattr(accelerator, "_LOOKS_APART_S", 0.01)
+    monkeypatch.setattr(device, "is_ours", lambda: False)
+    begun = time.monotonic()
+    with device.second_chance(0.2):
+        assert time.monotonic() - begun >= 0.2
 
 
 @pytest.fixture(params=["by its clock", "by its files"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import resource
 import statistics
 import time
@@ -38,6 +39,7 @@ _MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at 
 _KEPT_BYTES = 2 << 30
 _SCARCE_OF = 4  # what is free is little if it is less than this part of all
 _SHARED_PATIENCE_S, _SHARED_POLL_S = 2.0, 0.05
+_OWN_LOOKS, _LOOKS_APART_S = 3, 1.0
 
 
 class DeviceLost(JudgeError):
@@ -88,6 +90,7 @@ class Accelerator:
         self.hangs = Hangs(folder, owner)
         self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
         """Turns at making processes and their contexts ahead, those of one device."""
+        self._again = Turns(folder, f"{owner}.again", 1)
 
     def check_room(self, problem: Problem) -> None:
         """Make sure that the device holds a problem's inputs twice.
@@ -136,21 +139,49 @@ class Accelerator:
         to an end, and another program may.
 
         Args:
-            patience_s: How long to wait for what halted kernels have left to do on the device.
+            patience_s: How long to wait for what halted kernels have left to do on the device. It
+                begins anew when one is killed, three times as long is the most.
         """
-        begun = time.monotonic()
+        first = begun = math.inf
+        looks = 0
         while True:
             with self.lease.exclusive():
-                looked = time.monotonic()
-                ours = self.is_ours()
+                now = time.monotonic()
+                # All others stand still for a look, and pay for it: those of all are apart.
+                if looks < _OWN_LOOKS or self.lease.since_in_vain_s() >= _LOOKS_APART_S:
+                    ours, looks = self.is_ours(), looks + 1
+                    if not ours:
+                        self.lease.note_in_vain(time.monotonic() - now)
+                else:
+                    ours = False
+                first = min(first, now)
+                killed = time.monotonic() - max(0.0, time.time() - self.hangs.latest())
+                begun = min(max(first, killed), first + 2 * patience_s)
                 limit_s = patience_s if self.lease.is_halfway() else _SHARED_PATIENCE_S
-                if not ours:
-                    self.lease.note_in_vain(time.monotonic() - looked)
                 if ours or time.monotonic() > begun + min(limit_s, patience_s):
                     yield ours
                     return
+            pause_s = 0.0 if looks < _OWN_LOOKS else _LOOKS_APART_S - self.lease.since_in_vain_s()
             with self.clock.stage("queue"):
-                time.sleep(_SHARED_POLL_S)
+                time.sleep(max(_SHARED_POLL_S, pause_s))
+
+    @contextlib.contextmanager
+    def second_chance(self, patience_s: float) -> Iterator[None]:
+        """Try a kernel again that may have been held up: one of them at a time, if that may be.
+
+        Otherwise the one that has held up others does so again, whose last chance it is.
+
+        Args:
+            patience_s: How long to wait until nobody else is at it, and the device is free.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            with self._again.taken() as is_mine:
+                if (is_mine and not self.is_kept_busy()) or time.monotonic() > deadline:
+                    yield
+                    return
+            with self.clock.stage("queue"):
+                time.sleep(_LOOKS_APART_S)
 
     def is_kept_busy(self) -> bool:
         """Say whether the device is at work though everything of ours stands still."""

@@ -94,7 +94,7 @@ class Conversation:
         self._posted = time.monotonic()
 
     def _answer(self, stage: str) -> dict[str, Any]:
-        built_before, stood_before = self._candidate.building_s, self._candidate.stood_s
+        put_off_before = self._candidate.put_off_s
         try:
             with self._way.answering():
                 answer = self._candidate.answer(
@@ -111,8 +111,8 @@ class Conversation:
         except CandidateEnded as end:
             message = f"the kernel's process failed while {_DOING[stage]}: {end}"
             raise Rejected(Status.RUNTIME_ERROR, message) from None
-        spent = time.monotonic() - self._posted - (self._candidate.building_s - built_before)
-        self._left_s -= max(0.0, spent - (self._candidate.stood_s - stood_before))
+        spent = time.monotonic() - self._posted
+        self._left_s -= max(0.0, spent - (self._candidate.put_off_s - put_off_before))
         if "error" in answer:
             raise self._blame(answer["error"], stage)
         return answer

@@ -8,6 +8,7 @@ mapped there, so that whoever ran out of time meanwhile is judged again.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -48,8 +49,15 @@ class Hangs:
             time.sleep(_POLL_S)
         return found
 
+    def latest(self) -> float:
+        """Return when any kernel was last killed (`time.time`); minus infinity if none was."""
+        return max(self._noted(), default=-math.inf)
+
     def _others(self) -> Iterator[float]:
+        return self._noted(besides=f"{self._prefix}{os.getpid()}")
+
+    def _noted(self, besides: str = "") -> Iterator[float]:
         for path in self._folder.glob(f"{self._prefix}*"):
-            if path.name != f"{self._prefix}{os.getpid()}":
+            if path.name != besides:
                 with contextlib.suppress(OSError, ValueError):  # half written
                     yield float(path.read_text(encoding="ascii"))

@@ -111,7 +111,10 @@ class Worker:
             self._accelerator.hangs.note()
             # It may have been held up: by one that is gone by now, or one that is still there.
             if self._accelerator.hangs.others_since(moment) or self._accelerator.is_kept_busy():
-                verdict, _ = self._attempt(problem, kernel, seeds)
+                with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
+                    verdict, _ = self._attempt(problem, kernel, seeds)
+                if verdict.status is Status.TIMEOUT:
+                    self._accelerator.hangs.note()
         broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.while_nobody_is_timed():

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from kernelgym.judge.locks import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
 
 __all__ = ["Lease"]
+
+_ONE_WAIT_S = 2.0  # looks in vain that are less apart tell of one wait
 
 
 class Lease:
@@ -103,18 +107,32 @@ class Lease:
         return not is_free(self._half_done, fcntl.LOCK_EX)
 
     def note_in_vain(self, seconds: float) -> None:
-        """Say for how long it was held alone, as it is now, while the device was kept busy."""
-        total = self.in_vain_s() + seconds
+        """Say for how long it was held alone, up to now, while the device was kept busy.
+
+        What has passed since somebody said so before counts as well, if it is not long.
+        """
+        now, (total_s, before) = time.monotonic(), self._told_in_vain()
+        if 0.0 <= now - seconds - before < _ONE_WAIT_S:
+            seconds = now - before
         new = self._in_vain.with_name(f"{self._in_vain.name}.{os.getpid()}")
-        new.write_text(repr(total), encoding="ascii")
+        new.write_text(f"{total_s + seconds!r} {now!r}", encoding="ascii")
         new.replace(self._in_vain)
 
     def in_vain_s(self) -> float:
-        """Return for how long, all in all, anybody held it alone while the device was kept busy."""
+        """Return for how long, all in all, anybody waited while the device was kept busy."""
+        return self._told_in_vain()[0]
+
+    def since_in_vain_s(self) -> float:
+        """Return how long ago the device was last seen to be kept busy."""
+        ago = time.monotonic() - self._told_in_vain()[1]
+        return ago if ago >= 0.0 else math.inf  # told before this machine was started
+
+    def _told_in_vain(self) -> tuple[float, float]:
         try:
-            return float(self._in_vain.read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return 0.0
+            total_s, moment = self._in_vain.read_text(encoding="ascii").split()
+            return float(total_s), float(moment)
+        except (OSError, ValueError):  # not there, or damaged
+            return 0.0, -math.inf
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:

@@ -86,6 +86,10 @@ class Candidate:
         self.building_s = 0.0
         self.stood_s = 0.0
         """Seconds for which it stood still while others went first; counted by who halts it."""
+        self.in_vain_s = 0.0
+        """Seconds for which others waited meanwhile, or while it built, for a busy device."""
+        self.put_off_s = 0.0
+        """Seconds by which the deadlines of its answers were put off."""
         # A candidate that never reads must not hold us up when its channel is full.
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
@@ -197,7 +201,8 @@ class Candidate:
         """Wait for the answer to the last request.
 
         Args:
-            deadline: `time.monotonic` at which to give up; builds push it back by what they take.
+            deadline: `time.monotonic` at which to give up; builds push it back by what they take,
+                but for what others wait in vain meanwhile.
             build: Serves extension builds: returns the answer and the descriptors to go with it,
                 which are closed here. None where none is allowed.
             make_way: Called every now and then; returns for how many seconds the candidate stood
@@ -219,11 +224,11 @@ class Candidate:
                     raise CandidateEnded(
                         f"its builds took more than {self._limits.build_s:g} s together"
                     )
-                stood_before = self.stood_s
+                stood_before, in_vain_before = self.stood_s, self.in_vain_s
                 result, fds = build(message["build"])
                 spent = time.monotonic() - started
                 self.building_s += spent - (self.stood_s - stood_before)
-                self._deadline += spent
+                self._put_off(spent - (self.in_vain_s - in_vain_before))
                 try:
                     with contextlib.suppress(OSError):
                         wire.send(self._channel, result, fds)
@@ -239,11 +244,15 @@ class Candidate:
         late, longest_s = 0, math.inf if make_way is None else _WAY_S
         while (message := self._next_message(longest_s)) is None:
             if make_way is not None:
-                self._deadline += make_way()
+                self._put_off(make_way())
             late += time.monotonic() > self._deadline
             if late > _MAX_LATE_READS:  # it dribbles bytes to keep us here
                 raise CandidateTimedOut
         return message
+
+    def _put_off(self, seconds: float) -> None:
+        self._deadline += max(0.0, seconds)
+        self.put_off_s += max(0.0, seconds)
 
     def _next_message(self, longest_s: float) -> dict[str, Any] | None:
         try:

@@ -24,7 +24,7 @@ from kernelgym.verdict import UNCONFIRMED_SPEED
 
 __all__ = ["Timekeeper"]
 
-_OUTLASTED = 1.5  # of a kernel's limit: one that hangs on the device is gone before others give up
+_OUTLASTED = 1.5  # of a kernel's limit: one that hangs on the device is gone by then
 
 
 class Timekeeper:
@@ -106,7 +106,10 @@ class Timekeeper:
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
                 session.grant(limit_s)
                 if not ours:
-                    message = "another program keeps the device busy: a time taken now would be its"
+                    message = (
+                        "the device is kept busy, by another program or by what a kernel has left "
+                        "there: a time taken now would be its"
+                    )
                     raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
                 measured = stopwatch.measure()
                 known = (reference.problem.digest, kind)

@@ -5,7 +5,8 @@ timing: when somebody waits for the lease alone, the candidate is halted, the le
 candidate goes on afterwards, its deadline put off by as long as it stood still. One that does not
 stand still when it is told to keeps the lease. What it has launched on a device goes on there:
 `Lease.is_halfway` says that this may be so. While that keeps others from being timed its deadline
-is not put off, or one that spins on the device would outlast them all.
+is not put off, or one that spins on the device would outlast them all. Nobody knows whose work it
+is, so whoever stands still pays; looks are far apart (`Accelerator.quiet`), so that it is little.
 """
 
 from __future__ import annotations
@@ -50,11 +51,15 @@ class Way:
             return 0.0
         if not lease.is_wanted():
             return 0.0
-        before = self._candidate.stood_s
+        stood_s, in_vain_s = self._candidate.stood_s, self._candidate.in_vain_s
         with self.clear():
             pass
         self._went_on = time.monotonic()
-        return self._candidate.stood_s - before
+        stood_s, in_vain_s = (
+            self._candidate.stood_s - stood_s,
+            self._candidate.in_vain_s - in_vain_s,
+        )
+        return max(0.0, stood_s - in_vain_s)
 
     @contextlib.contextmanager
     def clear(self) -> Iterator[None]:
@@ -74,8 +79,10 @@ class Way:
         try:
             with lease.ceded():
                 yield
-                begun, in_vain_s = time.monotonic(), lease.in_vain_s()
+                begun = (
+                    time.monotonic()
+                )  # waiting begins here, but its work is on the device before
         finally:
-            in_vain_s = lease.in_vain_s() - in_vain_s
-            self._candidate.stood_s += max(0.0, time.monotonic() - begun - in_vain_s)
+            self._candidate.stood_s += time.monotonic() - begun
+            self._candidate.in_vain_s += lease.in_vain_s() - in_vain_s
             self._candidate.resume()
