@@ -48,6 +48,7 @@ GROUPS = ("l1_036_rms_norm", "l1_047_sum", "l2_040_epilogue")
 RULESETS = ("kernelbench", "strict")
 UNSEEN = 2
 GROUP = 16
+LATE_ROUNDS = 2
 THEIRS_OF_A_GROUP = 2
 THEIR_TIMED_CALLS = 100
 LIMIT_S = 400.0
@@ -176,6 +177,9 @@ def judge_group(evaluator: LocalEvaluator, job: Job, warm: int) -> dict[str, Any
     started = time.perf_counter()
     evaluator.evaluate_many([Job(job.problem, unseen(job.kernel, f"w{n}")) for n in range(warm)])
     preparation_s = time.perf_counter() - started
+    # A worker that has only now come up has taken no part so far.
+    late = [Job(job.problem, unseen(job.kernel, f"late {n}")) for n in range(LATE_ROUNDS * warm)]
+    evaluator.evaluate_many(late)
     jobs = [Job(job.problem, unseen(job.kernel, f"unseen {n}")) for n in range(GROUP)]
     started = time.perf_counter()
     verdicts = [verdict for _, verdict in evaluator.evaluate_iter(jobs)]
