@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import itertools
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -420,3 +422,16 @@ def test_only_what_has_one_right_answer_counts_as_exact(expression: str, exact: 
     with seen:
         eval(expression, names)
     assert seen.exact and all(seen.exact) == exact
+
+
+def test_to_draw_nobody_waits_for_torchs_compiler() -> None:
+    program = (
+        "import sys, torch\n"
+        "from kernelgym.judge.drawing import draw_as_on_cpu\n"
+        "drawn = draw_as_on_cpu(lambda: [torch.rand(1 << 16)], 3, torch.device('cpu'))\n"
+        "torch.manual_seed(3)\n"
+        "assert torch.equal(drawn[0], torch.rand(1 << 16))\n"
+        "print('torch._dynamo' in sys.modules)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert said.stdout == "False\n", said.stderr

@@ -87,6 +87,11 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._device, self._draw = device, draw
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # To keep torch.compile out of a mode, torch would import all of its compiler: seconds.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
