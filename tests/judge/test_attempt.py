@@ -1,15 +1,22 @@
 """One try at a kernel, by a worker in this process: what it holds while the kernel is called."""
 
+import contextlib
+
 import pytest
+import torch
 from programs import AFFINE, CPP, TRITON, replaced
 
+from kernelgym.errors import DeviceFull
 from kernelgym.judge import judging
+from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.judging import Worker
+from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Session
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status, Verdict
 
 WRONG = replaced(TRITON, "* 2", "* 3")
+FULL = Verdict(Status.RUNTIME_ERROR, message="RuntimeError: CUDA error: out of memory")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +57,89 @@ def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_aga
     monkeypatch.setattr(worker, "_attempt", lambda *_, **__: (verdicts.pop(0), False))
     monkeypatch.setattr(worker, "_on_cuda", True)
     monkeypatch.setattr(worker._accelerator.hangs, "others_since", lambda moment: False)
-    monkeypatch.setattr(worker._accelerator, "is_ours", lambda: not busy)
+    looks = [not busy, True]  # it is let go before the kernel gets its second chance
+    monkeypatch.setattr(worker._accelerator, "is_ours", lambda: looks.pop(0))
     verdict = worker.judge(AFFINE, TRITON)
     assert verdict.status is (fine if busy else late).status
+
+
+def test_what_a_problem_was_examined_in_is_given_back_before_another_gets_its_room(
+    worker, monkeypatch
+):
+    accelerator, events = worker._accelerator, []
+
+    @contextlib.contextmanager
+    def room(*_):
+        events.append("room")
+        yield
+        events.append("left")
+
+    def heard(kind, name):
+        real = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *a, **k: (events.append(name), real(*a, **k))[1])
+
+    monkeypatch.setattr(accelerator, "room", room)
+    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)
+    heard(Reference, "prepare")
+    heard(Accelerator, "tidy")
+    worker.judge(AFFINE, WRONG)
+    assert events[:4] == ["room", "prepare", "tidy", "left"]
+
+
+@pytest.fixture
+def crowded(worker, monkeypatch):
+    """Has a worker share a made-up device; yields what is done there, and what comes of it."""
+    done, outcomes = [], []
+
+    def attempt(*_, watched=False):
+        done.append("attempt")
+        found = outcomes.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found, watched
+
+    @contextlib.contextmanager
+    def alone():
+        done.append("alone")
+        yield
+
+    monkeypatch.setattr(worker, "_attempt", attempt)
+    monkeypatch.setattr(worker._accelerator, "_ration", object())
+    monkeypatch.setattr(worker._accelerator, "alone", alone)
+    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)
+    return done, outcomes
+
+
+@pytest.mark.parametrize(
+    "tries",
+    [
+        [DeviceFull("the reference cannot be timed: CUDA out of memory")],
+        [torch.OutOfMemoryError("CUDA out of memory")],
+        [FULL, FULL],  # watched first
+        [FULL, DeviceFull("the reference could not run: CUDA out of memory")],
+    ],
+    ids=["reference", "judge", "kernel", "both"],
+)
+def test_where_memory_was_too_little_in_company_there_is_a_try_alone(worker, crowded, tries):
+    done, outcomes = crowded
+    outcomes += [*tries, Verdict(Status.WRONG)]
+    assert worker.judge(AFFINE, TRITON).status is Status.WRONG
+    assert done == [*["attempt" for _ in tries], "alone", "attempt"]
+
+
+def test_where_it_is_too_little_alone_it_is_the_judges_failure(worker, crowded):
+    _, outcomes = crowded
+    outcomes += [DeviceFull("CUDA out of memory"), DeviceFull("it still is")]
+    with pytest.raises(DeviceFull, match="it still is"):
+        worker.judge(AFFINE, TRITON)
+
+
+def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(
+    worker, crowded, monkeypatch
+):
+    done, outcomes = crowded
+    monkeypatch.setattr(worker._accelerator, "_ration", None)
+    outcomes.append(DeviceFull("CUDA out of memory"))
+    with pytest.raises(DeviceFull):
+        worker.judge(AFFINE, TRITON)
+    assert done == ["attempt"]

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.errors import DeviceFull
 from kernelgym.judge import device_memory, device_outputs
 from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
 
@@ -252,10 +253,10 @@ def test_memory_of_another_process_is_refused(closed):
         outputs.copy(_tensor(), _expected(_tensor()), NO_MEMORY)
 
 
-def test_an_output_that_does_not_fit_is_the_kernels_fault(shared, monkeypatch):
+def test_that_there_is_no_room_for_a_copy_is_no_unreadable_output(shared, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 90.00 GiB")
 
     monkeypatch.setattr(torch.Tensor, "clone", full)
-    with pytest.raises(Unreadable, match="Tried to allocate 90"):
+    with pytest.raises(DeviceFull, match="Tried to allocate 90"):
         _read(_tensor())

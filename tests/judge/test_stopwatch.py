@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelgym.errors import JudgeError
+from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.conversation import Rejected
 from kernelgym.judge.distributions import GIVEN
@@ -379,7 +379,12 @@ def test_failures_are_blamed_on_the_side_that_failed():
         timed(kernel, baseline)
     kernel, baseline = Side(0.1), Side(0.1)
     baseline.refuses = Rejected(Status.TIMEOUT, "no answer")
-    with pytest.raises(JudgeError, match="the reference cannot be timed: no answer"):
+    with pytest.raises(JudgeError, match="the reference cannot be timed: no answer") as end:
+        timed(kernel, baseline)
+    assert not isinstance(end.value, DeviceFull)
+    kernel, baseline = Side(0.1), Side(0.1)
+    baseline.refuses = Rejected(Status.RUNTIME_ERROR, "OutOfMemoryError: CUDA out of memory.")
+    with pytest.raises(DeviceFull, match="the reference cannot be timed: OutOfMemoryError"):
         timed(kernel, baseline)
 
 

@@ -34,6 +34,7 @@ _PROBED_BYTES, _PROBES, _PROBE_PAUSE_S = 256 << 20, 5, 0.02
 _PROBE_COPIES = 64  # longer than what the driver gives one process of several at a time
 _FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
 _SPARE_BYTES = 1 << 30
+_COUNTED = 1025
 _SHARED_OF = 14
 _MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at the other's context
 _KEPT_BYTES = 2 << 30
@@ -67,6 +68,7 @@ class Accelerator:
         """Compute capability; None on the CPU."""
         self._bandwidth = 0.0
         self._trial: Any = None
+        self._counted: torch.Tensor | None = None
         self._ration: Ration | None = None
         self._holds_room = False
         self.is_alone = False
@@ -223,10 +225,14 @@ class Accelerator:
         if self.device.type == "cpu":
             return
         try:
-            total = int(torch.arange(1025, device=self.device).sum().item())
+            if self._counted is None:  # once: a device that is full is not lost
+                self._counted = torch.empty(_COUNTED + 1, dtype=torch.int64, device=self.device)
+            numbers, sum_of_them = self._counted.split([_COUNTED, 1])
+            torch.arange(_COUNTED, out=numbers)
+            total = int(torch.sum(numbers, dim=0, keepdim=True, out=sum_of_them).item())
         except RuntimeError as error:
             raise DeviceLost(f"the device fails after this kernel: {error}") from None
-        if total != 1024 * 1025 // 2:
+        if total != _COUNTED * (_COUNTED - 1) // 2:
             raise DeviceLost("the device computes wrong sums after this kernel")
 
     def trial_memory(self) -> str:

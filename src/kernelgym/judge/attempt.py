@@ -99,6 +99,7 @@ class Attempt:
                 session.load(kernel.source, "ModelNew")
                 with self._accelerator.room(self._problem), self._accelerator.lease.shared():
                     reference = self._reference()
+                    self._accelerator.tidy()  # what a problem was examined in is others' room now
                 if self._may_watch:
                     self._watch = Watch(session, reference, kernel, clock)
                 with ExitStack() as stack:

@@ -24,6 +24,7 @@ import torch
 from kernelgym.baseline import Baseline, command_for
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiled import pack
+from kernelgym.judge.conversation import reference_fails
 from kernelgym.judge.inductor import FOLDER
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.reference import Reference, Seeds
@@ -254,7 +255,7 @@ class Baselines:
             session.await_load()
             session.construct(reference)
         except Rejected as end:
-            raise JudgeError(f"the reference cannot be timed: {end}") from None
+            raise reference_fails(end) from None
         return session
 
     def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:

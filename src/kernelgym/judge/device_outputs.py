@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kernelgym.errors import DeviceFull
 from kernelgym.judge import device_memory
 
 __all__ = ["DeviceOutputs", "Unreadable"]
@@ -57,6 +58,7 @@ class DeviceOutputs:
                 there because a kernel returned an input of its own.
 
         Raises:
+            DeviceFull: If the device has no room for the copies.
             Unreadable: If a tensor is not where it says, or not of that type and shape.
         """
         try:
@@ -72,7 +74,7 @@ class DeviceOutputs:
             return [self._copy_one(place, arena) for place in places]
         except torch.OutOfMemoryError as error:
             text = " ".join(str(error).split())
-            raise Unreadable(f"an output cannot be copied: {text[:200]}") from None
+            raise DeviceFull(f"an output cannot be copied: {text[:200]}") from None
 
     def _copy_one(self, place: _Place, arena: tuple[int, int]) -> torch.Tensor:
         dtype, shape, strides, handle, offset = place

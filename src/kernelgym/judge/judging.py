@@ -8,10 +8,14 @@ import secrets
 import time
 from pathlib import Path
 
+import torch
+
 from kernelgym.baseline import Baseline
+from kernelgym.errors import DeviceFull
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.attempt import Attempt, Equipment
 from kernelgym.judge.baselines import Baselines, Kept, device_name
+from kernelgym.judge.conversation import is_out_of_memory
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Seeds
@@ -100,11 +104,8 @@ class Worker:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
-        verdict, was_watched = self._attempt(problem, kernel, seeds, watched=True)
-        if was_watched and (verdict.status in _FAILED or _is_idle(verdict)):
-            self._look_after(verdict)
-            verdict, _ = self._attempt(problem, kernel, seeds)  # it may not have borne that
-        if self._accelerator.shares_memory and _ran_out_of_memory(verdict):
+        verdict = self._in_company(problem, kernel, seeds)
+        if verdict is None:
             with self._accelerator.alone():  # others' work may have been in its way
                 verdict, _ = self._attempt(problem, kernel, seeds)
         elif self._on_cuda and verdict.status is Status.TIMEOUT:
@@ -154,6 +155,24 @@ class Worker:
                 with self._accelerator.lease.shared_now() as is_held:
                     return not is_held or self._processes.settle(ahead=True)
         return True
+
+    def _in_company(self, problem: Problem, kernel: Kernel, seeds: Seeds) -> Verdict | None:
+        """Judge a kernel beside others; None if the device's memory was too little for that.
+
+        Raises:
+            DeviceFull: If it was, and is nobody else's.
+        """
+        try:
+            verdict, was_watched = self._attempt(problem, kernel, seeds, watched=True)
+            if was_watched and (verdict.status in _FAILED or _is_idle(verdict)):
+                self._look_after(verdict)
+                verdict, _ = self._attempt(problem, kernel, seeds)  # it may not have borne that
+        except (DeviceFull, torch.OutOfMemoryError):
+            if not self._accelerator.shares_memory:
+                raise
+            self._baselines.dismiss()  # it may have been stopped anywhere
+            return None
+        return None if self._accelerator.shares_memory and _lacked_memory(verdict) else verdict
 
     def _look_after(self, failed: Verdict) -> None:
         """Make sure that what failed has left the device as it was, before it is tried again.
@@ -226,5 +245,5 @@ def _is_idle(verdict: Verdict) -> bool:
     )
 
 
-def _ran_out_of_memory(verdict: Verdict) -> bool:
-    return verdict.status is Status.RUNTIME_ERROR and "out of memory" in verdict.message.lower()
+def _lacked_memory(verdict: Verdict) -> bool:
+    return verdict.status is Status.RUNTIME_ERROR and is_out_of_memory(verdict.message)
