@@ -1,6 +1,7 @@
 """One try at a kernel, by a worker in this process: what it holds while the kernel is called."""
 
 import contextlib
+import os
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from kernelgym.errors import DeviceFull
 from kernelgym.judge import judging
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.judging import Worker
+from kernelgym.judge.processes import Processes
 from kernelgym.judge.reference import Reference
 from kernelgym.judge.session import Session
 from kernelgym.rulesets import RULESETS
@@ -143,3 +145,31 @@ def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(
     with pytest.raises(DeviceFull):
         worker.judge(AFFINE, TRITON)
     assert done == ["attempt"]
+
+
+@pytest.fixture
+def processes(tmp_path):
+    made = Processes(
+        RULESETS["strict"], Accelerator("cpu", tmp_path), tmp_path, tmp_path, "auto", "cpu"
+    )
+    yield made
+    made.close()
+
+
+def test_what_has_begun_to_come_is_waited_for_and_no_second_one_is_started(processes):
+    processes.begin("triton")
+    begun = processes._begun[True]
+    processes.begin("triton")
+    assert processes._begun == {True: begun} and not begun.tier
+    assert processes.zygote("triton") is begun and begun.tier
+    processes.begin("triton")
+    assert not processes._begun
+
+
+def test_what_has_begun_to_come_ends_with_the_others(processes):
+    processes.begin("cpp")
+    (begun,) = processes._begun.values()
+    pid = begun._process.pid
+    processes.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

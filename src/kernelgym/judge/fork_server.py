@@ -57,6 +57,8 @@ class Zygote:
         capability: tuple[int, int] | None = None,
         tier_is_known: bool = False,
     ) -> None:
+        self.tier_is_known = tier_is_known
+        """Whether its tier was known beforehand."""
         self._scratch_root = scratch_root
         self._limits = limits
         self._next_id = 0

@@ -98,8 +98,9 @@ class Worker:
         """
         started, moment = time.monotonic(), time.time()
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
+        self._processes.begin(kernel.language)
+        self._accelerator.check_room(problem)  # the first time, torch imports as much for it
         zygote = self._processes.zygote(kernel.language)
-        self._accelerator.check_room(problem)
         if not self._on_cuda:
             bound_own_memory()
         clock = self._accelerator.clock
@@ -218,8 +219,9 @@ class Worker:
             JudgeError: If the judge or the problem's own code fails.
             UsageError: If the device has too little memory for the problem.
         """
-        self._processes.zygote(REFERENCE_LANGUAGE)
+        self._processes.begin(REFERENCE_LANGUAGE)
         self._accelerator.check_room(problem)
+        self._processes.zygote(REFERENCE_LANGUAGE)
         if not self._on_cuda:
             bound_own_memory()
         prepared = self._baselines.prepare(problem, refresh)

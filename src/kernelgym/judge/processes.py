@@ -45,6 +45,7 @@ class Processes:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
         self._zygotes: dict[bool, Zygote] = {}
+        self._begun: dict[bool, Zygote] = {}  # on their way
         self._builder: Builder | None = None
 
     def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
@@ -111,22 +112,40 @@ class Processes:
         except JudgeError:
             self.reset()
 
+    def begin(self, language: str) -> None:
+        """Start what forks the processes for a language, without waiting for it to be there.
+
+        Raises:
+            JudgeError: If it cannot be started.
+        """
+        interpreted = language == "triton" and not self._accelerator.on_cuda
+        if interpreted in self._zygotes or interpreted in self._begun:
+            return
+        known = tiers.recall(self._folder, self._name, self._tier)
+        zygote = Zygote(
+            interpreted,
+            self._ruleset.limits,
+            readable_paths(*(driver_paths() if self._accelerator.on_cuda else ())),
+            self._scratch,
+            known or self._tier,
+            self._name,
+            self._accelerator.trial_memory(),
+            self._accelerator.capability,
+            tier_is_known=bool(known),
+        )
+        self._begun[interpreted] = zygote
+
     def zygote(self, language: str) -> Zygote:
-        """Return what forks the processes for a language; started when first asked for."""
+        """Return what forks the processes for a language; started when first asked for.
+
+        Raises:
+            JudgeError: If it does not start.
+            UsageError: If the sandbox that is required is not to be had.
+        """
         interpreted = language == "triton" and not self._accelerator.on_cuda
         if interpreted not in self._zygotes:
-            known = tiers.recall(self._folder, self._name, self._tier)
-            zygote = Zygote(
-                interpreted,
-                self._ruleset.limits,
-                readable_paths(*(driver_paths() if self._accelerator.on_cuda else ())),
-                self._scratch,
-                known or self._tier,
-                self._name,
-                self._accelerator.trial_memory(),
-                self._accelerator.capability,
-                tier_is_known=bool(known),
-            )
+            self.begin(language)
+            zygote = self._begun.pop(interpreted)
             try:
                 zygote.wait_ready()
             except JudgeError as error:
@@ -136,7 +155,7 @@ class Processes:
                         f"isolation {self._tier!r} is not to be had: {error}"
                     ) from None
                 raise
-            if not known and self._tier == "auto":
+            if not zygote.tier_is_known and self._tier == "auto":
                 tiers.remember(self._folder, self._name, zygote.tier)
             self._zygotes[interpreted] = zygote
         return self._zygotes[interpreted]
@@ -162,18 +181,20 @@ class Processes:
 
     def reset(self) -> None:
         """Drop the zygotes after a failure of ours; the next job starts clean."""
-        for zygote in self._zygotes.values():
-            zygote.close()
-        self._zygotes.clear()
+        self._end_zygotes()
         tiers.forget(self._folder, self._name)  # a tier that no longer works may be what failed
 
     def close(self) -> None:
         """End the zygotes, and what stands by to build."""
-        for zygote in self._zygotes.values():
-            zygote.close()
-        self._zygotes.clear()
+        self._end_zygotes()
         if self._builder is not None:
             self._builder.close()
+
+    def _end_zygotes(self) -> None:
+        for zygotes in (self._zygotes, self._begun):
+            for zygote in zygotes.values():
+                zygote.close()
+            zygotes.clear()
 
 
 class Process:
