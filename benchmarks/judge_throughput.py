@@ -9,6 +9,8 @@ counted.
 `groups`: 16 kernels of one problem at once, by several workers; KernelBench evaluates two of them
 one after the other (the first is the case's), and the rest is scaled from these.
 `gpus`: the same on several GPUs of one kind (``--gpus 1,2,4``).
+`starts`: how long a new evaluator takes for its first kernels, one for each worker, with an empty
+cache folder and with one that was used before.
 
 Everything is written to FILE as it is measured; with ``--resume`` what is there is not measured
 again, so that the parts may be run one by one (``--parts``). Exit code 1: a verdict differs.
@@ -46,6 +48,8 @@ CASES = (
 CUDA_CASE = "l1_019_relu_cuda"
 GROUPS = ("l1_036_rms_norm", "l1_047_sum", "l2_040_epilogue")
 RULESETS = ("kernelbench", "strict")
+PARTS = ("cases", "groups", "gpus", "starts")
+STARTED_WITH = "l1_088_gelu"
 UNSEEN = 2
 GROUP = 16
 LATE_ROUNDS = 2
@@ -96,9 +100,9 @@ class Record:
 
     def __init__(self, path: Path | None, resume: bool, head: dict[str, Any]) -> None:
         self._path = path
-        self.data: dict[str, Any] = {**head, "cases": {}, "groups": {}, "gpus": {}}
+        self.data: dict[str, Any] = {**head, **{part: {} for part in PARTS}}
         if resume and path is not None and path.exists():
-            self.data = json.loads(path.read_text())
+            self.data |= json.loads(path.read_text())
 
     def measure(self, part: str, key: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return what was measured before under a key, or measure and keep it."""
@@ -174,12 +178,7 @@ def ask(theirs: Server, name: str, job: Job) -> dict[str, Any]:
 
 def judge_group(evaluator: LocalEvaluator, job: Job, warm: int) -> dict[str, Any]:
     """Judge 16 kernels of one problem, by all workers, once each has prepared it."""
-    started = time.perf_counter()
-    evaluator.evaluate_many([Job(job.problem, unseen(job.kernel, f"w{n}")) for n in range(warm)])
-    preparation_s = time.perf_counter() - started
-    # A worker that has only now come up has taken no part so far.
-    late = [Job(job.problem, unseen(job.kernel, f"late {n}")) for n in range(LATE_ROUNDS * warm)]
-    evaluator.evaluate_many(late)
+    prepared = prepare(evaluator, job, warm)
     jobs = [Job(job.problem, unseen(job.kernel, f"unseen {n}")) for n in range(GROUP)]
     started = time.perf_counter()
     verdicts = [verdict for _, verdict in evaluator.evaluate_iter(jobs)]
@@ -187,10 +186,23 @@ def judge_group(evaluator: LocalEvaluator, job: Job, warm: int) -> dict[str, Any
     return {
         "each_s": wall_s / GROUP,
         "per_hour": 3600 * GROUP / wall_s,
-        "preparation_s": preparation_s,
+        **prepared,
         "stages": mean_stages(verdicts),
         **outcomes(verdicts),
     }
+
+
+def prepare(evaluator: LocalEvaluator, job: Job, workers: int) -> dict[str, Any]:
+    """Have every worker meet a problem, and return what that took and came to."""
+    started = time.perf_counter()
+    first = [Job(job.problem, unseen(job.kernel, f"w{n}")) for n in range(workers)]
+    verdicts = evaluator.evaluate_many(first)
+    preparation_s = time.perf_counter() - started
+    # A worker that has only now come up has taken no part so far.
+    late = [Job(job.problem, unseen(job.kernel, f"late {n}")) for n in range(LATE_ROUNDS * workers)]
+    verdicts += evaluator.evaluate_many(late)
+    came_to = Counter(verdict.status.value for verdict in verdicts)
+    return {"preparation_s": preparation_s, "prepared": dict(came_to)}
 
 
 def outcomes(verdicts: list[Verdict]) -> dict[str, Any]:
@@ -264,7 +276,7 @@ def run_gpus(options: argparse.Namespace, record: Record) -> None:
 
 def judge_gpus(evaluator: LocalEvaluator, job: Job, warm: int, count: int) -> dict[str, Any]:
     """Judge 16 kernels for each GPU."""
-    evaluator.evaluate_many([Job(job.problem, unseen(job.kernel, f"w{n}")) for n in range(warm)])
+    prepared = prepare(evaluator, job, warm)
     jobs = [Job(job.problem, unseen(job.kernel, f"unseen {n}")) for n in range(GROUP * count)]
     started = time.perf_counter()
     verdicts = [verdict for _, verdict in evaluator.evaluate_iter(jobs)]
@@ -276,6 +288,35 @@ def judge_gpus(evaluator: LocalEvaluator, job: Job, warm: int, count: int) -> di
             device: sum(verdict.device == device for verdict in verdicts)
             for device in evaluator.devices
         },
+        **prepared,
+        "stages": mean_stages(verdicts),
+        **outcomes(verdicts),
+    }
+
+
+def run_starts(options: argparse.Namespace, record: Record) -> None:
+    job = read_case(STARTED_WITH, options.kernelbench_root)
+    for ruleset in filter(None, options.rulesets.split(",")):
+        for workers in sorted({1, options.workers}):
+            with tempfile.TemporaryDirectory() as folder:
+                for folders in ("empty", "used"):
+                    key = f"{STARTED_WITH} {ruleset} workers={workers} {folders}"
+                    run = partial(start, options.device, ruleset, workers, Path(folder), job)
+                    record.measure("starts", key, run)
+
+
+def start(device: str, ruleset: str, workers: int, folder: Path, job: Job) -> dict[str, Any]:
+    """Have each worker of a new evaluator judge its first kernel."""
+    started = time.perf_counter()
+    with LocalEvaluator(device, ruleset, workers=workers, cache_dir=folder) as evaluator:
+        jobs = [Job(job.problem, unseen(job.kernel, f"start {n}")) for n in range(workers)]
+        verdicts, seconds = [], []
+        for _, verdict in evaluator.evaluate_iter(jobs):
+            seconds.append(time.perf_counter() - started)
+            verdicts.append(verdict)
+    return {
+        "first_s": seconds[0],
+        "all_s": seconds[-1],
         "stages": mean_stages(verdicts),
         **outcomes(verdicts),
     }
@@ -323,7 +364,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--kernelbench-root", type=Path, required=True, help="a checkout")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--parts", default="cases,groups", help="of cases, groups, gpus")
+    parser.add_argument("--parts", default="cases,groups", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--cases", default=",".join((*CASES, CUDA_CASE)))
     parser.add_argument("--groups", default=",".join(GROUPS))
     parser.add_argument("--rulesets", default=",".join(RULESETS))
@@ -348,8 +389,8 @@ def main() -> int:
         theirs = Server(root, device, caches, log, timed_calls=THEIR_TIMED_CALLS)
     try:
         for part in options.parts.split(","):
-            if part == "gpus":
-                run_gpus(options, record)
+            if part in ("gpus", "starts"):
+                {"gpus": run_gpus, "starts": run_starts}[part](options, record)
             else:
                 run = {"cases": run_cases, "groups": run_groups}[part]
                 run(options, record, theirs)
