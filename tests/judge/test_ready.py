@@ -17,9 +17,10 @@ from kernelgym.judge import LocalEvaluator, judging, local
 from kernelgym.judge.fork_server import Zygote
 from kernelgym.judge.kind import USUAL
 from kernelgym.judge.lease import Lease
+from kernelgym.judge.serving import prepare_ahead
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.turns import Turns
-from kernelgym.judge.worker import _prepare_ahead
+from kernelgym.rulesets import RULESETS
 
 READY = 3
 
@@ -123,7 +124,7 @@ def test_idle_workers_stop_once_nothing_more_can_be_made(end):
     ours, theirs = socket.socketpair()
     worker = _Idle([True, True, end])
     with ours, theirs:
-        _prepare_ahead(worker, ours)
+        prepare_ahead(worker, ours)
     assert worker.asked == 3
 
 
@@ -132,7 +133,7 @@ def test_a_job_that_waits_comes_first():
     worker = _Idle([True])
     with ours, theirs:
         theirs.send(b"job")
-        _prepare_ahead(worker, ours)
+        prepare_ahead(worker, ours)
     assert worker.asked == 0
 
 
@@ -287,3 +288,24 @@ def test_more_than_a_device_can_spare_is_refused(monkeypatch, cache_dir, ready, 
     monkeypatch.setattr(local, "find_device", lambda _: "cuda:0")
     with contextlib.nullcontext() if fits else pytest.raises(UsageError, match=r"44\.0 GiB more"):
         LocalEvaluator("cuda:0", workers=8, ready=ready, cache_dir=cache_dir)
+
+
+def test_what_forks_for_a_device_imports_and_then_waits_for_it(tmp_path):
+    limits = RULESETS["strict"].limits
+    zygote = Zygote(False, limits, (), tmp_path, "limits", "cuda:0", tier_is_known=True)
+    try:
+        assert not zygote.pump(0.0) and not zygote.tier
+        zygote.meet((9, 0), "")
+        zygote.wait_ready()
+        assert zygote.tier == "limits"
+    finally:
+        zygote.close()
+
+
+def test_one_that_never_meets_its_device_ends_with_whoever_started_it(tmp_path):
+    limits = RULESETS["strict"].limits
+    zygote = Zygote(False, limits, (), tmp_path, "limits", "cuda:0", tier_is_known=True)
+    process = zygote._process
+    zygote.close()
+    assert process.wait(30.0) is not None
+    zygote.meet((9, 0), "")  # too late, and nobody's failure

@@ -17,10 +17,16 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 from kernelgym.judge.kind import USUAL, Kind
 from kernelgym.judge.process import Candidate
-from kernelgym.judge.sandbox_paths import compiler_paths, listable_paths
+from kernelgym.judge.sandbox_paths import (
+    compiler_paths,
+    driver_paths,
+    listable_paths,
+    readable_paths,
+)
+from kernelgym.judge.tiers import recall
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote"]
+__all__ = ["Zygote", "is_interpreted", "start_zygote"]
 
 _START_S = 120.0  # importing torch and Triton on a busy machine
 _AHEAD_S = 5.0  # a driver that takes longer is held up by a kernel that hangs
@@ -36,9 +42,7 @@ class Zygote:
         readable: Paths its candidates may read, as from `readable_paths`.
         scratch_root: Folder in which scratch folders are made.
         tier: A tier name, or ``auto`` for the strongest the host allows.
-        device: Where candidates run.
-        shared: Handle of device memory that a trial candidate must be able to open.
-        capability: The device's compute capability; None for the CPU.
+        device: Where candidates run. If that is not the CPU, it waits until it `meets` it.
         tier_is_known: Whether `tier` was found to work before, and need not be tried.
 
     Raises:
@@ -53,12 +57,9 @@ class Zygote:
         scratch_root: Path,
         tier: str = "auto",
         device: str = "cpu",
-        shared: str = "",
-        capability: tuple[int, int] | None = None,
         tier_is_known: bool = False,
     ) -> None:
-        self.tier_is_known = tier_is_known
-        """Whether its tier was known beforehand."""
+        self.interpreted, self.tier_is_known = interpreted, tier_is_known
         self._scratch_root = scratch_root
         self._limits = limits
         self._next_id = 0
@@ -86,8 +87,6 @@ class Zygote:
                 "tier": tier,
                 "tier_is_known": tier_is_known,
                 "device": device,
-                "shared": shared,
-                "arch": 10 * capability[0] + capability[1] if capability else 0,
                 "compiler_paths": compiler_paths(),
             }
         )
@@ -103,6 +102,16 @@ class Zygote:
                 start_new_session=True,
             )
         self.tier = ""
+
+    def meet(self, capability: tuple[int, int], shared: str) -> None:
+        """Tell it of its device, once.
+
+        Args:
+            capability: The device's compute capability.
+            shared: Handle of device memory that a trial candidate must be able to open.
+        """
+        with contextlib.suppress(OSError):  # if it is gone, who waits for it is told why
+            wire.send(self._control, {"shared": shared, "arch": 10 * capability[0] + capability[1]})
 
     def wait_ready(self) -> None:
         """Block until it serves; called by `take`, so only needed to start several at once."""
@@ -309,3 +318,34 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
         # Each arena of the C library reserves address space, which is what we limit.
         "MALLOC_ARENA_MAX": "8",
     }
+
+
+def start_zygote(
+    language: str, limits: Limits, folder: Path, scratch: Path, tier: str, device: str
+) -> Zygote:
+    """Start what forks the processes for a language, without waiting for it to be there.
+
+    Args:
+        language: The language.
+        limits: What each candidate may use.
+        folder: Cache folder, which remembers tiers.
+        scratch: Folder for temporary files.
+        tier: Sandbox tier, ``auto`` or ``require:TIER``.
+        device: Where candidates run.
+    """
+    on_device = device != "cpu"
+    known = recall(folder, device, tier)
+    return Zygote(
+        is_interpreted(language, device),
+        limits,
+        readable_paths(*(driver_paths() if on_device else ())),
+        scratch,
+        known or tier,
+        device,
+        tier_is_known=bool(known),
+    )
+
+
+def is_interpreted(language: str, device: str) -> bool:
+    """Say whether kernels of a language run in Triton's interpreter."""
+    return language == "triton" and device == "cpu"

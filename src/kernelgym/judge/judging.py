@@ -16,6 +16,7 @@ from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.attempt import Attempt, Equipment
 from kernelgym.judge.baselines import Baselines, Kept, device_name
 from kernelgym.judge.conversation import is_out_of_memory
+from kernelgym.judge.fork_server import Zygote
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Seeds
@@ -42,6 +43,7 @@ class Worker:
         called: What the caller calls it, whose processes may see other devices; as above if empty.
         ready: Processes that `prepare_ahead` keeps ready.
         beside: Workers that share the device, this one included.
+        begun: What forks processes and is coming up already, if anything is.
 
     Raises:
         JudgeError: If the device cannot be used.
@@ -58,12 +60,15 @@ class Worker:
         called: str = "",
         ready: int = 1,
         beside: int = 1,
+        begun: Zygote | None = None,
     ) -> None:
         self._ruleset, self._called, self._ready = ruleset, called or device, ready
         folder.mkdir(parents=True, exist_ok=True)
         self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
         self._on_cuda = self._accelerator.on_cuda
-        self._processes = Processes(ruleset, self._accelerator, folder, scratch, tier, device)
+        self._processes = Processes(
+            ruleset, self._accelerator, folder, scratch, tier, device, begun
+        )
         self._accelerator.lease.before_ceding = functools.partial(self._settle, ahead=True)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),

@@ -9,11 +9,11 @@ from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import tiers
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.build import Away, Builder
-from kernelgym.judge.fork_server import Zygote
+from kernelgym.judge.fork_server import Zygote, is_interpreted, start_zygote
 from kernelgym.judge.kind import Kind, makes_streams
 from kernelgym.judge.library_cache import Built
 from kernelgym.judge.process import Candidate
-from kernelgym.judge.sandbox_paths import driver_paths, readable_paths
+from kernelgym.judge.sandbox_paths import readable_paths
 from kernelgym.judge.session import Session
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
@@ -31,6 +31,7 @@ class Processes:
         scratch: Folder for temporary files.
         tier: Sandbox tier, ``auto`` or ``require:TIER``.
         name: The device's name.
+        begun: What forks processes and is coming up already, if anything is.
     """
 
     def __init__(
@@ -41,12 +42,15 @@ class Processes:
         scratch: Path,
         tier: str,
         name: str,
+        begun: Zygote | None = None,
     ) -> None:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
         self._zygotes: dict[bool, Zygote] = {}
         self._begun: dict[bool, Zygote] = {}  # on their way
         self._builder: Builder | None = None
+        if begun is not None:
+            self._introduce(begun)
 
     def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
         """Return a fresh process for a source, to be used in a ``with`` block.
@@ -118,22 +122,17 @@ class Processes:
         Raises:
             JudgeError: If it cannot be started.
         """
-        interpreted = language == "triton" and not self._accelerator.on_cuda
-        if interpreted in self._zygotes or interpreted in self._begun:
-            return
-        known = tiers.recall(self._folder, self._name, self._tier)
-        zygote = Zygote(
-            interpreted,
-            self._ruleset.limits,
-            readable_paths(*(driver_paths() if self._accelerator.on_cuda else ())),
-            self._scratch,
-            known or self._tier,
-            self._name,
-            self._accelerator.trial_memory(),
-            self._accelerator.capability,
-            tier_is_known=bool(known),
-        )
-        self._begun[interpreted] = zygote
+        interpreted = is_interpreted(language, self._name)
+        if interpreted not in self._zygotes and interpreted not in self._begun:
+            limits, scratch = self._ruleset.limits, self._scratch
+            self._introduce(
+                start_zygote(language, limits, self._folder, scratch, self._tier, self._name)
+            )
+
+    def _introduce(self, zygote: Zygote) -> None:
+        if self._accelerator.capability is not None:
+            zygote.meet(self._accelerator.capability, self._accelerator.trial_memory())
+        self._begun[zygote.interpreted] = zygote
 
     def zygote(self, language: str) -> Zygote:
         """Return what forks the processes for a language; started when first asked for.
@@ -142,7 +141,7 @@ class Processes:
             JudgeError: If it does not start.
             UsageError: If the sandbox that is required is not to be had.
         """
-        interpreted = language == "triton" and not self._accelerator.on_cuda
+        interpreted = is_interpreted(language, self._name)
         if interpreted not in self._zygotes:
             self.begin(language)
             zygote = self._begun.pop(interpreted)

@@ -2,32 +2,26 @@
 
 Started by `local.py` as ``python -m kernelgym.judge.worker``. It is a process of its own so that
 the caller imports no torch and survives whatever the problem's code does; candidates run in
-further processes, forked by a zygote.
+further processes, forked by a zygote. That one imports torch as well, so it is started first and
+both import at the same time; what does the work (`serving`) is imported after it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import socket
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import wire
-from kernelgym.judge.accelerator import DeviceLost
-from kernelgym.judge.judging import Worker
-from kernelgym.judge.local import unavailable
+from kernelgym.judge.fork_server import start_zygote
 from kernelgym.judge.scratch import claim, sweep
+from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
-from kernelgym.types import Kernel, Problem
 
 __all__ = ["main", "read_ruleset"]
-
-_PAUSE_S = 0.02  # the next job is often on its way
 
 
 def read_ruleset(data: dict[str, Any]) -> Ruleset:
@@ -51,70 +45,39 @@ def _exit_with_parent(lifeline: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _prepare_ahead(worker: Worker, jobs: socket.socket) -> None:
-    """Have processes stand ready until there is a job, or nothing left that can be done."""
-    poll = select.poll()
-    poll.register(jobs, select.POLLIN)
-    with contextlib.suppress(JudgeError, OSError):  # met again, where a kernel needs one
-        while not poll.poll(_PAUSE_S * 1e3) and worker.prepare_ahead():
-            pass
-
-
-def _prepare(worker: Worker, problem: Problem, refresh: bool) -> dict[str, Any]:
-    """Prepare a compiled baseline; return the answer's fields."""
-    try:
-        return {"baseline": worker.prepare_baseline(problem, refresh).to_dict()}
-    except UsageError as error:
-        return {"refused": str(error)}
-    except Exception as error:  # the boundary, as for verdicts
-        worker.reset()
-        return {"failed": str(error) if isinstance(error, JudgeError) else repr(error)}
-
-
 def main(job_fd: int, lifeline_fd: int) -> None:
     """Serve jobs until the socket closes."""
     _exit_with_parent(lifeline_fd)
     jobs = socket.socket(fileno=job_fd)
     decoder = wire.Decoder(1 << 30)
     setup, _ = wire.receive(jobs, decoder)
+    ruleset, tier, device = read_ruleset(setup["ruleset"]), setup["tier"], setup["device"]
     folder, scratch = Path(setup["folder"]), Path(setup["scratch"])
     claim(scratch)
     sweep(scratch.parent)
+    wire.send(jobs, {"ready": True})
+    try:
+        job, _ = wire.receive(jobs, decoder)  # its language says what to fork from
+    except EOFError:
+        return
+    language = job["kernel"]["language"] if "kernel" in job else REFERENCE_LANGUAGE
+    begun = start_zygote(language, ruleset.limits, folder, scratch, tier, device)
+    from kernelgym.judge.judging import Worker
+    from kernelgym.judge.serving import serve
+
     worker = Worker(
-        read_ruleset(setup["ruleset"]),
+        ruleset,
         setup["timing"],
         folder,
         scratch,
-        setup["tier"],
-        setup["device"],
+        tier,
+        device,
         setup["called"],
         setup["ready"],
         setup["beside"],
+        begun,
     )
-    wire.send(jobs, {"ready": True})
-    while True:
-        _prepare_ahead(worker, jobs)
-        try:
-            job, _ = wire.receive(jobs, decoder)
-        except EOFError:
-            break
-        problem = Problem(**job["problem"])
-        if "baseline" in job:
-            wire.send(jobs, {"job": job["job"], **_prepare(worker, problem, **job["baseline"])})
-            continue
-        try:
-            verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
-        except UsageError as error:
-            wire.send(jobs, {"job": job["job"], "refused": str(error)})
-            continue
-        except DeviceLost as error:
-            worker.reset()
-            verdict = unavailable(str(error), "device_lost")
-        except Exception as error:  # the boundary: whatever it is, it is not the kernel's fault
-            worker.reset()
-            verdict = unavailable(f"{type(error).__name__}: {error}")
-        wire.send(jobs, {"job": job["job"], "verdict": verdict.to_dict()})
-    worker.close()
+    serve(worker, jobs, decoder, job)
 
 
 if __name__ == "__main__":

@@ -43,14 +43,14 @@ def _sibling(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(hooks: ModuleType, triton_tools: ModuleType, arch: int) -> None:
+def _import_libraries(on_gpu: bool) -> None:
     import numpy  # noqa: F401
     import torch
 
     # A process that asks whether there is a device can no longer fork one that uses it, and some
     # modules ask when they are imported: there is one, or nobody would be judging on it.
     asked = torch.cuda.is_available
-    if arch:
+    if on_gpu:
         torch.cuda.is_available = lambda: True
     import torch.nn.functional
     import torch.utils.cpp_extension
@@ -69,8 +69,6 @@ def _import_libraries(hooks: ModuleType, triton_tools: ModuleType, arch: int) ->
         _sibling("quick_interpreter").quicken()
         watching = map(_sibling, ("traffic", "ledger", "fingerprint"))
         _sibling("warm_up").warm_up(*watching)
-    elif arch:
-        triton_tools.look_up_tools(arch)
 
 
 class _Zygote:
@@ -92,9 +90,11 @@ class _Zygote:
         self.inductor, self.outputs = _sibling("inductor"), _sibling("outputs")
         memory, describe = _sibling("device_memory"), self.outputs.describe
         self.new_buffers = functools.partial(_sibling("buffers").Buffers, memory, describe)
-        self.device, self.shared = config["device"], config["shared"]
+        self.device, self.shared = config["device"], ""
         self.compiler_paths = config["compiler_paths"]
-        self.control = control
+        self.control, self.decoder = control, self.wire.Decoder()
+        if self.device != "cpu":
+            self._meet_device()
         self.plan = self.sandbox.Plan(tier="limits", scratch="", **config["plan"])
         self.children: dict[int, int] = {}  # pid -> id
         tier = config["tier"]
@@ -102,6 +102,13 @@ class _Zygote:
             tier = self._strongest_tier(tier)
         self.plan = dataclasses.replace(self.plan, tier=tier)
         self.shared = ""
+
+    def _meet_device(self) -> None:
+        """Wait to be told of the device, which the trusted side takes up meanwhile."""
+        told, _ = self.wire.receive(self.control, self.decoder)
+        self.shared = told["shared"]
+        if "triton" in sys.modules:
+            self.triton_tools.look_up_tools(told["arch"])
 
     def _strongest_tier(self, wanted: str) -> str:
         """Try the tiers by running a trial child in each; the whole composition or nothing."""
@@ -134,7 +141,7 @@ class _Zygote:
         notify.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(notify.fileno(), warn_on_full_buffer=False)
-        decoder = self.wire.Decoder()
+        decoder = self.decoder
         self.wire.send(self.control, {"ready": True, "tier": self.plan.tier})
         while True:
             # What came with the message before makes no channel readable again.
@@ -319,7 +326,7 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     control = socket.socket(fileno=control_fd)
     _sibling("sandbox").adopt_orphans()
     hooks, triton_tools = _sibling("hooks"), _sibling("triton_tools")
-    _import_libraries(hooks, triton_tools, config["arch"])
+    _import_libraries(config["device"] != "cpu")
     zygote = _Zygote(control, hooks, triton_tools, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
