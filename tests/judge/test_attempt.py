@@ -1,7 +1,9 @@
 """One try at a kernel, by a worker in this process: what it holds while the kernel is called."""
 
 import contextlib
+import gc
 import os
+import weakref
 
 import pytest
 import torch
@@ -10,10 +12,11 @@ from programs import AFFINE, CPP, TRITON, replaced
 from kernelgym.errors import DeviceFull
 from kernelgym.judge import judging
 from kernelgym.judge.accelerator import Accelerator
+from kernelgym.judge.attempt import Attempt
 from kernelgym.judge.judging import Worker
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.reference import Reference
-from kernelgym.judge.session import Session
+from kernelgym.judge.session import Rejected, Session
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status, Verdict
 
@@ -93,7 +96,7 @@ def crowded(worker, monkeypatch):
     """Has a worker share a made-up device; yields what is done there, and what comes of it."""
     done, outcomes = [], []
 
-    def attempt(*_, watched=False):
+    def attempt(problem, kernel, seeds, watched=False):
         done.append("attempt")
         found = outcomes.pop(0)
         if isinstance(found, Exception):
@@ -134,6 +137,68 @@ def test_where_it_is_too_little_alone_it_is_the_judges_failure(worker, crowded):
     outcomes += [DeviceFull("CUDA out of memory"), DeviceFull("it still is")]
     with pytest.raises(DeviceFull, match="it still is"):
         worker.judge(AFFINE, TRITON)
+
+
+def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
+    worker, crowded, monkeypatch
+):
+    done, outcomes = crowded
+    monkeypatch.setattr(worker, "_on_cuda", True)
+    monkeypatch.setattr(worker._accelerator, "canary", lambda: None)
+    monkeypatch.setattr(worker._accelerator.hangs, "others_since", lambda moment: True)
+    outcomes += [
+        *[Verdict(Status.TIMEOUT)] * 2,  # watched first
+        DeviceFull("the reference could not run: CUDA out of memory"),
+        Verdict(Status.WRONG),
+    ]
+    assert worker.judge(AFFINE, TRITON).status is Status.WRONG
+    assert done == ["attempt"] * 3 + ["alone", "attempt"]
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["reference", "kernel"])
+def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
+    worker, monkeypatch, full
+):
+    alive, left = [], []
+    begin, expect, call = Reference.__init__, Reference.expect, Session.call
+
+    def note(reference, *arguments, **options):
+        begin(reference, *arguments, **options)
+        alive.append(weakref.ref(reference))
+
+    def expected(reference, *arguments):
+        found = expect(reference, *arguments)
+        alive.append(weakref.ref(found.output))
+        return found
+
+    def fails(session, *arguments):
+        call(session, *arguments)
+        if not left and full:
+            raise DeviceFull("CUDA out of memory")
+        if not left:
+            raise Rejected(Status.RUNTIME_ERROR, "CUDA out of memory")
+        return call(session, *arguments)
+
+    @contextlib.contextmanager
+    def alone():
+        left.append(sum(ref() is not None for ref in alive))
+        yield
+
+    monkeypatch.setattr(Reference, "__init__", note)
+    monkeypatch.setattr(Reference, "expect", expected)
+    monkeypatch.setattr(Session, "call", fails)
+    monkeypatch.setattr(Attempt, "_is_hog", lambda *_: False)
+    monkeypatch.setattr(worker._accelerator, "room", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(worker._accelerator, "_ration", object())
+    monkeypatch.setattr(worker._accelerator, "alone", alone)
+    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)
+    gc.collect()
+    gc.disable()  # nothing may have to wait for the collector
+    try:
+        worker.judge(AFFINE, WRONG)
+    finally:
+        gc.enable()
+    assert alive and left == [0]
 
 
 def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from programs import problem
 from torch import nn
 
-from kernelgym.errors import JudgeError
+from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge import runner as module
 from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.reference import Reference, Seeds
@@ -184,3 +184,43 @@ def test_what_draws_and_what_keeps_state_is_known():
         runner.expect([torch.randn(4, 5)], 1)
     assert drawing.draws and not quiet.draws
     assert quiet.stateful and not drawing.stateful
+
+
+# ------------------------------------------------------------------- want of memory
+
+
+def _lacking(self, x):
+    if x.dtype == torch.float64:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return x.exp()
+
+
+def test_a_twin_that_does_not_fit_beside_others_is_not_given_up():
+    x = torch.rand(64, 40)
+    runner = Runner(_Calling(_lacking), CPU, twin=True, in_company=True)
+    with pytest.raises(torch.OutOfMemoryError):
+        runner.expect([x], 1)
+    runner = Runner(_Calling(_lacking), CPU, twin=True)
+    assert runner.expect([x], 1).precise is None and runner.too_large
+
+
+WIDE = problem(
+    "if x.abs().max() > 6:\n"
+    "    raise torch.OutOfMemoryError('CUDA out of memory')\n"
+    "return torch.relu(x) * 2",
+    "torch.rand(64, 40)",
+    name="lacking",
+)
+
+
+def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory():
+    def prepared(in_company):
+        reference = Reference(WIDE, STRICT, Seeds("5ec2e7"), "cpu", in_company)
+        reference.prepare()
+        return set(reference._conditions.usable)
+
+    with pytest.raises(DeviceFull, match="CUDA out of memory"):
+        prepared(in_company=True)
+    kinds = prepared(in_company=False)
+    assert kinds and "wide" not in kinds
+    assert prepared(in_company=True) == kinds  # known by now

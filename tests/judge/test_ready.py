@@ -4,6 +4,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -290,22 +292,50 @@ def test_more_than_a_device_can_spare_is_refused(monkeypatch, cache_dir, ready, 
         LocalEvaluator("cuda:0", workers=8, ready=ready, cache_dir=cache_dir)
 
 
-def test_what_forks_for_a_device_imports_and_then_waits_for_it(tmp_path):
+@pytest.fixture
+def for_a_gpu(tmp_path):
     limits = RULESETS["strict"].limits
     zygote = Zygote(False, limits, (), tmp_path, "limits", "cuda:0", tier_is_known=True)
-    try:
-        assert not zygote.pump(0.0) and not zygote.tier
-        zygote.meet((9, 0), "")
-        zygote.wait_ready()
-        assert zygote.tier == "limits"
-    finally:
-        zygote.close()
-
-
-def test_one_that_never_meets_its_device_ends_with_whoever_started_it(tmp_path):
-    limits = RULESETS["strict"].limits
-    zygote = Zygote(False, limits, (), tmp_path, "limits", "cuda:0", tier_is_known=True)
-    process = zygote._process
+    yield zygote
     zygote.close()
-    assert process.wait(30.0) is not None
-    zygote.meet((9, 0), "")  # too late, and nobody's failure
+
+
+def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
+    with open(f"/proc/{for_a_gpu._process.pid}/maps") as maps:
+        while "libtorch_python" not in maps.read():
+            assert not for_a_gpu.pump(0.1)
+            maps.seek(0)
+    assert not for_a_gpu.pump(3.0)  # the other imports take less
+    for_a_gpu.meet((9, 0), "")
+    for_a_gpu.meet((9, 0), "")
+    for_a_gpu.wait_ready()
+    assert for_a_gpu.tier == "limits"
+
+
+def test_one_that_ends_before_says_why(for_a_gpu):
+    for_a_gpu._errors.write(b"ImportError: no torch\n")
+    for_a_gpu._errors.flush()
+    for_a_gpu.meet((9, 0), "")
+    os.kill(for_a_gpu._process.pid, signal.SIGKILL)
+    with pytest.raises(JudgeError, match="the zygote did not start: ImportError: no torch"):
+        for_a_gpu.wait_ready()
+
+
+def test_it_is_started_before_anything_imports_torch():
+    program = (
+        "import subprocess, sys\n"
+        "from pathlib import Path\n"
+        "import kernelgym.judge.worker as worker\n"
+        "from kernelgym.rulesets import RULESETS\n"
+        "def seen(*_, **__):\n"
+        "    print('torch' in sys.modules)\n"
+        "    raise SystemExit\n"
+        "subprocess.Popen = seen\n"
+        "limits, here = RULESETS['strict'].limits, Path('/nowhere')\n"
+        "worker.start_zygote('triton', limits, here, here, 'auto', sys.argv[1])\n"
+    )
+    for device in ("cpu", "cuda:0"):
+        said = subprocess.run(
+            [sys.executable, "-c", program, device], capture_output=True, text=True
+        )
+        assert said.stdout == "False\n", said.stderr

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import math
 import resource
+import secrets
 import statistics
 import time
 from collections.abc import Iterator
@@ -194,7 +196,9 @@ class Accelerator:
     def alone(self) -> Iterator[None]:
         """Wait until nobody else holds memory of the device, and hold all of it."""
         assert self._ration is not None and not self._holds_room
-        torch.cuda.empty_cache()
+        gc.collect()  # tensors may hang on a failed attempt's exception
+        with self.while_nobody_is_timed():
+            torch.cuda.empty_cache()
         with self._hold(self._ration.taken(self._ration.total_bytes)):
             self.is_alone = True
             try:
@@ -203,9 +207,9 @@ class Accelerator:
                 self.is_alone = False
 
     @property
-    def shares_memory(self) -> bool:
-        """Whether other workers may use the device's memory, too."""
-        return self._ration is not None
+    def in_company(self) -> bool:
+        """Whether other workers may be using the device's memory, too."""
+        return self._ration is not None and not self.is_alone
 
     @contextlib.contextmanager
     def _hold(self, room: contextlib.AbstractContextManager[None]) -> Iterator[None]:
@@ -228,11 +232,12 @@ class Accelerator:
             if self._counted is None:  # once: a device that is full is not lost
                 self._counted = torch.empty(_COUNTED + 1, dtype=torch.int64, device=self.device)
             numbers, sum_of_them = self._counted.split([_COUNTED, 1])
-            torch.arange(_COUNTED, out=numbers)
+            first = secrets.randbelow(1 << 20)  # so that an old answer is no right one
+            torch.arange(first, first + _COUNTED, out=numbers)
             total = int(torch.sum(numbers, dim=0, keepdim=True, out=sum_of_them).item())
         except RuntimeError as error:
             raise DeviceLost(f"the device fails after this kernel: {error}") from None
-        if total != _COUNTED * (_COUNTED - 1) // 2:
+        if total != sum(range(first, first + _COUNTED)):
             raise DeviceLost("the device computes wrong sums after this kernel")
 
     def trial_memory(self) -> str:

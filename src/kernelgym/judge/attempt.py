@@ -115,7 +115,13 @@ class Attempt:
             return dataclasses.replace(verdict, log=verdict.log or session.log())
 
     def _reference(self) -> Reference:
-        reference = Reference(self._problem, self._ruleset, self._seeds, self._equipment.device)
+        reference = Reference(
+            self._problem,
+            self._ruleset,
+            self._seeds,
+            self._equipment.device,
+            self._accelerator.in_company,
+        )
         reference.prepare()
         return reference
 
@@ -150,18 +156,13 @@ class Attempt:
                 timekeeper = self._equipment.timekeeper
                 timed = timekeeper.timed(judged, session, reference, self._kernel, share)
             return self._unless_idle(timed, session)
-        except (Rejected, DeviceFull, torch.OutOfMemoryError) as reason:
-            end = (
-                reason if isinstance(reason, Rejected) else self._blame(reason, session, reference)
-            )
-            return dataclasses.replace(
-                calls.so_far(session.loaded),
-                status=end.status,
-                message=str(end),
-                log=end.log,
-                findings=end.findings,
-                mismatch=end.mismatch,
-            )
+        except Rejected as end:
+            return self._ended(session, end)
+        except (DeviceFull, torch.OutOfMemoryError) as full:
+            if not self._is_hog(session, reference):
+                raise
+            message = "its process took so much device memory that the reference had none left"
+            return self._ended(session, Rejected(Status.RUNTIME_ERROR, f"{message}: {full}"))
 
     def _call(self, session: Session, reference: Reference) -> None:
         """Make the judged calls, until one fails."""
@@ -225,22 +226,35 @@ class Attempt:
             findings=(idle, *timed.findings),
         )
 
-    def _blame(self, full: Exception, session: Session, reference: Reference) -> Rejected:
-        """Blame the kernel for a full device, if the reference has room enough without it.
+    def _ended(self, session: Session, end: Rejected) -> Verdict:
+        """Return the verdict on a kernel whose run is over.
+
+        In a frame of its own: what a variable names in one that an exception has come through is
+        kept with it, and with that all the memory of this attempt.
+        """
+        return dataclasses.replace(
+            self._calls.so_far(session.loaded),
+            status=end.status,
+            message=str(end),
+            log=end.log,
+            findings=end.findings,
+            mismatch=end.mismatch,
+        )
+
+    def _is_hog(self, session: Session, reference: Reference) -> bool:
+        """Say whether a device was full by the kernel: the reference has room without it.
 
         Raises:
-            DeviceFull: If it has not.
+            DeviceFull: If there is too little even to see.
         """
-        session.end()
-        torch.cuda.empty_cache()
-        inputs = reference.inputs(0)
-        expected = reference.expect(inputs, 0)
-        # What its slots, its output and our copy of that would take beside these.
-        needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
-        if torch.cuda.mem_get_info(self._accelerator.device)[0] < needed:
-            raise full
-        message = f"its process took so much device memory that the reference had none left: {full}"
-        return Rejected(Status.RUNTIME_ERROR, message)
+        with self._accelerator.while_nobody_is_timed():
+            session.end()
+            torch.cuda.empty_cache()
+            inputs = reference.inputs(0)
+            expected = reference.expect(inputs, 0)
+            # What its slots, its output and our copy of that would take beside these.
+            needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
+            return bool(torch.cuda.mem_get_info(self._accelerator.device)[0] >= needed)
 
     def _clear(self, session: Session) -> None:
         """Give back what a kernel and its comparison took, before another one gets its room."""

@@ -24,11 +24,11 @@ import torch
 from kernelgym.baseline import Baseline, command_for
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiled import pack
-from kernelgym.judge.conversation import reference_fails
 from kernelgym.judge.inductor import FOLDER
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.shortage import fault
 from kernelgym.judge.stopwatch import Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
@@ -87,6 +87,7 @@ class Baselines:
         open_process: Opens a fresh process for a problem's own code; is given that, and told
             whether it may start programs.
         called: What the caller calls the device; as above if empty.
+        in_company: Says whether others use the device's memory.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class Baselines:
         lease: Lease,
         open_process: Callable[[str, bool], AbstractContextManager[Session]],
         called: str = "",
+        in_company: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._in_company = in_company
         self._kept, self._ruleset = kept, ruleset
         self._device, self._called = device, called or device
         self._lease, self._open = lease, open_process
@@ -213,6 +216,7 @@ class Baselines:
                 standing.session.grant(_BUDGET_S)
                 standing.session.resume()
                 if built_from is None or built_from != standing.built_from:
+                    self._standing = replace(standing, built_from=None)  # until it is there
                     standing.session.construct(reference)
                     self._standing = replace(standing, built_from=built_from)
                 session = standing.session
@@ -255,7 +259,7 @@ class Baselines:
             session.await_load()
             session.construct(reference)
         except Rejected as end:
-            raise reference_fails(end) from None
+            raise fault(f"the reference cannot be timed: {end}") from None
         return session
 
     def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
@@ -284,7 +288,7 @@ class Baselines:
         return session
 
     def _reference(self, problem: Problem, seeds: Seeds) -> Reference:
-        reference = Reference(problem, self._ruleset, seeds, self._device)
+        reference = Reference(problem, self._ruleset, seeds, self._device, self._in_company())
         reference.prepare()
         return reference
 

@@ -27,6 +27,7 @@ from kernelgym.judge.distributions import GIVEN, variants
 from kernelgym.judge.operators import Watching
 from kernelgym.judge.runner import Expected, InputsChanged, Runner, bytes_of, same_bytes, tensors_of
 from kernelgym.judge.seeds import seed_all
+from kernelgym.judge.shortage import is_out_of_memory
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import Ruleset
@@ -70,7 +71,13 @@ class Conditions:
 NOTHING_KNOWN = Conditions((), False, False, None, MappingProxyType({}))
 
 
-def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: Any) -> Conditions:
+def examine(
+    build: Callable[[int], Any],
+    draw: Draw,
+    ruleset: Ruleset,
+    device: Any,
+    in_company: bool = False,
+) -> Conditions:
     """Find out what a problem can bear.
 
     Args:
@@ -78,12 +85,14 @@ def examine(build: Callable[[int], Any], draw: Draw, ruleset: Ruleset, device: A
         draw: Draws inputs.
         ruleset: The rules.
         device: A `torch.device`.
+        in_company: Whether others use its memory, too: want of it tells nothing of the problem
+            then, and is raised.
 
     Raises:
         Exception: Whatever the problem raises on its own inputs.
     """
     twin = ruleset.tolerance == "fp64"
-    runner = Runner(build(_SEED), device, twin)
+    runner = Runner(build(_SEED), device, twin, in_company)
     inputs, _ = draw(_SEED, GIVEN)
     try:
         own = runner.expect(inputs, _SEED)
@@ -146,7 +155,9 @@ def _bears_other_state(runner: Runner, inputs: list[Any], before: Expected) -> b
     runner.renew_twin()
     try:
         after = runner.expect(inputs, _SEED)
-    except Exception:
+    except Exception as error:
+        if _is_to_be_raised(error, runner):
+            raise
         after = None
     if after is not None and _is_useful(after.output, before.output):
         return True
@@ -178,11 +189,19 @@ def _try(
         if not _is_steady(runner, inputs, found, ruleset, factor):
             return None, False
         return found, _is_copy(found.output, inputs)
-    except torch.OutOfMemoryError:
-        torch.cuda.empty_cache()
-    except Exception:
-        pass  # an index out of range, a check of its own: not the inputs it was made for
+    except Exception as error:
+        if _is_to_be_raised(error, runner):
+            raise
+        # Else an index out of range, a check of its own: not the inputs it was made for.
     return None, False
+
+
+def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
+    """Say whether something failed for want of memory that others may have."""
+    lacked = is_out_of_memory(f"{type(error).__name__}: {error}")
+    if lacked and not runner.in_company:
+        torch.cuda.empty_cache()
+    return lacked and runner.in_company
 
 
 def _is_copy(output: Any, inputs: list[Any]) -> bool:

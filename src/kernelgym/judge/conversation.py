@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelgym.conformance import CONSTRUCTOR_FINDING
-from kernelgym.errors import DeviceFull, JudgeError
+from kernelgym.errors import JudgeError
 from kernelgym.judge.build import Built, sealed_copy
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.library_symbols import NOTHING_LEFT
@@ -17,7 +17,7 @@ from kernelgym.judge.way import Way
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
 
-__all__ = ["Conversation", "Rejected", "is_out_of_memory", "reference_fails"]
+__all__ = ["Conversation", "Rejected"]
 
 
 class Rejected(Exception):
@@ -35,17 +35,6 @@ class Rejected(Exception):
         super().__init__(message)
         self.status, self.log, self.compiled, self.findings = status, log, compiled, findings
         self.mismatch = mismatch
-
-
-def is_out_of_memory(message: str) -> bool:
-    """Say whether a process failed for want of memory, from what it or torch said."""
-    return "out of memory" in message.lower()
-
-
-def reference_fails(end: Rejected) -> JudgeError:
-    """Return what is raised where the process of the reference fails as a kernel's might."""
-    fault = DeviceFull if is_out_of_memory(str(end)) else JudgeError
-    return fault(f"the reference cannot be timed: {end}")
 
 
 class Conversation:

@@ -14,6 +14,7 @@ import torch
 
 from kernelgym.errors import DeviceFull
 from kernelgym.judge import device_memory
+from kernelgym.judge.shortage import is_out_of_memory
 
 __all__ = ["DeviceOutputs", "Unreadable"]
 
@@ -99,7 +100,9 @@ class DeviceOutputs:
                 address = device_memory.open_shared(handle)
                 start, size = device_memory.extent(address)
             except (device_memory.DriverError, ValueError, TypeError) as error:
-                raise Unreadable(f"an output's memory cannot be opened: {error}") from None
+                message = f"an output's memory cannot be opened: {error}"
+                full = isinstance(error, device_memory.DriverError) and is_out_of_memory(message)
+                raise (DeviceFull if full else Unreadable)(message) from None
             self.opened[handle] = (address, size - (address - start))
         return self.opened[handle]
 

@@ -60,6 +60,7 @@ class Zygote:
         tier_is_known: bool = False,
     ) -> None:
         self.interpreted, self.tier_is_known = interpreted, tier_is_known
+        self._has_met = False
         self._scratch_root = scratch_root
         self._limits = limits
         self._next_id = 0
@@ -104,14 +105,17 @@ class Zygote:
         self.tier = ""
 
     def meet(self, capability: tuple[int, int], shared: str) -> None:
-        """Tell it of its device, once.
+        """Tell it of its device; it is told once.
 
         Args:
             capability: The device's compute capability.
             shared: Handle of device memory that a trial candidate must be able to open.
         """
-        with contextlib.suppress(OSError):  # if it is gone, who waits for it is told why
-            wire.send(self._control, {"shared": shared, "arch": 10 * capability[0] + capability[1]})
+        told = {"shared": shared, "arch": 10 * capability[0] + capability[1]}
+        if not self._has_met:
+            with contextlib.suppress(OSError):  # if it is gone, who waits for it is told why
+                wire.send(self._control, told)
+        self._has_met = True
 
     def wait_ready(self) -> None:
         """Block until it serves; called by `take`, so only needed to start several at once."""
@@ -233,7 +237,10 @@ class Zygote:
         poll.register(self._control, select.POLLIN)
         if not poll.poll(timeout_s * 1e3):
             return False
-        data = self._control.recv(1 << 16)
+        try:
+            data = self._control.recv(1 << 16)
+        except ConnectionError:  # gone, with something unread that it was told
+            return False
         if not data:
             return False
         self._decoder.feed(data)

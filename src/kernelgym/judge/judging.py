@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -15,11 +17,11 @@ from kernelgym.errors import DeviceFull
 from kernelgym.judge.accelerator import Accelerator, bound_own_memory
 from kernelgym.judge.attempt import Attempt, Equipment
 from kernelgym.judge.baselines import Baselines, Kept, device_name
-from kernelgym.judge.conversation import is_out_of_memory
 from kernelgym.judge.fork_server import Zygote
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Seeds
+from kernelgym.judge.shortage import is_out_of_memory
 from kernelgym.judge.timekeeper import Timekeeper
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
@@ -27,6 +29,7 @@ from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
 
 __all__ = ["Worker"]
 
+_Answer = TypeVar("_Answer")
 _FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
@@ -77,6 +80,7 @@ class Worker:
             self._accelerator.lease,
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
             self._called,
+            lambda: self._accelerator.in_company,
         )
         timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
         self._equipment = Equipment(
@@ -110,18 +114,23 @@ class Worker:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
-        verdict = self._in_company(problem, kernel, seeds)
-        if verdict is None:
-            with self._accelerator.alone():  # others' work may have been in its way
-                verdict, _ = self._attempt(problem, kernel, seeds)
-        elif self._on_cuda and verdict.status is Status.TIMEOUT:
+
+        def tried(watched: bool = False) -> Verdict:
+            return self._tried(problem, kernel, seeds, watched)
+
+        verdict = self._unless_full(functools.partial(tried, watched=True))
+        if verdict is not None and self._on_cuda and verdict.status is Status.TIMEOUT:
             self._accelerator.hangs.note()
             # It may have been held up: by one that is gone by now, or one that is still there.
             if self._accelerator.hangs.others_since(moment) or self._accelerator.is_kept_busy():
                 with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
-                    verdict, _ = self._attempt(problem, kernel, seeds)
-                if verdict.status is Status.TIMEOUT:
+                    verdict = self._unless_full(tried)
+                if verdict is not None and verdict.status is Status.TIMEOUT:
                     self._accelerator.hangs.note()
+        if verdict is None or (self._accelerator.in_company and _lacked_memory(verdict)):
+            self._rest()
+            with self._accelerator.alone():  # others' work may have been in its way
+                verdict = tried()
         broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.while_nobody_is_timed():
@@ -162,23 +171,31 @@ class Worker:
                     return not is_held or self._processes.settle(ahead=True)
         return True
 
-    def _in_company(self, problem: Problem, kernel: Kernel, seeds: Seeds) -> Verdict | None:
-        """Judge a kernel beside others; None if the device's memory was too little for that.
+    def _tried(self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool) -> Verdict:
+        """Judge a kernel, and once more if it may not have borne that it was watched."""
+        verdict, was_watched = self._attempt(problem, kernel, seeds, watched)
+        if was_watched and (verdict.status in _FAILED or _is_idle(verdict)):
+            self._look_after(verdict)
+            verdict, _ = self._attempt(problem, kernel, seeds)
+        return verdict
+
+    def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
+        """Return an answer, or None if the judge had too little memory for it beside others.
 
         Raises:
-            DeviceFull: If it was, and is nobody else's.
+            DeviceFull: If it had, and nobody else uses any.
         """
         try:
-            verdict, was_watched = self._attempt(problem, kernel, seeds, watched=True)
-            if was_watched and (verdict.status in _FAILED or _is_idle(verdict)):
-                self._look_after(verdict)
-                verdict, _ = self._attempt(problem, kernel, seeds)  # it may not have borne that
+            return ask()
         except (DeviceFull, torch.OutOfMemoryError):
-            if not self._accelerator.shares_memory:
+            if not self._accelerator.in_company:
                 raise
-            self._baselines.dismiss()  # it may have been stopped anywhere
-            return None
-        return None if self._accelerator.shares_memory and _lacked_memory(verdict) else verdict
+        return None
+
+    def _rest(self) -> None:
+        """Give back what stays between verdicts: it may have been stopped anywhere."""
+        with self._accelerator.while_nobody_is_timed():
+            self._baselines.dismiss()
 
     def _look_after(self, failed: Verdict) -> None:
         """Make sure that what failed has left the device as it was, before it is tried again.
@@ -229,7 +246,16 @@ class Worker:
         self._processes.zygote(REFERENCE_LANGUAGE)
         if not self._on_cuda:
             bound_own_memory()
-        prepared = self._baselines.prepare(problem, refresh)
+
+        def prepare() -> Baseline:
+            with self._accelerator.room(problem):
+                return self._baselines.prepare(problem, refresh)
+
+        prepared = self._unless_full(prepare)
+        if prepared is None:
+            self._rest()
+            with self._accelerator.alone():
+                prepared = prepare()
         self._accelerator.tidy()
         return prepared
 

@@ -26,6 +26,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 from kernelgym.judge.kind import USUAL, Kind
 from kernelgym.judge.scratch import remove_folder
+from kernelgym.judge.shortage import fault
 from kernelgym.judge.streams import BoundedStream
 from kernelgym.judge.threads import Threads
 from kernelgym.rulesets import Limits
@@ -133,7 +134,8 @@ class Candidate:
         """Wait until its context is made, asking for it if need be.
 
         Raises:
-            JudgeError: If it does not get there: our failure, or the machine's.
+            JudgeError: If it does not get there: our failure, or the machine's. `DeviceFull`, if
+                for want of memory.
         """
         self.ask_for_context()
         if self._context:
@@ -142,9 +144,9 @@ class Candidate:
             answer = self.answer(time.monotonic() + timeout_s)
         except (CandidateEnded, CandidateTimedOut) as end:
             why = f"{end} {self.output()}".strip()
-            raise JudgeError(f"a candidate could not take the device: {why}") from None
+            raise fault(f"a candidate could not take the device: {why}") from None
         if "error" in answer:
-            raise JudgeError(f"a candidate could not take the device: {answer['error']}")
+            raise fault(f"a candidate could not take the device: {answer['error']}")
         self._context = True
 
     def ended(self) -> bool:

@@ -47,10 +47,8 @@ class Processes:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
         self._zygotes: dict[bool, Zygote] = {}
-        self._begun: dict[bool, Zygote] = {}  # on their way
+        self._begun = {} if begun is None else {begun.interpreted: begun}  # on their way
         self._builder: Builder | None = None
-        if begun is not None:
-            self._introduce(begun)
 
     def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
         """Return a fresh process for a source, to be used in a ``with`` block.
@@ -123,16 +121,16 @@ class Processes:
             JudgeError: If it cannot be started.
         """
         interpreted = is_interpreted(language, self._name)
-        if interpreted not in self._zygotes and interpreted not in self._begun:
+        if interpreted in self._zygotes:
+            return
+        if interpreted not in self._begun:
             limits, scratch = self._ruleset.limits, self._scratch
-            self._introduce(
-                start_zygote(language, limits, self._folder, scratch, self._tier, self._name)
+            self._begun[interpreted] = start_zygote(
+                language, limits, self._folder, scratch, self._tier, self._name
             )
-
-    def _introduce(self, zygote: Zygote) -> None:
         if self._accelerator.capability is not None:
-            zygote.meet(self._accelerator.capability, self._accelerator.trial_memory())
-        self._begun[zygote.interpreted] = zygote
+            shared = self._accelerator.trial_memory()
+            self._begun[interpreted].meet(self._accelerator.capability, shared)
 
     def zygote(self, language: str) -> Zygote:
         """Return what forks the processes for a language; started when first asked for.
@@ -147,8 +145,10 @@ class Processes:
             zygote = self._begun.pop(interpreted)
             try:
                 zygote.wait_ready()
-            except JudgeError as error:
+            except BaseException as error:
                 zygote.close()
+                if not isinstance(error, JudgeError):
+                    raise
                 if self._tier != "auto" and "no sandbox tier" in str(error):
                     raise UsageError(
                         f"isolation {self._tier!r} is not to be had: {error}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.errors import DeviceFull, JudgeError
+from kernelgym.errors import JudgeError
 from kernelgym.judge.conditions import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.distributions import GIVEN, Sampling, is_salted, plan
 from kernelgym.judge.drawing import draw_as_on_cpu
@@ -32,6 +32,7 @@ from kernelgym.judge.runner import (
     tensors_of,
 )
 from kernelgym.judge.seeds import Seeds, seed_all
+from kernelgym.judge.shortage import fault
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
@@ -58,13 +59,20 @@ class Reference:
         ruleset: Decides the precision, the use of TF32, and whether an fp64 twin is made.
         seeds: Randomness of this verdict.
         device: Where it runs, such as ``cpu`` or ``cuda:0``.
+        in_company: Whether others use the device's memory, too: what there is none for then may
+            well fit another time, so it is no property of the problem.
 
     Raises:
-        JudgeError: If the problem's own code fails.
+        JudgeError: If the problem's own code fails; `DeviceFull`, if for want of memory.
     """
 
     def __init__(
-        self, problem: Problem, ruleset: Ruleset, seeds: Seeds, device: str = "cpu"
+        self,
+        problem: Problem,
+        ruleset: Ruleset,
+        seeds: Seeds,
+        device: str = "cpu",
+        in_company: bool = False,
     ) -> None:
         self.problem = problem
         """What it is the reference of."""
@@ -89,7 +97,10 @@ class Reference:
             # These stay on the CPU: both sides construct there.
             self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
             model = self._build(seeds.init())
-            self._runner = Runner(model, self.device, ruleset.tolerance == "fp64")
+            self._in_company = in_company
+            self._runner = Runner(
+                model, self.device, ruleset.tolerance == "fp64", in_company=in_company
+            )
         self.stateful = self._runner.stateful
         """Its output may depend on the calls made before, so both sides must make the same."""
 
@@ -127,7 +138,7 @@ class Reference:
 
     def examine(self) -> Conditions:
         """Find out what the problem can bear, on models of its own."""
-        return examine(self._build, self._draw_kind, self._ruleset, self.device)
+        return examine(self._build, self._draw_kind, self._ruleset, self.device, self._in_company)
 
     def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""
@@ -307,10 +318,6 @@ class _our_fault:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, JudgeError):
-            full = isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of mem" in str(
-                error
-            )
-            fault = DeviceFull if full else JudgeError
             raise fault(
                 f"the reference could not {self._doing}: {type(error).__name__}: {error}"
             ) from error

@@ -53,10 +53,14 @@ class Runner:
         model: The model, in place on the device.
         device: The device.
         twin: Whether there is to be a twin.
+        in_company: Whether others use the device's memory, too. Want of it is raised then, where
+            the twin would be given up otherwise.
     """
 
-    def __init__(self, model: Any, device: torch.device, twin: bool) -> None:
-        self.model, self.device = model, device
+    def __init__(
+        self, model: Any, device: torch.device, twin: bool, in_company: bool = False
+    ) -> None:
+        self.model, self.device, self.in_company = model, device, in_company
         self.draws = False
         """Whether a run so far consumed random numbers."""
         self.too_large = False
@@ -125,6 +129,8 @@ class Runner:
             if self._may_fit(inputs, output):
                 return self.run_twin(inputs, seed)
         except torch.OutOfMemoryError:
+            if self.in_company:
+                raise
             torch.cuda.empty_cache()
         except Exception:
             found = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import importlib.util
 import os
 import re
 import sys
@@ -46,7 +49,9 @@ def compiler_paths() -> tuple[str, ...]:
 
 def driver_paths() -> tuple[str, ...]:
     """Files and folders that the CUDA driver and toolkit are read from, besides `/dev`."""
-    with open("/proc/self/maps") as file:  # of a process that has loaded the driver
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")  # makes no context, but shows where the driver lies
+    with open("/proc/self/maps") as file:
         mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
     folders = {
         str(Path(path).parent) for path in mapped if re.search(r"/lib(cuda|nvidia)[-.]", path)
@@ -72,9 +77,9 @@ def driver_libraries() -> tuple[str, ...]:
 
 
 def _python_folders() -> list[str]:
-    import torch
-
-    return [sys.prefix, sys.base_prefix, str(Path(torch.__file__).parent.parent)]
+    torch = importlib.util.find_spec("torch")  # without importing it, which takes seconds
+    assert torch is not None and torch.origin is not None
+    return [sys.prefix, sys.base_prefix, str(Path(torch.origin).parent.parent)]
 
 
 def without(path: str, excluded: Path) -> list[str]:

@@ -161,7 +161,8 @@ class Timekeeper:
 
     def _unused(self, reference: Reference) -> Reference:
         device = str(self._accelerator.device)
-        fresh = Reference(reference.problem, self._ruleset, reference.seeds, device)
+        in_company = self._accelerator.in_company
+        fresh = Reference(reference.problem, self._ruleset, reference.seeds, device, in_company)
         fresh.prepare()
         return fresh
 
