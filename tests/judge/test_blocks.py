@@ -224,3 +224,22 @@ def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory():
     kinds = prepared(in_company=False)
     assert kinds and "wide" not in kinds
     assert prepared(in_company=True) == kinds  # known by now
+
+
+def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again():
+    lacking = problem(
+        "if x.dtype == torch.float64:\n"
+        "    raise torch.OutOfMemoryError('CUDA out of memory')\n"
+        "return torch.relu(x) * 2",
+        "torch.rand(64, 40)",
+        name="twinless",
+    )
+
+    def run(in_company):
+        reference = Reference(lacking, STRICT, Seeds("5ec2e7"), "cpu", in_company)
+        return reference.expect(reference.inputs(1), 1).precise
+
+    with pytest.raises(DeviceFull, match="CUDA out of memory"):
+        run(in_company=True)
+    assert run(in_company=False) is None
+    assert run(in_company=True) is None

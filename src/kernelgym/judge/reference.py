@@ -49,6 +49,8 @@ __all__ = [
 _CPU = torch.device("cpu")
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _KEPT_CONDITIONS = 4096
+_known: dict[tuple[str, str, str], Conditions] = {}
+_without_twin: set[tuple[str, str, str]] = set()  # none fits, even with all memory to itself
 
 
 class Reference:
@@ -98,8 +100,9 @@ class Reference:
             self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
             model = self._build(seeds.init())
             self._in_company = in_company
+            asks_for_more = in_company and self._key not in _without_twin
             self._runner = Runner(
-                model, self.device, ruleset.tolerance == "fp64", in_company=in_company
+                model, self.device, ruleset.tolerance == "fp64", in_company=asks_for_more
             )
         self.stateful = self._runner.stateful
         """Its output may depend on the calls made before, so both sides must make the same."""
@@ -125,7 +128,7 @@ class Reference:
         if rules.tolerance != "fp64" and not rules.distributions and not rules.perturb_state:
             return
         with _our_fault("run"):
-            self._conditions = _conditions(self, self.problem, rules)
+            self._conditions = self._known_conditions()
         calls, usable = len(self.plan), self._conditions.usable
         self.plan = plan(
             self.seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
@@ -135,6 +138,18 @@ class Reference:
             self.state = vary(constant_state(self.model), self.seeds.derive("state"))
             put_state(self.model, self.state)
             self._runner.renew_twin()
+
+    @property
+    def _key(self) -> tuple[str, str, str]:
+        return (self.problem.digest, self._ruleset.label, str(self.device))
+
+    def _known_conditions(self) -> Conditions:
+        key = self._key
+        if key not in _known:
+            if len(_known) >= _KEPT_CONDITIONS:
+                del _known[next(iter(_known))]
+            _known[key] = self.examine()
+        return _known[key]
 
     def examine(self) -> Conditions:
         """Find out what the problem can bear, on models of its own."""
@@ -175,6 +190,8 @@ class Reference:
         """
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
+        if self._runner.too_large and not self._in_company:
+            _without_twin.add(self._key)
         known = self._conditions.calibration(kind, self._ruleset)
         return Expected(found.output, found.precise, found.mutates_inputs, kind, known)
 
@@ -287,18 +304,6 @@ class Reference:
         ):
             value = value.contiguous()  # an expanded tensor's elements cannot be written apart
         return value.detach().to(device, self.dtype if value.is_floating_point() else value.dtype)
-
-
-_known: dict[tuple[str, str, str], Conditions] = {}
-
-
-def _conditions(reference: Reference, problem: Problem, ruleset: Ruleset) -> Conditions:
-    key = (problem.digest, ruleset.label, str(reference.device))
-    if key not in _known:
-        if len(_known) >= _KEPT_CONDITIONS:
-            del _known[next(iter(_known))]
-        _known[key] = reference.examine()
-    return _known[key]
 
 
 def allow_tf32(policy: str) -> None:
