@@ -1,6 +1,7 @@
 """One try at a kernel, by a worker in this process: what it holds while the kernel is called."""
 
 import contextlib
+import functools
 import gc
 import os
 import weakref
@@ -12,7 +13,6 @@ from programs import AFFINE, CPP, TRITON, replaced
 from kernelgym.errors import DeviceFull
 from kernelgym.judge import judging
 from kernelgym.judge.accelerator import Accelerator
-from kernelgym.judge.attempt import Attempt
 from kernelgym.judge.judging import Worker
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.reference import Reference
@@ -21,6 +21,7 @@ from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status, Verdict
 
 WRONG = replaced(TRITON, "* 2", "* 3")
+UNLOADED = Verdict(Status.COMPILE_ERROR, message="OutOfMemoryError: CUDA out of memory")
 FULL = Verdict(Status.RUNTIME_ERROR, message="RuntimeError: CUDA error: out of memory")
 
 
@@ -120,10 +121,13 @@ def crowded(worker, monkeypatch):
     [
         [DeviceFull("the reference cannot be timed: CUDA out of memory")],
         [torch.OutOfMemoryError("CUDA out of memory")],
-        [FULL, FULL],  # watched first
-        [FULL, DeviceFull("the reference could not run: CUDA out of memory")],
+        [RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")],
+        [FULL],
+        [UNLOADED],
+        [Verdict(Status.WRONG), FULL],  # watched first
+        [Verdict(Status.WRONG), DeviceFull("the reference could not run: out of memory")],
     ],
-    ids=["reference", "judge", "kernel", "both"],
+    ids=["reference", "judge", "library", "kernel", "import", "unwatched", "both"],
 )
 def test_where_memory_was_too_little_in_company_there_is_a_try_alone(worker, crowded, tries):
     done, outcomes = crowded
@@ -172,12 +176,11 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
         return found
 
     def fails(session, *arguments):
-        call(session, *arguments)
-        if not left and full:
-            raise DeviceFull("CUDA out of memory")
+        found = call(session, *arguments)
         if not left:
-            raise Rejected(Status.RUNTIME_ERROR, "CUDA out of memory")
-        return call(session, *arguments)
+            kind = DeviceFull if full else functools.partial(Rejected, Status.RUNTIME_ERROR)
+            raise kind("CUDA out of memory")
+        return found
 
     @contextlib.contextmanager
     def alone():
@@ -187,7 +190,6 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     monkeypatch.setattr(Reference, "__init__", note)
     monkeypatch.setattr(Reference, "expect", expected)
     monkeypatch.setattr(Session, "call", fails)
-    monkeypatch.setattr(Attempt, "_is_hog", lambda *_: False)
     monkeypatch.setattr(worker._accelerator, "room", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(worker._accelerator, "_ration", object())
     monkeypatch.setattr(worker._accelerator, "alone", alone)

@@ -8,6 +8,7 @@ from programs import problem
 from torch import nn
 
 from kernelgym.errors import DeviceFull, JudgeError
+from kernelgym.judge import reference
 from kernelgym.judge import runner as module
 from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.reference import Reference, Seeds
@@ -197,7 +198,7 @@ def _lacking(self, x):
 
 def test_a_twin_that_does_not_fit_beside_others_is_not_given_up():
     x = torch.rand(64, 40)
-    runner = Runner(_Calling(_lacking), CPU, twin=True, in_company=True)
+    runner = Runner(_Calling(_lacking), CPU, twin=True, raises_want=True)
     with pytest.raises(torch.OutOfMemoryError):
         runner.expect([x], 1)
     runner = Runner(_Calling(_lacking), CPU, twin=True)
@@ -213,11 +214,44 @@ WIDE = problem(
 )
 
 
-def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory():
+@pytest.fixture
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(reference, "_known", {})
+
+
+@pytest.mark.parametrize("free", [99, 1 << 30])
+@pytest.mark.parametrize("total", [99, 1 << 30])
+def test_a_twin_that_is_too_large_beside_others_is_not_given_up_either(monkeypatch, free, total):
+    def whole(self, x):
+        return x / x.sum()
+
+    x = torch.rand(64, 40)
+    runner = Runner(_Calling(whole), CPU, twin=True, raises_want=True)
+    monkeypatch.setattr(runner, "_is_large", lambda *_: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, total))
+    if free < total:
+        with pytest.raises(DeviceFull, match="an fp64 run takes"):
+            runner.expect([x], 1)
+        return
+    found = runner.expect([x], 1)  # it fits, or does not even where nobody else is
+    assert (found.precise is None) is runner.too_large is (free == 99)
+
+
+def test_a_twin_that_cannot_be_made_for_want_of_memory_is_not_given_up_either(monkeypatch):
+    def full(*_):
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")
+
+    monkeypatch.setattr(module, "place", full)
+    with pytest.raises(RuntimeError, match="ALLOC_FAILED"):
+        Runner(_Calling(_lacking), CPU, twin=True, raises_want=True)
+    assert Runner(_Calling(_lacking), CPU, twin=True).too_large
+
+
+def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory(nothing_known):
     def prepared(in_company):
-        reference = Reference(WIDE, STRICT, Seeds("5ec2e7"), "cpu", in_company)
-        reference.prepare()
-        return set(reference._conditions.usable)
+        model = Reference(WIDE, STRICT, Seeds("5ec2e7"), "cpu", in_company)
+        model.prepare()
+        return set(model._conditions.usable)
 
     with pytest.raises(DeviceFull, match="CUDA out of memory"):
         prepared(in_company=True)
@@ -226,7 +260,7 @@ def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory():
     assert prepared(in_company=True) == kinds  # known by now
 
 
-def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again():
+def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again(nothing_known):
     lacking = problem(
         "if x.dtype == torch.float64:\n"
         "    raise torch.OutOfMemoryError('CUDA out of memory')\n"
@@ -236,8 +270,9 @@ def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again():
     )
 
     def run(in_company):
-        reference = Reference(lacking, STRICT, Seeds("5ec2e7"), "cpu", in_company)
-        return reference.expect(reference.inputs(1), 1).precise
+        model = Reference(lacking, STRICT, Seeds("5ec2e7"), "cpu", in_company)
+        model.prepare()
+        return model.expect(model.inputs(1), 1).precise
 
     with pytest.raises(DeviceFull, match="CUDA out of memory"):
         run(in_company=True)

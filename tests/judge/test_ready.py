@@ -300,16 +300,29 @@ def for_a_gpu(tmp_path):
     zygote.close()
 
 
+def _has_imported(pid):
+    with open(f"/proc/{pid}/maps") as maps:
+        return "libtorch_python" in maps.read()
+
+
+def _cpu_ticks(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return [int(field) for field in stat.read().rpartition(")")[2].split()[11:13]]
+
+
 def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
-    with open(f"/proc/{for_a_gpu._process.pid}/maps") as maps:
-        while "libtorch_python" not in maps.read():
-            assert not for_a_gpu.pump(0.1)
-            maps.seek(0)
-    assert not for_a_gpu.pump(3.0)  # the other imports take less
+    process, deadline = for_a_gpu._process, time.monotonic() + 60.0
+    waits, before = False, None
+    while not waits and time.monotonic() < deadline and process.poll() is None:
+        assert not for_a_gpu.pump(1.0)
+        ticks = _cpu_ticks(process.pid)
+        waits, before = ticks == before and _has_imported(process.pid), ticks
+    assert waits, process.poll()
     for_a_gpu.meet((9, 0), "")
     for_a_gpu.meet((9, 0), "")
     for_a_gpu.wait_ready()
     assert for_a_gpu.tier == "limits"
+    assert not for_a_gpu.pump(0.5) and process.poll() is None  # a second message would end it
 
 
 def test_one_that_ends_before_says_why(for_a_gpu):

@@ -69,7 +69,11 @@ class Keeper(Timekeeper):
     def __init__(self, *measurements, ruleset="strict", outcome=None, tally=None):
         lease = SimpleNamespace(shared=contextlib.nullcontext)
         accelerator = SimpleNamespace(
-            lease=lease, on_cuda=True, floor_ms=lambda _: 0.0, device=torch.device("cpu")
+            lease=lease,
+            on_cuda=True,
+            in_company=False,
+            floor_ms=lambda _: 0.0,
+            device=torch.device("cpu"),
         )
         self.processes = Processes(outcome or Comparison(True), tally or Tally(9, 0))
         super().__init__(RULESETS[ruleset], accelerator, self.processes, None)

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from kernelgym.errors import DeviceFull
 from kernelgym.judge import device_memory
+from kernelgym.judge.shortage import our_failure
 
 __all__ = ["Arena", "Region", "encode", "new_arena", "spanned"]
 
@@ -212,7 +212,7 @@ def new_arena(tensors: int, total_bytes: int, device: torch.device, number: int 
         number: Tells it from others that one process maps at the same time, on a device.
 
     Raises:
-        DeviceFull: If the device has not that much memory left.
+        JudgeError: If it cannot be had; `DeviceFull`, if there is too little memory.
     """
     if device.type == "cpu":
         return _HostArena(tensors, total_bytes)
@@ -223,7 +223,7 @@ def new_arena(tensors: int, total_bytes: int, device: torch.device, number: int 
     try:
         return _DeviceArena(tensors, total_bytes, device, number)
     except device_memory.DriverError as error:
-        raise DeviceFull(f"the device has too little memory for this problem: {error}") from None
+        raise our_failure(f"there is no place for this problem's tensors: {error}") from None
 
 
 def encode(value: Any, place: Any) -> Any:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 
-from kernelgym.errors import DeviceFull, JudgeError
+from kernelgym.errors import JudgeError
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.evidence import Evidence, gather, prepare, with_evidence
@@ -23,6 +24,7 @@ from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.shortage import lacked_memory
 from kernelgym.judge.timekeeper import Timekeeper
 from kernelgym.judge.watch import Watch, can_be_watched
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
@@ -91,6 +93,8 @@ class Attempt:
             JudgeError: If the judge fails.
         """
         kernel, clock = self._kernel, self._clock
+        if self._accelerator.is_alone:
+            self._reference()  # what is learned of a problem is learned while there is no kernel
         with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
             session.public = None if self._ruleset.secret_seed else self._equipment.public
             try:
@@ -158,8 +162,12 @@ class Attempt:
             return self._unless_idle(timed, session)
         except Rejected as end:
             return self._ended(session, end)
-        except (DeviceFull, torch.OutOfMemoryError) as full:
-            if not self._is_hog(session, reference):
+        except Exception as full:
+            # In company there is a try alone, whoever it was.
+            if not lacked_memory(full) or self._accelerator.in_company:
+                raise
+            traceback.clear_frames(full.__traceback__)  # which hold tensors
+            if not self._has_room_without(session, reference):
                 raise
             message = "its process took so much device memory that the reference had none left"
             return self._ended(session, Rejected(Status.RUNTIME_ERROR, f"{message}: {full}"))
@@ -229,8 +237,8 @@ class Attempt:
     def _ended(self, session: Session, end: Rejected) -> Verdict:
         """Return the verdict on a kernel whose run is over.
 
-        In a frame of its own: what a variable names in one that an exception has come through is
-        kept with it, and with that all the memory of this attempt.
+        An exception that a local variable names in a frame it has come through is part of a cycle,
+        and keeps that frame's tensors: here it is named in a frame of its own.
         """
         return dataclasses.replace(
             self._calls.so_far(session.loaded),
@@ -241,8 +249,8 @@ class Attempt:
             mismatch=end.mismatch,
         )
 
-    def _is_hog(self, session: Session, reference: Reference) -> bool:
-        """Say whether a device was full by the kernel: the reference has room without it.
+    def _has_room_without(self, session: Session, reference: Reference) -> bool:
+        """End the kernel's process, and say whether the reference has room enough then.
 
         Raises:
             DeviceFull: If there is too little even to see.
@@ -254,6 +262,7 @@ class Attempt:
             expected = reference.expect(inputs, 0)
             # What its slots, its output and our copy of that would take beside these.
             needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
+            torch.cuda.empty_cache()
             return bool(torch.cuda.mem_get_info(self._accelerator.device)[0] >= needed)
 
     def _clear(self, session: Session) -> None:

@@ -22,13 +22,13 @@ from pathlib import Path
 import torch
 
 from kernelgym.baseline import Baseline, command_for
-from kernelgym.errors import JudgeError
+from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compiled import pack
 from kernelgym.judge.inductor import FOLDER
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.reference import Reference, Seeds
 from kernelgym.judge.session import Rejected, Session
-from kernelgym.judge.shortage import fault
+from kernelgym.judge.shortage import is_out_of_memory, our_failure
 from kernelgym.judge.stopwatch import Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
@@ -181,7 +181,7 @@ class Baselines:
             try:
                 session.compilation(save=True)
             except Rejected as end:
-                raise _Unfit(f"what was compiled cannot be saved: {end}") from None
+                raise _unfit(f"what was compiled cannot be saved: {end}") from None
             session.end()
             try:
                 return pack(session.scratch / FOLDER)
@@ -205,7 +205,7 @@ class Baselines:
             try:
                 return Stopwatch(compiled, eager, reference).race(_RACE_PAIRS)
             except Rejected as end:
-                raise _Unfit(f"the compiled reference cannot be timed: {end}") from None
+                raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
     def _stand(self, stack: ExitStack, reference: Reference) -> Session:
         """Return an eager reference that stays for later verdicts on its problem."""
@@ -259,7 +259,7 @@ class Baselines:
             session.await_load()
             session.construct(reference)
         except Rejected as end:
-            raise fault(f"the reference cannot be timed: {end}") from None
+            raise our_failure(f"the reference cannot be timed: {end}") from None
         return session
 
     def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
@@ -284,7 +284,7 @@ class Baselines:
                         f"the compiled reference computes something else: {outcome.message}"
                     )
         except Rejected as end:
-            raise _Unfit(f"the reference cannot be compiled: {end}") from None
+            raise _unfit(f"the reference cannot be compiled: {end}") from None
         return session
 
     def _reference(self, problem: Problem, seeds: Seeds) -> Reference:
@@ -318,6 +318,11 @@ class _Unfit(Exception):
     """A compiled reference cannot be used; says why."""
 
 
+def _unfit(message: str) -> Exception:
+    """Return what is raised where a compiled reference fails: want of memory is not its fault."""
+    return DeviceFull(message) if is_out_of_memory(message) else _Unfit(message)
+
+
 def _check_complete(session: Session) -> None:
     """Make sure that a process found everything compiled.
 
@@ -327,7 +332,7 @@ def _check_complete(session: Session) -> None:
     try:
         missed = session.compilation()
     except Rejected as end:
-        raise _Unfit(f"the compiled reference fails: {end}") from None
+        raise _unfit(f"the compiled reference fails: {end}") from None
     if missed:
         raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
 

@@ -27,7 +27,7 @@ from kernelgym.judge.distributions import GIVEN, variants
 from kernelgym.judge.operators import Watching
 from kernelgym.judge.runner import Expected, InputsChanged, Runner, bytes_of, same_bytes, tensors_of
 from kernelgym.judge.seeds import seed_all
-from kernelgym.judge.shortage import is_out_of_memory
+from kernelgym.judge.shortage import lacked_memory
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.judge.structure import describe_shape_of
 from kernelgym.rulesets import Ruleset
@@ -61,6 +61,8 @@ class Conditions:
     telling: str = GIVEN
     """Kind of inputs on which the output is not just a copy of an input, if there is one: on
     its own inputs, none of which is negative, a ReLU has nothing to do."""
+    fits: bool = True
+    """Whether the device has room for precise runs, if nobody else uses it."""
 
     def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
         """Return what the bound takes into account for one kind of inputs."""
@@ -92,7 +94,7 @@ def examine(
         Exception: Whatever the problem raises on its own inputs.
     """
     twin = ruleset.tolerance == "fp64"
-    runner = Runner(build(_SEED), device, twin, in_company)
+    runner = Runner(build(_SEED), device, twin, raises_want=in_company)
     inputs, _ = draw(_SEED, GIVEN)
     try:
         own = runner.expect(inputs, _SEED)
@@ -121,7 +123,13 @@ def examine(
                     telling = telling or ("" if copies else variant)
                     break
     return Conditions(
-        tuple(usable), perturbs, mutates, factor, MappingProxyType(known), telling or GIVEN
+        tuple(usable),
+        perturbs,
+        mutates,
+        factor,
+        MappingProxyType(known),
+        telling or GIVEN,
+        fits=not runner.too_large,
     )
 
 
@@ -138,9 +146,9 @@ def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
         try:
             with watching:
                 runner.model(*given)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:
+        except Exception as error:
+            if lacked_memory(error):
+                raise
             return ""  # not everything runs under a dispatch mode
     return watching.operation
 
@@ -198,10 +206,10 @@ def _try(
 
 def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
     """Say whether something failed for want of memory that others may have."""
-    lacked = is_out_of_memory(f"{type(error).__name__}: {error}")
-    if lacked and not runner.in_company:
+    lacked = lacked_memory(error)
+    if lacked and not runner.raises_want:
         torch.cuda.empty_cache()
-    return lacked and runner.in_company
+    return lacked and runner.raises_want
 
 
 def _is_copy(output: Any, inputs: list[Any]) -> bool:

@@ -10,18 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from kernelgym.baseline import Baseline
-from kernelgym.errors import DeviceFull
-from kernelgym.judge.accelerator import Accelerator, bound_own_memory
+from kernelgym.judge.accelerator import Accelerator, DeviceLost, bound_own_memory
 from kernelgym.judge.attempt import Attempt, Equipment
 from kernelgym.judge.baselines import Baselines, Kept, device_name
 from kernelgym.judge.fork_server import Zygote
 from kernelgym.judge.processes import Processes
 from kernelgym.judge.public_calls import PublicCalls
 from kernelgym.judge.reference import Seeds
-from kernelgym.judge.shortage import is_out_of_memory
+from kernelgym.judge.shortage import is_out_of_memory, lacked_memory
 from kernelgym.judge.timekeeper import Timekeeper
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
@@ -30,6 +27,7 @@ from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
 __all__ = ["Worker"]
 
 _Answer = TypeVar("_Answer")
+_LACKED = (Status.RUNTIME_ERROR, Status.COMPILE_ERROR, Status.REJECTED)
 _FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
@@ -127,10 +125,12 @@ class Worker:
                     verdict = self._unless_full(tried)
                 if verdict is not None and verdict.status is Status.TIMEOUT:
                     self._accelerator.hangs.note()
-        if verdict is None or (self._accelerator.in_company and _lacked_memory(verdict)):
-            self._rest()
+        if verdict is None or self._may_fit_alone(verdict):
+            self._dismiss_standing()
             with self._accelerator.alone():  # others' work may have been in its way
                 verdict = tried()
+            if self._on_cuda and verdict.status is Status.TIMEOUT:
+                self._accelerator.hangs.note()
         broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.while_nobody_is_timed():
@@ -174,10 +174,17 @@ class Worker:
     def _tried(self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool) -> Verdict:
         """Judge a kernel, and once more if it may not have borne that it was watched."""
         verdict, was_watched = self._attempt(problem, kernel, seeds, watched)
-        if was_watched and (verdict.status in _FAILED or _is_idle(verdict)):
+        failed = verdict.status in _FAILED or _is_idle(verdict)
+        if was_watched and failed and not self._may_fit_alone(verdict):
             self._look_after(verdict)
             verdict, _ = self._attempt(problem, kernel, seeds)
         return verdict
+
+    def _may_fit_alone(self, verdict: Verdict) -> bool:
+        """Say whether a kernel lacked memory that others may have had."""
+        said = (verdict.message, *(finding.message for finding in verdict.findings))
+        lacked = verdict.status in _LACKED and any(map(is_out_of_memory, said))
+        return lacked and self._accelerator.in_company
 
     def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
         """Return an answer, or None if the judge had too little memory for it beside others.
@@ -187,13 +194,14 @@ class Worker:
         """
         try:
             return ask()
-        except (DeviceFull, torch.OutOfMemoryError):
-            if not self._accelerator.in_company:
+        except Exception as error:
+            lost = isinstance(error, DeviceLost)
+            if lost or not lacked_memory(error) or not self._accelerator.in_company:
                 raise
         return None
 
-    def _rest(self) -> None:
-        """Give back what stays between verdicts: it may have been stopped anywhere."""
+    def _dismiss_standing(self) -> None:
+        """End what stays between verdicts: it takes memory, and may have been stopped anywhere."""
         with self._accelerator.while_nobody_is_timed():
             self._baselines.dismiss()
 
@@ -253,7 +261,7 @@ class Worker:
 
         prepared = self._unless_full(prepare)
         if prepared is None:
-            self._rest()
+            self._dismiss_standing()
             with self._accelerator.alone():
                 prepared = prepare()
         self._accelerator.tidy()
@@ -276,7 +284,3 @@ def _is_idle(verdict: Verdict) -> bool:
         finding.code == "no_kernel_launch" and finding.severity is Severity.HARD
         for finding in verdict.findings
     )
-
-
-def _lacked_memory(verdict: Verdict) -> bool:
-    return verdict.status is Status.RUNTIME_ERROR and is_out_of_memory(verdict.message)

@@ -26,7 +26,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge import wire
 from kernelgym.judge.kind import USUAL, Kind
 from kernelgym.judge.scratch import remove_folder
-from kernelgym.judge.shortage import fault
+from kernelgym.judge.shortage import our_failure
 from kernelgym.judge.streams import BoundedStream
 from kernelgym.judge.threads import Threads
 from kernelgym.rulesets import Limits
@@ -144,9 +144,9 @@ class Candidate:
             answer = self.answer(time.monotonic() + timeout_s)
         except (CandidateEnded, CandidateTimedOut) as end:
             why = f"{end} {self.output()}".strip()
-            raise fault(f"a candidate could not take the device: {why}") from None
+            raise our_failure(f"a candidate could not take the device: {why}") from None
         if "error" in answer:
-            raise fault(f"a candidate could not take the device: {answer['error']}")
+            raise our_failure(f"a candidate could not take the device: {answer['error']}")
         self._context = True
 
     def ended(self) -> bool:

@@ -145,14 +145,15 @@ class Processes:
             zygote = self._begun.pop(interpreted)
             try:
                 zygote.wait_ready()
-            except BaseException as error:
+            except JudgeError as error:
                 zygote.close()
-                if not isinstance(error, JudgeError):
-                    raise
                 if self._tier != "auto" and "no sandbox tier" in str(error):
                     raise UsageError(
                         f"isolation {self._tier!r} is not to be had: {error}"
                     ) from None
+                raise
+            except BaseException:
+                zygote.close()
                 raise
             if not zygote.tier_is_known and self._tier == "auto":
                 tiers.remember(self._folder, self._name, zygote.tier)

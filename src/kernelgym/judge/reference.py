@@ -32,7 +32,7 @@ from kernelgym.judge.runner import (
     tensors_of,
 )
 from kernelgym.judge.seeds import Seeds, seed_all
-from kernelgym.judge.shortage import fault
+from kernelgym.judge.shortage import lacked_memory, our_failure
 from kernelgym.judge.state import constant_state, put_state, vary
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
@@ -50,7 +50,6 @@ _CPU = torch.device("cpu")
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _KEPT_CONDITIONS = 4096
 _known: dict[tuple[str, str, str], Conditions] = {}
-_without_twin: set[tuple[str, str, str]] = set()  # none fits, even with all memory to itself
 
 
 class Reference:
@@ -100,10 +99,9 @@ class Reference:
             self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
             model = self._build(seeds.init())
             self._in_company = in_company
-            asks_for_more = in_company and self._key not in _without_twin
-            self._runner = Runner(
-                model, self.device, ruleset.tolerance == "fp64", in_company=asks_for_more
-            )
+            known = _known.get(self._key, NOTHING_KNOWN)
+            twin, raises_want = ruleset.tolerance == "fp64", in_company and known.fits
+            self._runner = Runner(model, self.device, twin, raises_want)
         self.stateful = self._runner.stateful
         """Its output may depend on the calls made before, so both sides must make the same."""
 
@@ -129,6 +127,7 @@ class Reference:
             return
         with _our_fault("run"):
             self._conditions = self._known_conditions()
+        self._runner.raises_want = self._in_company and self._conditions.fits
         calls, usable = len(self.plan), self._conditions.usable
         self.plan = plan(
             self.seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
@@ -190,8 +189,6 @@ class Reference:
         """
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
-        if self._runner.too_large and not self._in_company:
-            _without_twin.add(self._key)
         known = self._conditions.calibration(kind, self._ruleset)
         return Expected(found.output, found.precise, found.mutates_inputs, kind, known)
 
@@ -239,7 +236,9 @@ class Reference:
         """
         try:
             runners = [Runner(copy.deepcopy(self.model), self.device, twin=False) for _ in range(2)]
-        except Exception:
+        except Exception as error:
+            if lacked_memory(error):
+                raise our_failure(f"the reference could not be copied: {error!r}") from error
             return True  # not every module can be copied
         for runner in runners:
             runner.copies_inputs = self._conditions.mutates
@@ -283,9 +282,9 @@ class Reference:
             try:
                 with self.device:
                     return self._get_inputs()
-            except torch.OutOfMemoryError:
-                raise
-            except Exception:
+            except Exception as error:
+                if lacked_memory(error):
+                    raise
                 seed_all(seed)
                 drawn = self._get_inputs()
                 self._draws_inputs_on_device = False
@@ -323,6 +322,6 @@ class _our_fault:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, JudgeError):
-            raise fault(
+            raise our_failure(
                 f"the reference could not {self._doing}: {type(error).__name__}: {error}"
             ) from error

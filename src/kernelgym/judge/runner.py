@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 
-from kernelgym.errors import JudgeError
+from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare import Calibration, RowBlocks
 from kernelgym.judge.seeds import random_state, seed_all
+from kernelgym.judge.shortage import lacked_memory
 
 __all__ = ["Expected", "InputsChanged", "Runner", "bytes_of", "place", "same_bytes", "tensors_of"]
 
+_USABLE = 0.9  # of a device's memory, by one worker alone
 _LARGE_SHARE = 16  # of the device's memory: what is above one part in so many is large
 _COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run
 _COMPARED_WORDS = 256 << 20
@@ -53,28 +55,37 @@ class Runner:
         model: The model, in place on the device.
         device: The device.
         twin: Whether there is to be a twin.
-        in_company: Whether others use the device's memory, too. Want of it is raised then, where
-            the twin would be given up otherwise.
+        raises_want: Whether want of memory is raised where the twin would be given up otherwise.
     """
 
     def __init__(
-        self, model: Any, device: torch.device, twin: bool, in_company: bool = False
+        self, model: Any, device: torch.device, twin: bool, raises_want: bool = False
     ) -> None:
-        self.model, self.device, self.in_company = model, device, in_company
+        self.model, self.device, self.raises_want = model, device, raises_want
         self.draws = False
         """Whether a run so far consumed random numbers."""
         self.too_large = False
         """Whether a twin was wanted that did not fit in memory, even in parts."""
         self.stateful = any(True for _ in model.buffers())
         self._wanted = twin
-        self._precise = _twin(model, device) if twin else None
+        self._precise = self._twin() if twin else None
         self.copies_inputs = False
         """Whether even large inputs are copied before a run, since the model changes them."""
         self._leaves_inputs = False  # as they are, as far as was seen
 
     def renew_twin(self) -> None:
         """Make the twin again, after the model's weights have been changed."""
-        self._precise = _twin(self.model, self.device) if self._wanted else None
+        self._precise = self._twin() if self._wanted else None
+
+    def _twin(self) -> Any:
+        try:
+            return place(copy.deepcopy(self.model), self.device, torch.float64)
+        except Exception as error:
+            if lacked_memory(error):
+                if self.raises_want:
+                    raise
+                self.too_large = True
+            return None  # not every module can be copied; the fixed tolerances apply then
 
     def expect(self, inputs: list[Any], seed: int) -> Expected:
         """Run both on `inputs`, which are left as they are.
@@ -117,25 +128,23 @@ class Runner:
         try:
             if not self._is_large(inputs, output):
                 return self.run_twin(inputs, seed)
-        except torch.OutOfMemoryError:
+        except Exception as error:
+            if not lacked_memory(error):
+                self._precise = None  # mixes types; from now on the fixed tolerances apply
+                return None
             torch.cuda.empty_cache()
-        except Exception:
-            self._precise = None  # mixes types; from now on the fixed tolerances apply
-            return None
         try:
             found = self._run_blocks(inputs, output, seed)
             if found is not None:
                 return found
             if self._may_fit(inputs, output):
                 return self.run_twin(inputs, seed)
-        except torch.OutOfMemoryError:
-            if self.in_company:
-                raise
-            torch.cuda.empty_cache()
-        except Exception:
-            found = None
-        self.too_large = True
-        self._precise = None
+        except Exception as error:
+            if lacked_memory(error):
+                if self.raises_want:
+                    raise
+                torch.cuda.empty_cache()
+        self.too_large, self._precise = True, None
         return None
 
     def run_twin(self, inputs: list[Any], seed: int, aside: bool = False) -> Any:
@@ -165,10 +174,21 @@ class Runner:
         return bytes_of([inputs, output]) > int(total) // _LARGE_SHARE
 
     def _may_fit(self, inputs: list[Any], output: Any) -> bool:
-        """Whether fp64 copies of all there is, and as much again, fit in what is free."""
-        free, _ = torch.cuda.mem_get_info(self.device)
+        """Whether fp64 copies of all there is, and as much again, fit in what is free.
+
+        Raises:
+            DeviceFull: If they would beside the kernel's own if nobody else used any, and want of
+                memory is raised.
+        """
+        size = bytes_of([inputs, output])
+        needed = 4 * size
+        free, total = torch.cuda.mem_get_info(self.device)
         held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return 4 * bytes_of([inputs, output]) < int(free + held)
+        if needed < int(free + held):
+            return True
+        if self.raises_want and needed + 2 * size < _USABLE * int(total):
+            raise DeviceFull(f"an fp64 run takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} are free")
+        return False
 
     def _run_blocks(self, inputs: list[Any], output: Any, seed: int) -> RowBlocks | None:
         """Run the twin on blocks of rows; None if the model does not treat rows apart."""
@@ -196,9 +216,9 @@ class Runner:
             seed_all(seed, self.device)
             try:
                 alone = tensors_of(self.model(*_copied(_cut(inputs, part, cut))))
-            except torch.OutOfMemoryError:
-                raise
-            except Exception:
+            except Exception as error:
+                if lacked_memory(error):
+                    raise
                 return False
             whole = [leaf[part] for leaf in tensors_of(output)]
             if len(alone) != len(whole) or not all(map(_agree, alone, whole)):
@@ -239,13 +259,6 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
             a.double(), b.double(), rtol=wide, atol=wide * float(typical), equal_nan=True
         ).all()
     )
-
-
-def _twin(model: Any, device: torch.device) -> Any:
-    try:
-        return place(copy.deepcopy(model), device, torch.float64)
-    except Exception:
-        return None  # not every module can be copied; the fixed tolerances apply then
 
 
 def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:

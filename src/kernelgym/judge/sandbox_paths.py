@@ -77,9 +77,10 @@ def driver_libraries() -> tuple[str, ...]:
 
 
 def _python_folders() -> list[str]:
-    torch = importlib.util.find_spec("torch")  # without importing it, which takes seconds
-    assert torch is not None and torch.origin is not None
-    return [sys.prefix, sys.base_prefix, str(Path(torch.origin).parent.parent)]
+    found = importlib.util.find_spec("torch")  # without importing it, which takes seconds
+    if found is None or found.origin is None:
+        raise ImportError("PyTorch is not installed; `pip install torch`")
+    return [sys.prefix, sys.base_prefix, str(Path(found.origin).parent.parent)]
 
 
 def without(path: str, excluded: Path) -> list[str]:

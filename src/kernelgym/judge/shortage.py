@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from kernelgym.errors import DeviceFull, JudgeError
 
-__all__ = ["fault", "is_out_of_memory"]
+__all__ = ["is_out_of_memory", "lacked_memory", "our_failure"]
 
-_SAID = ("out of memory", "status_alloc_failed")  # the latter by cuBLAS and cuDNN
+# By torch and the driver; by cuBLAS; by cuDNN, which names it in two ways.
+_SAID = ("out of memory", "outofmemory", "status_alloc_failed", "device_allocation_failed")
 
 
 def is_out_of_memory(message: str) -> bool:
@@ -14,6 +15,11 @@ def is_out_of_memory(message: str) -> bool:
     return any(words in message.lower() for words in _SAID)
 
 
-def fault(message: str) -> JudgeError:
+def lacked_memory(error: BaseException) -> bool:
+    """Say whether something failed for want of memory, by what it raised."""
+    return isinstance(error, DeviceFull) or is_out_of_memory(f"{type(error).__name__}: {error}")
+
+
+def our_failure(message: str) -> JudgeError:
     """Return what the judge raises for a failure of its own: `DeviceFull` for want of memory."""
     return (DeviceFull if is_out_of_memory(message) else JudgeError)(message)

@@ -24,7 +24,7 @@ from kernelgym.judge.lent_memory import LentMemory
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session, Window
-from kernelgym.judge.shortage import fault
+from kernelgym.judge.shortage import our_failure
 from kernelgym.judge.timing import Pair
 from kernelgym.types import Finding, Status
 
@@ -319,7 +319,7 @@ class Windows:
             return ask(*arguments)
         except Rejected as end:
             if which == 0:
-                raise fault(f"the reference cannot be timed: {end}") from None
+                raise our_failure(f"the reference cannot be timed: {end}") from None
             raise Rejected(end.status, f"while it was timed: {end}", end.log) from None
 
 
