@@ -68,3 +68,41 @@ def test_an_honest_kernels_clock_is_believed_while_others_work(tmp_path):
     assert all(verdict.correct and verdict.timing for verdict in verdicts)
     said = [finding.code for verdict in verdicts for finding in verdict.findings]
     assert said.count("clock_mismatch") <= 1, said
+
+
+NORMS = """
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return x / torch.sqrt((x * x).mean(1, keepdim=True) + 1e-5)
+def get_inputs():
+    return [torch.rand({rows}, 8192)]
+def get_init_inputs():
+    return []
+"""
+
+NORM = """
+import torch, torch.nn as nn, triton, triton.language as tl
+
+@triton.jit
+def norm_{number}(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    tl.store(y_ptr + at, x / tl.sqrt(tl.sum(x * x) / BLOCK + 1e-5))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        norm_{number}[(x.shape[0],)](x, y, BLOCK=8192, num_warps=8)
+        return y
+"""
+
+
+def test_workers_that_meet_a_large_problem_at_once_do_not_run_out_of_memory(tmp_path):
+    rows = torch.cuda.get_device_properties(0).total_memory // 20 // (4 * 8192)
+    problem = Problem("t/norms", "t", 1, "norms", NORMS.format(rows=rows))
+    kernels = [Kernel(NORM.format(number=number), "triton") for number in range(4)]
+    with LocalEvaluator("cuda:0", "strict", workers=4, cache_dir=tmp_path) as evaluator:
+        verdicts = evaluator.evaluate_many([Job(problem, kernel) for kernel in kernels])
+    assert all(v.correct and v.timing is not None for v in verdicts), verdicts
+    assert not any(f.code == "fixed_tolerance" for v in verdicts for f in v.findings)
