@@ -15,6 +15,7 @@ import pytest
 from programs import AFFINE, CPP, TIGHT, doing
 
 from kernelgym.judge import LocalEvaluator, accelerator, locks
+from kernelgym.judge import threads as threads_of
 from kernelgym.judge.accelerator import Accelerator
 from kernelgym.judge.hangs import Hangs
 from kernelgym.judge.lease import Lease
@@ -429,8 +430,41 @@ def test_who_ran_while_it_was_halted_is_found_out(spinning):
     assert spinning.halt(5.0)
     before = spinning._run_ns()
     spinning._signal(signal.SIGCONT)  # somebody else's
-    until(lambda: spinning._run_ns() > before + 1_000_000)
+    until(lambda: spinning._run_ns() > before + 5_000_000)
     assert not spinning.resume()
+
+
+def test_a_thread_is_not_halted_before_it_has_left_the_processor(spinning, monkeypatch):
+    """Nothing that its clock is told late, of before, is held against it."""
+    here, late = set(os.listdir(spinning._folder)), []
+
+    def read(path, read=threads_of._read):
+        if path.endswith("wchan") and len(late) < 50:
+            late.append(path)
+            return b"0"
+        return read(path)
+
+    monkeypatch.setattr(threads_of, "_read", read)
+    monkeypatch.setattr(threads_of, "_LEAVES_S", 60.0)
+    monkeypatch.setattr(spinning, "_run_ns", lambda: len(late))
+    spinning._tells = True
+    assert spinning.halt(5.0)
+    assert {path.split("/")[-2] for path in late} == here
+    assert spinning._ran_ns == 50
+
+
+def test_where_nobody_is_told_of_that_a_clock_that_stands_still_will_do(spinning, monkeypatch):
+    def read(path, read=threads_of._read):
+        return b"0" if path.endswith("wchan") else read(path)
+
+    monkeypatch.setattr(threads_of, "_read", read)
+    spinning._tells = True
+    assert spinning.halt(5.0)
+    assert not spinning._tells
+    before = spinning._run_ns()
+    time.sleep(0.05)
+    assert spinning._run_ns() == before
+    assert spinning.resume()
 
 
 def test_clock_and_files_tell_the_same_time(spinning):
