@@ -2,7 +2,7 @@
 
 Every case names the statuses that would be a right answer; where a sandbox tier or a scheduler
 decides between several, all of them. A case that leaves something behind and then does its work
-(`correct` is fair) is there for what is left, not for its verdict.
+(`correct` is fair, or `rejected` for how) is there for what is left, not for its verdict.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ def _common() -> list[SoakCase]:
                 ("leaves_a_daemon", "correct runtime_error", DAEMON, 3),
                 # On a GPU they may starve the compiler, which runs in the same process.
                 ("leaves_threads", "correct runtime_error timeout", THREADS, 0.5),
-                ("litters", "correct runtime_error", LITTER, 3),
+                # Its memory files are made through ctypes, which no kernel's work needs.
+                ("litters", "correct rejected runtime_error", LITTER, 3),
                 ("closes_fds", "runtime_error timeout", "import os\nos.closerange(3, 256)", 3),
                 ("forges_and_exits", "runtime_error", FORGE + "os._exit(0)", 2),
                 ("forges_and_returns", "runtime_error wrong", FORGE + "return x.clone()", 2),
