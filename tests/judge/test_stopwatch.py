@@ -12,6 +12,7 @@ from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare import Comparison
 from kernelgym.judge.conversation import Rejected
 from kernelgym.judge.distributions import GIVEN
+from kernelgym.judge.ration import SPARE_BYTES
 from kernelgym.judge.runner import Expected
 from kernelgym.judge.seeds import Seeds
 from kernelgym.judge.session import Session, Window
@@ -388,8 +389,14 @@ def test_failures_are_blamed_on_the_side_that_failed():
         timed(kernel, baseline)
 
 
-def test_very_large_problems_take_turns_on_the_device(gpu):
+@pytest.fixture
+def scarce(gpu):
+    """Let the device hold what one side takes, and not both."""
     gpu.total_memory = 3 << 20  # a call takes half a megabyte
+    return gpu
+
+
+def test_very_large_problems_take_turns_on_the_device(scarce):
     kernel, baseline = Side(3.0), Side(3.0)
     measured, watch = timed(kernel, baseline)
     assert measured.timing.speedup == pytest.approx(1.0)
@@ -398,6 +405,30 @@ def test_very_large_problems_take_turns_on_the_device(gpu):
     asked = len(kernel.asked)
     watch.clean(measured)
     assert len(kernel.asked) == asked  # its process is gone by then
+
+
+def test_who_takes_turns_is_timed_after_a_window_on_other_values(scarce):
+    kernel, baseline, reference = Side(20.0), Side(40.0), Reference()
+    Stopwatch(kernel, baseline, reference).lay_out()
+    assert kernel.kept == baseline.kept == [[], [0]]
+    own, timed_on, others, again = reference.drawn
+    assert timed_on == again, "both sides are timed on the same values"
+    assert len({own, timed_on, others}) == 3, "which neither has seen before"
+
+
+def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_before(scarce):
+    kernel, baseline = Side(20.0), Side(40.0)
+    Stopwatch(kernel, baseline, Reference(stateful=True)).lay_out()
+    assert kernel.kept == baseline.kept == [[0]]
+
+
+@pytest.mark.parametrize(("sets", "in_turn"), [(7.9, True), (8.1, False)])
+def test_turns_are_taken_only_where_the_device_does_not_hold_both_sides(gpu, large, sets, in_turn):
+    for_contexts = 14 / 13
+    gpu.total_memory = int((sets * (1 << 30) + SPARE_BYTES) * for_contexts)
+    kernel, baseline = Side(20.0), Side(40.0)
+    timed(kernel, baseline)
+    assert (("vacate",) in baseline.asked) == in_turn
 
 
 def test_the_faster_of_the_references_times_counts():

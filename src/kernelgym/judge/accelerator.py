@@ -22,7 +22,7 @@ from kernelgym.judge.arena import new_arena
 from kernelgym.judge.hangs import Hangs
 from kernelgym.judge.lease import Lease
 from kernelgym.judge.problem_code import input_bytes, output_bytes
-from kernelgym.judge.ration import Ration
+from kernelgym.judge.ration import SPARE_BYTES, Ration, kernel_bytes, usable_bytes
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.turns import Turns
 from kernelgym.types import Problem
@@ -35,9 +35,7 @@ _DEVICE_COPY_BYTES = 1 << 30
 _PROBED_BYTES, _PROBES, _PROBE_PAUSE_S = 256 << 20, 5, 0.02
 _PROBE_COPIES = 64  # longer than what the driver gives one process of several at a time
 _FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
-_SPARE_BYTES = 1 << 30
 _COUNTED = 1025
-_SHARED_OF = 14
 _MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at the other's context
 _KEPT_BYTES = 2 << 30
 _SCARCE_OF = 4  # what is free is little if it is less than this part of all
@@ -86,7 +84,7 @@ class Accelerator:
             self.capability = (properties.major, properties.minor)
             owner = f"gpu-{properties.uuid}"
             # Contexts of processes that stand ready take memory, too.
-            usable = int(properties.total_memory) * (_SHARED_OF - 1) // _SHARED_OF
+            usable = usable_bytes(int(properties.total_memory))
             self._ration = Ration(folder, owner, usable - self._contexts_bytes)
         self.clock = StageClock()
         """Where the current verdict's time goes."""
@@ -104,7 +102,7 @@ class Accelerator:
         """
         if self.device.type == "cpu":
             return
-        needed = 2 * input_bytes(problem) + _SPARE_BYTES
+        needed = 2 * input_bytes(problem) + SPARE_BYTES
         there = torch.cuda.get_device_properties(self.device).total_memory - self._contexts_bytes
         if needed > there:
             raise ProblemError(
@@ -113,20 +111,12 @@ class Accelerator:
                 "problem, a larger device or fewer processes that stand ready"
             )
 
-    def room(
-        self, problem: Problem, inputs: float = 3.0, outputs: float = 5.0
-    ) -> contextlib.AbstractContextManager[None]:
-        """Wait for memory enough for one kernel on a problem, and hold it, on a CUDA device.
-
-        Args:
-            problem: The problem.
-            inputs: How many sets of inputs there are at a time, at the most.
-            outputs: How many of outputs: the reference's, the kernel's, copies.
-        """
+    def room(self, problem: Problem) -> contextlib.AbstractContextManager[None]:
+        """Wait for memory enough for one kernel on a problem, and hold it, on a CUDA device."""
         if self._ration is None or self._holds_room:
             return contextlib.nullcontext()  # nobody waits for what he holds himself
-        size = inputs * input_bytes(problem) + outputs * output_bytes(problem)
-        return self._hold(self._ration.taken(int(size) + _SPARE_BYTES))
+        size = kernel_bytes(input_bytes(problem), output_bytes(problem))
+        return self._hold(self._ration.taken(size))
 
     def while_nobody_is_timed(self) -> contextlib.AbstractContextManager[None]:
         """Hold off timing on a CUDA device: contexts are made and ended, memory given back.

@@ -17,10 +17,30 @@ from pathlib import Path
 
 from kernelgym.judge.locks import take
 
-__all__ = ["Ration"]
+__all__ = ["SPARE_BYTES", "Ration", "kernel_bytes", "usable_bytes"]
+
+SPARE_BYTES = 1 << 30
+"""What a kernel and the judge take beside inputs and outputs."""
 
 _PARTS = 16
 _POLL_S = 0.002
+_INPUTS, _OUTPUTS = 3, 5  # drawn, and both sides'; the reference's, the kernel's, copies of theirs
+_CONTEXTS_OF = 14
+
+
+def kernel_bytes(inputs: int, outputs: int) -> int:
+    """Return what a kernel, and what it is compared with, take of a device at the most.
+
+    Args:
+        inputs: Bytes of one call's inputs.
+        outputs: Bytes of its outputs.
+    """
+    return _INPUTS * inputs + _OUTPUTS * outputs + SPARE_BYTES
+
+
+def usable_bytes(total_bytes: int) -> int:
+    """Return what of a device's memory its processes' contexts leave."""
+    return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
 
 
 class Ration:

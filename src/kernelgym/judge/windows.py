@@ -13,6 +13,7 @@ import random
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from kernelgym.judge.arena import spanned
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.lent_memory import LentMemory
+from kernelgym.judge.ration import kernel_bytes, usable_bytes
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session, Window
@@ -81,7 +83,7 @@ class Windows:
     def reserve(self, calls: int) -> None:
         """Make room for windows of `calls` calls and measure what empty ones cost."""
         self.calls = calls
-        self._alternating = self._too_large_for_two(self._call_bytes())
+        self._alternating = self._too_large_for_two()
         self._lending = self._can_lend()
         for which in range(self._lending, 2):
             self._move_in(which)
@@ -111,11 +113,13 @@ class Windows:
         tensors = tensors_of(list(self._sides[1].example))
         return max(1, sum(int(t.numel()) * int(t.element_size()) for t in tensors))
 
-    def _too_large_for_two(self, size: int) -> bool:
-        device = self._sides[1].device
+    def _too_large_for_two(self) -> bool:
+        """Say whether a device cannot hold what both sides take in one pair of windows."""
+        device, (inputs, output) = self._sides[1].device, self._sides[1].example
         if device.type == "cpu":
             return False
-        return size > int(torch.cuda.get_device_properties(device).total_memory) // 8
+        total = int(torch.cuda.get_device_properties(device).total_memory)
+        return kernel_bytes(bytes_of(inputs), bytes_of(output)) > usable_bytes(total)
 
     def _can_lend(self) -> bool:
         """Say whether the baseline may read what is drawn, instead of a copy."""
@@ -180,15 +184,24 @@ class Windows:
     def pair(self) -> Pair:
         """Run one window of each side on the same fresh inputs."""
         chosen, kinds = self._choose()
-        batches, forward_seeds = self._draw_window(kinds)
+        numbers = self._number_calls()
+        forward_seeds = self._forward_seeds(numbers)
         keep = [chosen]
         if self._reference.stateful:
             keep = list(range(self.calls))
-        first, run = self._secret.randrange(2), {}
+        first, run, batches = self._secret.randrange(2), {}, []
+        if not self._alternating:
+            batches = self._draw_window(numbers, kinds)
         for which in (first, 1 - first):
+            if self._alternating:
+                self._take_turn(which)
+                batches = self._draw_window(numbers, kinds)
             run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
-            if which and self._alternating:  # its slots are about to be given back
-                self._verify(batches, forward_seeds, kinds, run[1][1], {})
+            if self._alternating:  # its slots are about to be given back
+                took_ms, window = run[which]
+                if which:
+                    self._verify(batches, forward_seeds, kinds, window, {})
+                run[which], batches = (took_ms, replace(window, kept={})), []
         (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
         if not self._alternating:
             self._verify(batches, forward_seeds, kinds, kernel, reference.kept)
@@ -200,6 +213,17 @@ class Windows:
             reference.layout_ms,
             kernel.layout_ms,
         )
+
+    def _take_turn(self, which: int) -> None:
+        """Let a side alone have room on the device, and run a window that nobody times.
+
+        Its outputs' memory went back with its slots: to be given some again takes the driver longer
+        than many a kernel. The values are others than those that its timed window is on.
+        """
+        self._move_in(which)
+        if not self._reference.stateful:  # which must make no call that the other does not make
+            numbers = self._number_calls()
+            self._window(which, self._draw_window(numbers), self._forward_seeds(numbers), [])
 
     def _choose(self) -> tuple[int, dict[int, str]]:
         """Choose the call of the next pair that is verified, and kinds of inputs by call.
@@ -228,19 +252,27 @@ class Windows:
 
     def of_reference(self) -> float:
         """Run one window of the reference alone; ms per call."""
-        return self._window(0, *self._draw_window(), [self._secret.randrange(self.calls)])[0]
+        numbers, keep = self._number_calls(), [self._secret.randrange(self.calls)]
+        batches = self._draw_window(numbers)
+        return self._window(0, batches, self._forward_seeds(numbers), keep)[0]
+
+    def _number_calls(self) -> range:
+        """Return numbers for a window's calls: each is made on values of its own."""
+        first, self._drawn = self._drawn + 1, self._drawn + self.calls
+        return range(first, self._drawn + 1)
+
+    def _forward_seeds(self, numbers: range) -> list[int]:
+        return [self._seeds.derive("timing-forward", number) for number in numbers]
 
     def _draw_window(
-        self, kinds: Mapping[int, str] = _NO_OTHERS
-    ) -> tuple[list[list[Any]], list[int]]:
-        batches, forward_seeds = [], []
+        self, numbers: range, kinds: Mapping[int, str] = _NO_OTHERS
+    ) -> list[list[Any]]:
+        batches = []
         lending = self._memory if self._lending else None
-        for index in range(self.calls):
-            self._drawn += 1
+        for index, number in enumerate(numbers):
             with nullcontext() if lending is None else lending.drawing():
-                batches.append(self._draw(kinds.get(index, GIVEN)))
-            forward_seeds.append(self._seeds.derive("timing-forward", self._drawn))
-        return batches, forward_seeds
+                batches.append(self._draw(number, kinds.get(index, GIVEN)))
+        return batches
 
     def _window(
         self,
@@ -251,8 +283,6 @@ class Windows:
         others: int = 0,
     ) -> tuple[float, Window]:
         """Run one window; ms per call, and what was seen of it."""
-        if self._alternating:
-            self._move_in(which)
         side = self._sides[which]
         if not which and self._lending:
             self._lend(batches[0])
@@ -302,10 +332,10 @@ class Windows:
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
             kernel.learn(reference, expected)
 
-    def _draw(self, kind: str) -> list[Any]:
-        """Draw fresh tensors for one call; numbers, which a slot cannot hold, stay as they are."""
+    def _draw(self, number: int, kind: str) -> list[Any]:
+        """Draw a call's tensors; numbers, which a slot cannot hold, stay as they are."""
         example, _ = self._sides[1].example
-        seed = self._seeds.derive("timing", self._drawn)
+        seed = self._seeds.derive("timing", number)
         inputs = self._reference.inputs_for_timing(seed, kind)
         if len(inputs) != len(example) or not self._sides[1].alike(inputs):
             raise Untimed("the shapes of its inputs change from call to call")
