@@ -13,12 +13,13 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from kernelgym.judge import quick_launches, quick_values
 from kernelgym.judge.quick_interpreter import quicken
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 
 found = {}
 if sys.argv[1] == "quick":
-    found["left"] = quicken()
+    found["left"] = quicken(quick_values, quick_launches)
 
 
 @triton.jit
@@ -93,21 +94,197 @@ print(json.dumps(found))
 """
 
 
+TABLE = """
+import hashlib, itertools, json, sys
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from kernelgym.judge import quick_launches, quick_values
+from kernelgym.judge.quick_interpreter import quicken
+
+if sys.argv[1] == "quick":
+    quicken(quick_values, quick_launches)
+np.seterr(all="ignore")
+TYPES = "int1 int8 uint8 int32 uint32 int64 float16 bfloat16 float32 float64"
+NUMBERS = {
+    "zero": 0, "one": 1, "minus": -3, "byte": 300, "int": 2**31 - 1, "uint": 2**31,
+    "long": -(2**40), "ulong": 2**63, "none": 2**64, "yes": True, "half": 0.5,
+    "nought": -0.0, "tiny": 2.0**-130,
+    "huge": 1e300, "infinite": float("-inf"), "nan": float("nan"), "numpy": np.float32(1.5),
+}
+OPERATORS = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b, "floor": lambda a, b: a // b, "mod": lambda a, b: a % b,
+    "and": lambda a, b: a & b, "less": lambda a, b: a < b, "equal": lambda a, b: a == b,
+    "most": lambda a, b: tl.maximum(a, b), "where": lambda a, b: tl.where(a > 0, a, b),
+}
+SHAPES = {
+    "block": lambda x: x, "number": lambda x: tl.sum(x, 0), "column": lambda x: x[:, None],
+    "row": lambda x: x[None, :], "matrix": lambda x: x[:, None] + x[None, :],
+    "longer": lambda x: tl.zeros((8,), tl.int32) + tl.sum(x, 0),
+    "cube": lambda x: x[:, None, None], "pointer": lambda x: POINTERS[0], "pointers":
+    lambda x: POINTERS[0] + tl.arange(0, 4),
+}
+POINTERS, told = [None], {}
+
+
+@triton.jit
+def run(pointer, OP: tl.constexpr):
+    OP(pointer)
+
+
+def values(name):
+    return (tl.arange(0, 4) * 3 - 2).to(getattr(tl, name))
+
+
+def note(name, make):
+    try:
+        x = make()
+        data = x.handle.data
+        if "pointer" in str(x.handle.dtype):  # another one in every process
+            base = POINTERS[0].handle.data[0]
+            data = (data - base).astype(np.int64) if x.dtype.is_ptr() else data[:0]
+        shape, bits = x.type.shape if x.type.is_block() else (), str(data.dtype)
+        text = [str(x.type), str(x.dtype), str(x.handle.dtype), str(x.numel), str(x.shape)]
+        text += [str(shape), bits, str(data.shape), hashlib.sha256(data.tobytes()).hexdigest()]
+        told[name] = "; ".join(text)
+    except Exception as error:
+        told[name] = f"{type(error).__name__}: {error}"
+
+
+def note_all(pointer):
+    POINTERS[0] = pointer
+    for a, (op, do) in itertools.product(TYPES.split(), OPERATORS.items()):
+        for b in TYPES.split():
+            note(f"{a} {op} {b}", lambda: do(values(a), values(b)))
+        for name, number in NUMBERS.items():
+            note(f"{a} {op} {name}", lambda: do(values(a), number))
+            note(f"{name} {op} {a}", lambda: do(number, values(a)))
+    for one, other, (op, do) in itertools.product(SHAPES, SHAPES, OPERATORS.items()):
+        make = lambda: do(SHAPES[one](values("int32")), SHAPES[other](values("int32")))
+        note(f"{one} {op} {other}", make)
+    for name, number in itertools.product(TYPES.split(), NUMBERS):
+        note(f"full {name} {number}", lambda: tl.full((4, 2), NUMBERS[number], getattr(tl, name)))
+
+
+run[(1,)](torch.zeros(16), note_all)
+print(json.dumps(told))
+"""
+
+REWRITTEN = """
+import json, sys, traceback
+import torch
+import triton
+import triton.language as tl
+from kernelgym.judge import quick_launches, quick_values
+from kernelgym.judge.quick_interpreter import quicken
+
+if sys.argv[1] == "quick":
+    quicken(quick_values, quick_launches)
+
+
+def plain(function):
+    return function
+
+
+@triton.jit
+@plain
+def nested(
+    out, DIVISOR: tl.constexpr,
+    FAILS: tl.constexpr = False,
+):
+    # an assignment in every kind of statement
+    total = 0
+    for i in range(3):
+        if i % 2:
+            total = total + 1
+        else:
+            first = total + 2
+            total = first
+    while total < 20:
+        total += 7
+        more = total
+        total = more
+    with open("/dev/null") as file:
+        total = total + 1
+    try:
+        total = total / DIVISOR
+    except ZeroDivisionError:
+        total = total + 100
+    finally:
+        total = total + 3
+    match DIVISOR:
+        case 1:
+            total = total * 2
+        case _:
+            total = total * 3
+
+    def inner(x):
+        y = x + 1
+        return y
+
+    class Holder:
+        value = 4
+
+    typed: float = inner(total) + Holder.value
+    if FAILS:
+        typed = typed + tl.arange(0, 4) + tl.arange(0, 8)
+    tl.store(out, typed)
+
+
+@triton.jit
+def twice(out):
+    a = b = 1.0
+    tl.store(out, a + b)
+
+
+@triton.jit
+def apart(out):
+    a, b = 1.0, 2.0
+    [c, *d] = [a, b]
+    out.own = c  # assignments to what is no name
+    tl.store(out, a + b + c + d[0])
+
+
+found = {}
+for name, run in {
+    "one": lambda out: nested[(1,)](out, 1),
+    "two": lambda out: nested[(1,)](out, 2),
+    "none": lambda out: nested[(1,)](out, 0),
+    "fails": lambda out: nested[(1,)](out, 2, FAILS=True),
+    "twice": lambda out: twice[(1,)](out),
+    "apart": lambda out: apart[(1,)](out),
+}.items():
+    out = torch.zeros(1)
+    try:
+        run(out)
+        found[name] = out.item()
+    except Exception as error:
+        cause = error.__cause__ or error
+        lines = [frame.lineno for frame in traceback.extract_tb(cause.__traceback__)
+                 if frame.filename == __file__]
+        found[name] = [type(error).__name__, str(error), lines]
+print(json.dumps(found))
+"""
+
+
+def told(program, which, folder):
+    """Run a program with Triton's own interpreter or the quickened one; what it prints."""
+    (folder / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(folder / "program.py"), which, str(folder)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    def run(which):
-        folder = tmp_path_factory.mktemp(which)
-        (folder / "program.py").write_text(PROGRAM)
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", str(folder / "program.py"), which, str(folder)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run("own"), run("quick")
+    return [told(PROGRAM, which, tmp_path_factory.mktemp(which)) for which in ("own", "quick")]
 
 
 def test_every_function_is_the_one_that_was_known(both):
@@ -129,3 +306,18 @@ def test_the_cases_tell_apart_what_they_are_for(both):
     failing = {name for name, value in both[0].items() if "Error" in str(value)}
     assert failing == {"shapes", "negative", "pointers"}
     assert "triton.jit" in both[0]["outside"]
+
+
+def test_every_operator_gives_the_same_for_all_types_numbers_and_shapes(tmp_path):
+    own, quick = (told(TABLE, which, tmp_path) for which in ("own", "quick"))
+    differing = {name: (own[name], quick.get(name)) for name in own if own[name] != quick.get(name)}
+    assert not differing
+    failing = sum("Error" in value or "Exception" in value for value in own.values())
+    assert len(own) > 5000 and 500 < failing < len(own) // 2, "both have to be tried"
+
+
+def test_a_kernel_is_rewritten_alike_wherever_it_assigns_and_fails_on_the_same_line(tmp_path):
+    own, quick = (told(REWRITTEN, which, tmp_path) for which in ("own", "quick"))
+    assert quick == own
+    assert own["fails"][2], "the line that failed is among the kernel's"
+    assert "Multiple assignments" in own["twice"][1]

@@ -66,7 +66,8 @@ def _import_libraries(on_gpu: bool) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
         _sibling("accesses").check_interpreter_accesses()
-        _sibling("quick_interpreter").quicken()
+        parts = _sibling("quick_values"), _sibling("quick_launches")
+        _sibling("quick_interpreter").quicken(*parts)
         watching = map(_sibling, ("traffic", "ledger", "fingerprint"))
         _sibling("warm_up").warm_up(*watching)
 

@@ -1,0 +1,255 @@
+"""Part of `quick_interpreter.py`: kernels are rewritten, and the language patched, in less time.
+
+Loaded by path in the zygote: standard library and triton only.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+__all__ = ["MADE", "TEXTS"]
+
+_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+
+
+def _patching(original: Any) -> Any:
+    """The language is looked through for builtins at each launch: remember what becomes of them."""
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    known: dict[tuple[Any, int], tuple[list[str], list[Any], dict[str, Any], dict[str, Any]]] = {}
+    wrapped: dict[tuple[Any, str], tuple[Any, Any]] = {}
+    is_builtin, mark, scopes = core.is_builtin, core.TRITON_BUILTIN, interpreter._LangPatchScope
+    shells = _inner(core.builtin), _inner(core._tensor_member_fn)
+
+    def ours(pkg: Any, name: str, member: Any) -> Any:
+        before, made = wrapped.get((pkg, name), (None, None))
+        if before is not member:
+            made = _with_semantic(_core_of(member, shells), interpreter.interpreter_semantic)
+            wrapped[pkg, name] = member, made
+        return made
+
+    def _patch_builtin(pkg: Any, builder: Any, scope: Any) -> None:
+        members = vars(pkg)
+        # Whoever adds to the language, or takes from it, changes its length.
+        key = pkg, len(members)
+        if key not in known:
+            names = [name for name, member in inspect.getmembers(pkg) if is_builtin(member)]
+            before = {name: getattr(pkg, name) for name in names}
+            after = {name: ours(pkg, name, member) for name, member in before.items()}
+            known[key] = names, [*before.values()], before, after
+        names, own, before, after = known[key]
+        now = [members.get(name) for name in names]
+        if now == [*after.values()]:  # as a class stays from one launch to the next
+            return
+        if now == own and members.__class__ is dict and scope.__class__ is scopes:
+            members.update(after)
+            scope._changes.append((members, None, before))
+            return
+        for name in names:
+            member = getattr(pkg, name)
+            if getattr(member, mark, False):  # not patched already
+                scope.set_attr(pkg, name, ours(pkg, name, member))
+
+    return _patch_builtin
+
+
+def _setting(original: Any) -> Any:
+    """What a class of the language was given for an earlier launch, it still has."""
+
+    def set_attr(self: Any, obj: Any, name: str, value: Any) -> None:
+        if obj.__class__ is type:
+            made = _code_of(value)
+            if made is not None and made is _code_of(vars(obj).get(name)):
+                return
+        original(self, obj, name, value)
+
+    return set_attr
+
+
+def _restoring(original: Any) -> Any:
+    """Classes stay as a launch needs them: values that they could be used with exist in none other.
+
+    To change a class has Python forget all that it knows of how to look up what is in it.
+    """
+    from triton.runtime import interpreter
+
+    missing = interpreter._MISSING
+
+    def restore(self: Any) -> None:
+        while self._changes:
+            obj, name, before = self._changes.pop()
+            if name is None:
+                obj.update(before)
+            elif obj.__class__ is type:
+                continue
+            elif before is missing:
+                delattr(obj, name)
+            else:
+                setattr(obj, name, before)
+
+    return restore
+
+
+def _patching_once(original: Any) -> Any:
+    """A kernel that calls another has the language patched again, with the same functions."""
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    languages, scopes = (sys.modules["triton.language"], core), interpreter._LangPatchScope
+
+    def _patch_lang(fn: Any) -> Any:
+        left = [language for language in languages if not _is_patched(language)]
+        if len(left) < len(languages):
+            patched = False
+            for value in fn.__globals__.values():
+                if value is languages[0] or value is languages[1]:
+                    if value in left:
+                        return original(fn)
+                    patched = True
+                    if not left:  # whatever else it sees
+                        break
+            if patched:
+                return scopes()
+        return original(fn)
+
+    return _patch_lang
+
+
+def _is_patched(language: Any) -> bool:
+    return _was_made_by("_patch_lang_core", language.range) and _was_made_by(
+        "_patch_lang_tensor", vars(language.tensor).get("__index__")
+    )
+
+
+def _was_made_by(maker: str, function: Any) -> bool:
+    return getattr(function, "__qualname__", "").startswith(f"{maker}.<locals>.")
+
+
+def _code_of(value: Any) -> CodeType | None:
+    """Return the code of what is made anew for each launch, and is always the same; or None."""
+    function = value.fget if value.__class__ is property else value
+    if _was_made_by("_patch_lang_core", function) or _was_made_by("_patch_lang_tensor", function):
+        code: CodeType | None = getattr(function, "__code__", None)
+        return code
+    return None
+
+
+def _inner(decorator: Any) -> CodeType:
+    """Return the code of what a decorator puts around a function."""
+    consts = decorator.__code__.co_consts
+    return next(c for c in consts if isinstance(c, CodeType) and c.co_name == "wrapper")
+
+
+def _core_of(member: Any, shells: tuple[CodeType, CodeType]) -> Any:
+    """Return a builtin without what asks whether it is used in a kernel, and what forwards to it."""
+    while (code := getattr(member, "__code__", None)) in shells and code is not None:
+        cells = dict(zip(code.co_freevars, member.__closure__ or (), strict=True))
+        member = cells["fn"].cell_contents
+    return member
+
+
+def _with_semantic(member: Any, semantic: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs["_semantic"] = semantic
+        return member(*args, **kwargs)
+
+    return call
+
+
+def _finding_lines(original: Any) -> Any:
+    """Where a function begins in its file is known without reading it a second time."""
+
+    def _get_jit_fn_file_line(self: Any) -> Any:
+        code = getattr(self.fn, "__code__", None)
+        if code is None or hasattr(self.fn, "__wrapped__"):
+            return original(self)
+        lines = linecache.getlines(code.co_filename, self.fn.__globals__)
+        first = code.co_firstlineno
+        for number, line in enumerate(lines[first - 1 :], first):
+            start = line.strip()
+            if start.startswith("def "):
+                return code.co_filename, number
+            if number == first and not start.startswith("@"):
+                break
+        return original(self)
+
+    return _get_jit_fn_file_line
+
+
+def _transforming(original: Any) -> Any:
+    """Only assignments change, which are among the statements: their parts need no visit."""
+    from triton.runtime import interpreter
+
+    plain = interpreter.ASTTransformer
+
+    def _transform_ast(self: Any, src: str) -> Any:
+        if type(self.ast_transformer) is not plain:
+            return original(self, src)
+        tree = ast.parse("\n" * (self.def_file_lineno - 1) + src)
+        for node in _assignments(tree.body):
+            if len(node.targets) > 1:
+                return original(self, src)
+            place = {name: getattr(node, name) for name in _PLACE}
+            of = ast.Name(id="interpreter_semantic", ctx=ast.Load(), **place)
+            convert = ast.Attribute(value=of, attr="to_tensor", ctx=ast.Load(), **place)
+            unchecked = ast.Constant(value=False, **place)
+            node.value = ast.Call(convert, [node.value, unchecked], [], **place)
+        return tree
+
+    return _transform_ast
+
+
+def _assignments(statements: list[Any]) -> Iterator[ast.Assign]:
+    for statement in statements:
+        if isinstance(statement, ast.Assign):
+            yield statement
+            continue
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(statement, name, None)
+            if isinstance(inner, list):
+                yield from _assignments(inner)
+
+
+TEXTS = {
+    "_LangPatchScope": "1b26f629cd7367a8",
+    "_patch_lang": "e5beeba74ada4829",
+    "_patch_lang_core": "72864625d91b5cd0",
+    "_patch_lang_tensor": "1475c3a06f26820e",
+    "_patch_reduce_scan": "ff294418b913c41c",
+    "_patch_builtin": "3c21c270fa61fb24",
+    "_patch_attr": "e0c1b7d65a2463cd",
+    "_tensor_member_fn": "27168bd61147036e",
+    "ASTTransformer": "1faf6fed36b927d2",
+    "FunctionRewriter": "7cc012dec45eba64",
+    "InterpretedFunction.__call__": "f2446df462640049",
+    "JITCallable.__init__": "6eecfb5e97e25d59",
+    "builtin": "f5841ebc131387be",
+    "get_jit_fn_file_line": "c8a1a64ccc7d0cd0",
+}
+"""What the texts hash to that the replacements were written for."""
+
+_LANGUAGE = [
+    *("_patch_lang", "_patch_lang_core", "_patch_lang_tensor", "_patch_builtin"),
+    *("_patch_attr", "_patch_reduce_scan", "_LangPatchScope"),
+]
+_WRITING = ["FunctionRewriter", "ASTTransformer"]
+
+MADE = {
+    "_patch_builtin": (_patching, [*_LANGUAGE, "builtin", "_tensor_member_fn"]),
+    "_patch_lang": (_patching_once, [*_LANGUAGE, "InterpretedFunction.__call__"]),
+    "_LangPatchScope.set_attr": (_setting, _LANGUAGE),
+    "_LangPatchScope.restore": (_restoring, _LANGUAGE),
+    "FunctionRewriter._get_jit_fn_file_line": (
+        _finding_lines,
+        [*_WRITING, "get_jit_fn_file_line", "JITCallable.__init__"],
+    ),
+    "FunctionRewriter._transform_ast": (_transforming, _WRITING),
+}
+"""By name: what makes a replacement, and the texts that it was written for."""
