@@ -23,6 +23,40 @@ def test_equal_bytes_have_equal_fingerprints_wherever_they_lie(size, dtype, seed
         assert fingerprint(apart[:, 1]) == fingerprint(x)
 
 
+class Own(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("size", [1, 2, 4096])
+def test_neither_a_tensors_class_nor_where_it_lies_counts(size):
+    x = random(size, torch.float32, 1)
+    apart = torch.stack([x, x], dim=1)
+    alike = [x.as_subclass(Own), torch.nn.Parameter(x), apart[:, 1], torch.cat([x, x])[size:]]
+    alike += [apart[:, 0].as_subclass(Own), x.view(1, size).t()]
+    assert {fingerprint(each) for each in alike} == {fingerprint(x)}
+    x[size // 2] += 1
+    assert fingerprint(alike[0]) == fingerprint(x), "it is the same memory"
+    assert fingerprint(apart[:, 1]) != fingerprint(x)
+
+
+def test_what_has_no_memory_of_its_own_cannot_be_told():
+    for tensor in (torch.empty(4, device="meta"), torch.eye(3).to_sparse()):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            fingerprint(tensor)
+
+
+@pytest.mark.parametrize("size", [2, 64, 2 * _ROW])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex64])
+def test_the_signs_of_all_elements_count(size, dtype):
+    x = torch.arange(1, size + 1).to(dtype)
+    assert fingerprint(-x) != fingerprint(x)
+    y = torch.stack([x, x]).flatten()
+    y[[0, size]] *= -1
+    assert fingerprint(y) != fingerprint(torch.stack([x, x]).flatten())
+    if dtype.is_complex:
+        assert fingerprint((x * 1j).conj().resolve_conj()) != fingerprint(x * 1j)
+
+
 @given(st.integers(1, 300), st.data())
 def test_one_bit_more_is_another_tensor(size, data):
     x = random(size, torch.uint8, 1)

@@ -8,6 +8,7 @@ it. Loaded by path in the untrusted process: standard library and torch only.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -16,26 +17,60 @@ import torch
 __all__ = ["fingerprint", "poison", "without_numbers"]
 
 _ROW = 1 << 20
-_ROWS_AT_ONCE = 32  # 256 MB of words, and as much for their products
+_ROWS_AT_ONCE = 32  # 256 MB of words, twice as much for what is made of them
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
     """Return what two tensors share if and, nearly always, only if their bytes agree, in order."""
     # A single element counts as contiguous whatever its stride, and cannot be viewed as bytes then.
-    plain = tensor.detach().contiguous().reshape(-1).as_strided((tensor.numel(),), (1,))
-    kind = (str(plain.dtype), plain.numel())
-    if not plain.numel():
-        return kind
-    words = _words(plain.view(torch.uint8))
-    # Sums modulo 2^64 of words times random odd numbers, of their place in a row and of its row.
-    weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(tensor.device))
+    with _unwatched() if _has_memory(tensor) else contextlib.nullcontext():
+        plain = tensor.detach().contiguous().reshape(-1).as_strided((tensor.numel(),), (1,))
+        kind = (str(plain.dtype), plain.numel())
+        if not plain.numel():
+            return kind
+        return (*kind, *_sums(_words(plain.view(torch.uint8))))
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor's elements lie in memory of its own.
+
+    One that stands for another, or wraps one, has none without what makes it do so.
+    """
+    try:
+        with torch._C.DisableTorchFunctionSubclass():
+            storage = tensor.untyped_storage()
+            start, size = storage.data_ptr(), storage.nbytes()
+            return bool(start and start <= tensor.data_ptr() <= start + size)
+    except (RuntimeError, NotImplementedError):
+        return False
+
+
+@contextlib.contextmanager
+def _unwatched() -> Iterator[None]:
+    """Keep operators from whoever watches them, which takes longer than many of them do."""
+    with torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch():
+        yield
+
+
+def _sums(words: torch.Tensor) -> tuple[Any, Any]:
+    """Return sums modulo 2^64 of words times random odd numbers, of a word's row and place there.
+
+    A word's upper bits are folded into its lower ones first: of those that stand highest an even
+    number would come to nothing, such as the signs of all elements.
+    """
+    weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(words.device))
     row = weights.numel()
     whole = words[: words.numel() // row * row].view(-1, row)
-    sums = [(words[whole.numel() :].to(torch.int64) * weights[: words.numel() % row]).sum()]
+    sums = [(_folded(words[whole.numel() :]) * weights[: words.numel() % row]).sum()]
     for number, block in enumerate(whole.split(_ROWS_AT_ONCE)):
-        of_rows = (block.to(torch.int64) * weights).sum(1)
+        of_rows = (_folded(block) * weights).sum(1)
         sums.append((of_rows * weights[: len(block)]).sum() * (2 * number + 1))
-    return (*kind, torch.stack(sums).sum().item(), sums[0].item())
+    return torch.stack(sums).sum().item(), sums[0].item()
+
+
+def _folded(words: torch.Tensor) -> torch.Tensor:
+    wide = words.to(torch.int64)
+    return wide ^ (wide >> 29)
 
 
 def _words(flat: torch.Tensor) -> torch.Tensor:
