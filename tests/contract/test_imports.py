@@ -33,6 +33,8 @@ UNTRUSTED = {
             "accesses",
             "huge_pages",
             "quick_interpreter",
+            "quick_launches",
+            "quick_values",
             "warm_up",
         ),
         *("syscalls", "triton_tools", "inbox", "ledger"),

@@ -11,20 +11,26 @@ from types import SimpleNamespace
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge import fingerprint, ledger, traffic, warm_up
+from kernelgym.judge import crossings, fingerprint, laps, launching
+from kernelgym.judge import ledger, tracing, traffic, warm_up
 
 # Nothing that fails goes unnoticed here.
 failing = {Exception: contextlib.nullcontext()}
 warm_up.contextlib = SimpleNamespace(
     suppress=lambda kind: failing.get(kind) or contextlib.suppress(kind)
 )
+launches = launching.Launches()
+parts = crossings, traffic, ledger, fingerprint, laps
+tracer = tracing.Tracer(launches, *parts)
 threads = len(os.listdir("/proc/self/task"))
-warm_up.warm_up(traffic, ledger, fingerprint)
+warm_up.warm_up(tracer, fingerprint.fingerprint)
 print(len(os.listdir("/proc/self/task")) - threads)
 try:
     tl.arange(0, 4)
 except ValueError as error:
     print(error)
+seen = {name: value for name, value in tracer.begin().mode("record").items() if value}
+print(seen, launches.count, tracer._crossings._shared, repr(tracer._crossings._everywhere))
 x = torch.linspace(-1, 1, 40).view(4, 10)
 out = warm_up._Model()(x)
 centred = out - out.mean(1, keepdim=True)
@@ -40,6 +46,7 @@ def test_what_it_launches_runs_and_the_language_is_as_it_was():
         env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "4"},
     )
     assert done.returncode == 0, done.stderr
-    threads, said, rows = done.stdout.splitlines()
+    threads, said, seen, rows = done.stdout.splitlines()
     assert threads == "0"  # children forked after several threads had worked would hang
+    assert seen == "{} 0 {} ''"  # what a kernel did not do is not held against it
     assert "triton.jit" in said and rows == "True True"

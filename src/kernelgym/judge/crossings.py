@@ -50,7 +50,7 @@ _LIBRARY = re.compile(
 
 
 class Crossings:
-    """Counts crossings of one process. Make it before any kernel code is loaded.
+    """Counts crossings of one process, once it has begun: before any kernel code is loaded.
 
     Args:
         counts: Says whether what happens now counts.
@@ -61,13 +61,8 @@ class Crossings:
         self, counts: Callable[[], bool], fingerprint: Callable[[torch.Tensor], Any]
     ) -> None:
         self._counts, self._fingerprint = counts, fingerprint
-        self._shared: dict[int, torch.Tensor] = {}
-        self._too_many = False
-        self._everywhere = ""  # by what all memory can be read that a call is given
         self._nested = False
-        self.library = ""
-        """A function of a numeric library that was looked up by its name."""
-        self.reset()
+        self.rest()
         for name in _OUT:
             setattr(torch.Tensor, name, self._out(name, getattr(torch.Tensor, name)))
         for name in _IN:
@@ -92,6 +87,20 @@ class Crossings:
             if (make := getattr(torch.UntypedStorage, name, None)) is not None:
                 setattr(torch.UntypedStorage, name, staticmethod(self._in(name, make)))
         sys.addaudithook(self._audit)
+
+    def begin(self) -> None:
+        """Count from now on, and remember what makes memory readable for good."""
+        self._begun = True
+
+    def rest(self) -> None:
+        """Stop, and forget everything: what is done before a kernel comes is nobody's doing."""
+        self._begun = False
+        self._shared: dict[int, torch.Tensor] = {}
+        self._too_many = False
+        self._everywhere = ""  # by what all memory can be read that a call is given
+        self.library = ""
+        """A function of a numeric library that was looked up by its name."""
+        self.reset()
 
     def reset(self) -> None:
         """Forget what was counted."""
@@ -146,6 +155,8 @@ class Crossings:
         """Remember memory that was shared outside of calls: a call may pass values through it."""
         if self._counts() or name not in _SHARING or not isinstance(tensor, torch.Tensor):
             return
+        if not self._begun:
+            return
         if tensor.device.type != "cpu":
             return
         if len(self._shared) < _SHARED_KEPT:
@@ -191,6 +202,8 @@ class Crossings:
         return call
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self._begun:
+            return
         if event == "ctypes.string_at":
             self.add(args[1] if len(args) > 1 else _EVERYTHING, event)
         elif event == "ctypes.cdata":

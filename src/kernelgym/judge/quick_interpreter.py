@@ -57,7 +57,7 @@ def _owner(name: str) -> tuple[Any, str]:
 def _text_of(name: str) -> str:
     """Return the start of the hash of a function's or a class's text; empty if it has none."""
     owner, attribute = _owner(name)
-    found = getattr(owner, attribute, None)
+    found: Any = getattr(owner, attribute, None)
     try:
         text = inspect.getsource(found)
     except (OSError, TypeError):

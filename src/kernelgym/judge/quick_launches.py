@@ -148,7 +148,7 @@ def _inner(decorator: Any) -> CodeType:
 
 
 def _core_of(member: Any, shells: tuple[CodeType, CodeType]) -> Any:
-    """Return a builtin without what asks whether it is used in a kernel, and what forwards to it."""
+    """Return a builtin without what asks where it is used, and what forwards to it."""
     while (code := getattr(member, "__code__", None)) in shells and code is not None:
         cells = dict(zip(code.co_freevars, member.__closure__ or (), strict=True))
         member = cells["fn"].cell_contents

@@ -1,4 +1,4 @@
-"""Part of `quick_interpreter.py`: types, shapes and conversions of interpreted values, in less time.
+"""Part of `quick_interpreter.py`: types, shapes and conversions of values, in less time.
 
 Loaded by path in the zygote: standard library, numpy and triton only.
 """
@@ -13,9 +13,13 @@ __all__ = ["MADE", "TEXTS"]
 
 _INT32 = range(-(1 << 31), 1 << 31)
 _FP32_LEAST, _FP32_MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
-_PLAIN = frozenset(
-    f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)
-) | {"int1", "fp16", "bf16", "fp32", "fp64"}
+_PLAIN = frozenset(f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)) | {
+    "int1",
+    "fp16",
+    "bf16",
+    "fp32",
+    "fp64",
+}
 _CONSTANTS = {"int32": "int32", "int64": "int64", "fp32": "float32", "fp64": "float64"}
 """Names of the types that Python's numbers usually become, and what NumPy calls them."""
 
@@ -57,7 +61,8 @@ def _type_checking(original: Any) -> Any:
         arithmetic_check: bool = True,
         div_or_mod: bool = False,
     ) -> Any:
-        left = right = None  # the types of their elements; None of what goes to Triton's own
+        left: Any = None
+        right: Any = None  # the types of their elements; None of what goes to Triton's own
         numbers = False, False
         if lhs.__class__ is tensor:
             left = lhs.type

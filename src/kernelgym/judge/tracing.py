@@ -34,7 +34,9 @@ __all__ = ["Tracer"]
 
 
 class Tracer:
-    """Watches one process. Make it before any kernel code is loaded; then set `mode`s.
+    """Watches one process from `begin` on, which comes before any kernel code; then set `mode`s.
+
+    Made before a fork, it costs the children nothing that they would all do alike.
 
     Args:
         launches: The process's `Launches`, of `launching.py`.
@@ -69,11 +71,28 @@ class Tracer:
         self._counter.on_item, self._counter.on_lift = self._crossings.add, self._crossings.lifted
         self._ledger = ledger.Ledger(prints.fingerprint, self._crossings.written)
         self._counter.ledger, self._existing = self._ledger, ledger.existing
+        self._of_process = launches
+        self.begun = False
+        """Whether it watches."""
         _replace_compile(self)
         _leave_copies_out(self)
         _watch_python_operators(self)
         _watch_threads(self)
-        launches.watcher = self
+
+    def begin(self) -> Tracer:
+        """Watch from now on; returns the tracer."""
+        self.begun, self._of_process.watcher = True, self
+        self._crossings.begin()
+        return self
+
+    def rest(self) -> None:
+        """Watch nothing until it begins anew, as if nothing had been seen."""
+        self.mode("off")
+        self.begun, self._of_process.watcher = False, None
+        self._of_process.count = 0
+        self._by_address.clear()
+        self._compiled = self._captured = self._hidden = False
+        self._crossings.rest()
 
     def mode(self, mode: str) -> dict[str, Any]:
         """Change the mode; return what was seen since the last change."""
@@ -268,15 +287,25 @@ def _capturing() -> bool:
 
 
 def _replace_compile(tracer: Tracer) -> None:
+    module: Any = torch.nn.Module
+    own, own_in_place = torch.compile, module.compile
+
+    @functools.wraps(own)
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not tracer.begun:
+            return own(model, *args, **kwargs)
         tracer._compiled = True
         return (lambda given: given) if model is None else model
 
+    @functools.wraps(own_in_place)
     def compile_module(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not tracer.begun:
+            return own_in_place(self, *args, **kwargs)  # type: ignore[no-any-return]
         tracer._compiled = True
+        return None
 
     torch.compile = compile
-    torch.nn.Module.compile = compile_module
+    module.compile = compile_module
 
 
 def _leave_copies_out(tracer: Tracer) -> None:

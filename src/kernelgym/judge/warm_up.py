@@ -12,8 +12,8 @@ Loaded by path in the zygote: standard library, torch and triton only; importing
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -89,13 +89,12 @@ class _Model(torch.nn.Module):  # type: ignore[misc]
         _tiles[(triton.cdiv(rows, 4), 1)](y, flat, rows, columns, M=4, N=16)
 
 
-def warm_up(traffic: ModuleType, ledger: ModuleType, fingerprint: ModuleType) -> None:
-    """Launch kernels, plainly and watched.
+def warm_up(tracer: Any, fingerprint: Callable[[torch.Tensor], Any]) -> None:
+    """Launch kernels, plainly and watched; the tracer has seen nothing after that.
 
     Args:
-        traffic: The module `traffic.py`, whose counter watches torch's operators.
-        ledger: The module `ledger.py`, which looks at the memory that they read.
-        fingerprint: The module `fingerprint.py`, which tells tensors apart.
+        tracer: A `Tracer` of `tracing.py`.
+        fingerprint: Of `fingerprint.py`, which tells tensors apart.
     """
     for function in list(vars(tl.standard).values()):
         rewrite: Callable[[], Any] | None = getattr(function, "rewrite", None)
@@ -103,22 +102,24 @@ def warm_up(traffic: ModuleType, ledger: ModuleType, fingerprint: ModuleType) ->
             with contextlib.suppress(ValueError):  # Triton cannot rewrite every one
                 rewrite()
     core, kept = tl.core, dict(vars(tl.core))
+    words = 1
+    while words < _MOST_WORDS:
+        fingerprint(torch.zeros(words, dtype=torch.int64))
+        words *= 2
+    # All tensors that there are will be looked at: not those from before, which may be large.
+    gc.collect()
+    gc.freeze()
+    # Small: nothing here may be done by several threads.
     model, x = _Model(), torch.linspace(-2.0, 2.0, 40).view(4, 10).contiguous()
     with torch.no_grad():
         for _ in range(_ROUNDS):
             model(x)
-        counter = traffic.Counter()
-        counter.ledger = ledger.Ledger(fingerprint.fingerprint, lambda size: None)
-        for _ in range(_ROUNDS):
-            counter.ledger.begin([x])  # small: nothing here may be done by several threads
-            with counter:
-                result = model(x)
-            counter.ledger.reads([result])
-            counter.ledger.end()
-        words = 1
-        while words < _MOST_WORDS:
-            fingerprint.fingerprint(torch.zeros(words, dtype=torch.int64))
-            words *= 2
+        tracer.begin()
+        for mode in ("off", "record", "ablate"):
+            tracer.mode(mode)
+            for _ in range(_ROUNDS):
+                tracer.call(model, [x])
+        tracer.rest()
     for name, value in kept.items():  # calls between kernels leave that module patched
         if getattr(core, name) is not value:
             setattr(core, name, value)

@@ -24,6 +24,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -68,8 +69,6 @@ def _import_libraries(on_gpu: bool) -> None:
         _sibling("accesses").check_interpreter_accesses()
         parts = _sibling("quick_values"), _sibling("quick_launches")
         _sibling("quick_interpreter").quicken(*parts)
-        watching = map(_sibling, ("traffic", "ledger", "fingerprint"))
-        _sibling("warm_up").warm_up(*watching)
 
 
 class _Zygote:
@@ -86,11 +85,10 @@ class _Zygote:
         self.namespaces, self.ids = _sibling("namespaces"), (os.geteuid(), os.getegid())
         self.hooks, self.candidate = hooks, _sibling("candidate")
         self.launches = _sibling("launching").Launches()
-        watching = map(_sibling, ("crossings", "traffic", "ledger", "fingerprint", "laps"))
-        self.new_tracer = functools.partial(_sibling("tracing").Tracer, self.launches, *watching)
         self.inductor, self.outputs = _sibling("inductor"), _sibling("outputs")
         memory, describe = _sibling("device_memory"), self.outputs.describe
         self.new_buffers = functools.partial(_sibling("buffers").Buffers, memory, describe)
+        self.new_tracer = self._tracing()  # the others have bound torch's own functions by now
         self.device, self.shared = config["device"], ""
         self.compiler_paths = config["compiler_paths"]
         self.control, self.decoder = control, self.wire.Decoder()
@@ -103,6 +101,20 @@ class _Zygote:
             tier = self._strongest_tier(tier)
         self.plan = dataclasses.replace(self.plan, tier=tier)
         self.shared = ""
+
+    def _tracing(self) -> Callable[[], Any]:
+        """Return what gives a child its tracer.
+
+        Interpreted kernels are never timed, so theirs can be there before the fork, and be warm.
+        """
+        parts = map(_sibling, ("crossings", "traffic", "ledger", "fingerprint", "laps"))
+        make = functools.partial(_sibling("tracing").Tracer, self.launches, *parts)
+        if os.environ.get("TRITON_INTERPRET") != "1" or "triton" not in sys.modules:
+            return lambda: make().begin()
+        tracer = make()
+        _sibling("warm_up").warm_up(tracer, _sibling("fingerprint").fingerprint)
+        begin: Callable[[], Any] = tracer.begin
+        return begin
 
     def _meet_device(self) -> None:
         """Wait to be told of the device, which the trusted side takes up meanwhile."""

@@ -1,0 +1,69 @@
+"""A problem of which a device holds one side at a time: the sides take turns, and are timed."""
+
+import textwrap
+
+import pytest
+import torch
+
+from kernelgym.judge.judging import Worker
+from kernelgym.judge.ration import SPARE_BYTES, kernel_bytes, usable_bytes
+from kernelgym.judge.session import Session
+from kernelgym.rulesets import RULESETS
+from kernelgym.types import Kernel, Problem
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+COLUMNS = 8192
+
+PROBLEM = """
+import torch, torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return x + 1.0
+def get_inputs():
+    return [torch.rand({rows}, 8192)]
+def get_init_inputs():
+    return []
+"""
+
+TRITON = """
+import torch, torch.nn as nn, triton, triton.language as tl
+
+@triton.jit
+def add_one(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) + 1.0, mask=mask)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        add_one[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=4096)
+        return y
+"""
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_sides_take_turns_only_where_they_have_to(tmp_path, monkeypatch, in_turn):
+    usable = usable_bytes(torch.cuda.get_device_properties(0).total_memory)
+    sets = kernel_bytes(1, 1) - SPARE_BYTES  # of inputs and outputs, which are of one size here
+    most = (usable - SPARE_BYTES) // sets
+    size = most * 21 // 20 if in_turn else most * 19 // 20
+    rows = size // (4 * COLUMNS)
+    problem = Problem("t/turns", "t", 1, "turns", textwrap.dedent(PROBLEM.format(rows=rows)))
+    (tmp_path / "scratch").mkdir()
+    worker = Worker(RULESETS["kernelbench"], True, tmp_path, tmp_path / "scratch", device="cuda:0")
+    given_back, vacate = [], Session.vacate
+
+    def watched(session):
+        given_back.append(session)
+        vacate(session)
+
+    monkeypatch.setattr(Session, "vacate", watched)
+    try:
+        verdict = worker.judge(problem, Kernel(TRITON, "triton"))
+    finally:
+        worker.close()
+    assert verdict.correct and verdict.timing is not None, verdict.message
+    print(f"\n{size / 1e9:.1f} GB", verdict.timing, [each.code for each in verdict.findings])
+    assert (len(given_back) > 2 * verdict.timing.samples) is in_turn
