@@ -13,7 +13,6 @@ import random
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -198,10 +197,10 @@ class Windows:
                 batches = self._draw_window(numbers, kinds)
             run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
             if self._alternating:  # its slots are about to be given back
-                took_ms, window = run[which]
                 if which:
-                    self._verify(batches, forward_seeds, kinds, window, {})
-                run[which], batches = (took_ms, replace(window, kept={})), []
+                    self._verify(batches, forward_seeds, kinds, run[1][1], {})
+                run[which][1].kept.clear()
+                batches = []
         (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
         if not self._alternating:
             self._verify(batches, forward_seeds, kinds, kernel, reference.kept)
