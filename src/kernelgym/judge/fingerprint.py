@@ -17,7 +17,7 @@ import torch
 __all__ = ["fingerprint", "poison", "without_numbers"]
 
 _ROW = 1 << 20
-_ROWS_AT_ONCE = 32  # 256 MB of words, twice as much for what is made of them
+_ROWS_AT_ONCE = 32  # 128 MB of words, twice as much for their products
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
@@ -55,29 +55,23 @@ def _unwatched() -> Iterator[None]:
 def _sums(words: torch.Tensor) -> tuple[Any, Any]:
     """Return sums modulo 2^64 of words times random odd numbers, of a word's row and place there.
 
-    A word's upper bits are folded into its lower ones first: of those that stand highest an even
-    number would come to nothing, such as the signs of all elements.
+    Words are of 32 bits at most. Of those that stand highest in a sum an even number would come to
+    nothing, such as the signs of all elements.
     """
     weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(words.device))
     row = weights.numel()
     whole = words[: words.numel() // row * row].view(-1, row)
-    sums = [(_folded(words[whole.numel() :]) * weights[: words.numel() % row]).sum()]
+    sums = [(words[whole.numel() :] * weights[: words.numel() % row]).sum()]
     for number, block in enumerate(whole.split(_ROWS_AT_ONCE)):
-        of_rows = (_folded(block) * weights).sum(1)
+        of_rows = (block * weights).sum(1)
         sums.append((of_rows * weights[: len(block)]).sum() * (2 * number + 1))
     return torch.stack(sums).sum().item(), sums[0].item()
 
 
-def _folded(words: torch.Tensor) -> torch.Tensor:
-    wide = words.to(torch.int64)
-    return wide ^ (wide >> 29)
-
-
 def _words(flat: torch.Tensor) -> torch.Tensor:
-    """View bytes as the widest integers that they can be viewed as."""
-    for dtype in (torch.int64, torch.int32):
-        if flat.numel() % dtype.itemsize == 0 and flat.data_ptr() % dtype.itemsize == 0:
-            return flat.view(dtype)
+    """View bytes as words of 32 bits, if they can be."""
+    if flat.numel() % 4 == 0 and flat.data_ptr() % 4 == 0:
+        return flat.view(torch.int32)
     return flat
 
 
