@@ -1,11 +1,14 @@
 """Tensors are told apart by their bytes, and by nothing else."""
 
+import contextlib
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernelgym.judge.fingerprint import _ROW, fingerprint
+from kernelgym.judge.fingerprint import _ROW, _weights, fingerprint
 
 DTYPES = st.sampled_from([torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool])
 
@@ -83,3 +86,18 @@ def test_type_and_size_count():
     assert fingerprint(zeros) != fingerprint(zeros.int())
     assert fingerprint(zeros) != fingerprint(torch.zeros(17))
     assert fingerprint(torch.zeros(0)) == fingerprint(torch.zeros(0))
+
+
+def test_bytes_that_lie_askew_are_told_apart_like_others():
+    x = random(9, torch.bfloat16, 1)
+    assert fingerprint(x[1:]) == fingerprint(x[1:].clone())
+
+
+def test_what_is_drawn_for_fingerprints_does_not_depend_on_who_is_asking():
+    _weights.cache_clear()
+    expected = fingerprint(torch.ones(5))
+    _weights.cache_clear()
+    with torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True):
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            fingerprint(torch.zeros(5))
+    assert fingerprint(torch.ones(5)) == expected

@@ -422,7 +422,7 @@ def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_befo
     assert kernel.kept == baseline.kept == [[0]]
 
 
-@pytest.mark.parametrize(("sets", "in_turn"), [(7.9, True), (8.1, False)])
+@pytest.mark.parametrize(("sets", "in_turn"), [(9.9, True), (10.1, False)])
 def test_turns_are_taken_only_where_the_device_does_not_hold_both_sides(gpu, large, sets, in_turn):
     for_contexts = 14 / 13
     gpu.total_memory = int((sets * (1 << 30) + SPARE_BYTES) * for_contexts)

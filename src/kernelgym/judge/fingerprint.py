@@ -38,9 +38,9 @@ def _has_memory(tensor: torch.Tensor) -> bool:
     """
     try:
         with torch._C.DisableTorchFunctionSubclass():
-            storage = tensor.untyped_storage()
+            storage = torch.Tensor.untyped_storage(tensor)
             start, size = storage.data_ptr(), storage.nbytes()
-            return bool(start and start <= tensor.data_ptr() <= start + size)
+            return bool(start and start <= torch.Tensor.data_ptr(tensor) <= start + size)
     except (RuntimeError, NotImplementedError):
         return False
 
@@ -69,17 +69,20 @@ def _sums(words: torch.Tensor) -> tuple[Any, Any]:
 
 
 def _words(flat: torch.Tensor) -> torch.Tensor:
-    """View bytes as words of 32 bits, if they can be."""
-    if flat.numel() % 4 == 0 and flat.data_ptr() % 4 == 0:
-        return flat.view(torch.int32)
-    return flat
+    """View bytes as words of 32 bits, if there are as many, wherever they lie."""
+    if flat.numel() % 4:
+        return flat
+    return (flat.clone() if flat.data_ptr() % 4 else flat).view(torch.int32)
 
 
 @lru_cache(maxsize=24)  # one for each size, 16 MB together
 def _weights(size: int, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(20_261)
-    numbers = torch.randint(-(1 << 62), 1 << 62, (size,), dtype=torch.int64, generator=generator)
-    return (numbers * 2 + 1).to(device)
+    with _unwatched():  # they stay, whatever modes are active now
+        drawer = torch.Generator().manual_seed(20_261)
+        numbers = torch.randint(
+            -(1 << 62), 1 << 62, (size,), dtype=torch.int64, generator=drawer, device="cpu"
+        )
+        return (numbers * 2 + 1).to(device)
 
 
 def poison(tensor: torch.Tensor) -> None:

@@ -74,7 +74,7 @@ def _setting(original: Any) -> Any:
 
 
 def _restoring(original: Any) -> Any:
-    """Classes stay as a launch needs them: values that they could be used with exist in none other.
+    """Classes stay as a launch needs them, since they are hardly used where there is none.
 
     To change a class has Python forget all that it knows of how to look up what is in it.
     """
@@ -123,9 +123,10 @@ def _patching_once(original: Any) -> Any:
 
 
 def _is_patched(language: Any) -> bool:
-    return _was_made_by("_patch_lang_core", language.range) and _was_made_by(
-        "_patch_lang_tensor", vars(language.tensor).get("__index__")
-    )
+    # Reductions may be their own again where the rest was left patched by a call between kernels.
+    made = ("_patch_lang_core", language.range), ("_patch_reduce_scan", language.reduce)
+    index = "_patch_lang_tensor", vars(language.tensor).get("__index__")
+    return all(_was_made_by(maker, function) for maker, function in (*made, index))
 
 
 def _was_made_by(maker: str, function: Any) -> bool:
@@ -192,7 +193,10 @@ def _transforming(original: Any) -> Any:
     def _transform_ast(self: Any, src: str) -> Any:
         if type(self.ast_transformer) is not plain:
             return original(self, src)
-        tree = ast.parse("\n" * (self.def_file_lineno - 1) + src)
+        try:
+            tree = ast.parse("\n" * (self.def_file_lineno - 1) + src)
+        except SyntaxError:
+            return original(self, src)  # which tells other lines
         for node in _assignments(tree.body):
             if len(node.targets) > 1:
                 return original(self, src)

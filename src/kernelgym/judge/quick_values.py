@@ -156,7 +156,8 @@ def _broadcasting(original: Any) -> Any:
 
     def is_plain(value: Any, builds: Any) -> bool:
         kind, held = value.type, value.handle.dtype
-        usual = kind.__class__ is pointer or (kind.__class__ is scalar and kind.name in _PLAIN)
+        element = kind.element_ty if kind.__class__ is pointer else kind
+        usual = element.__class__ is scalar and element.name in _PLAIN
         return usual and held.__class__ is not block and type(builds) is builder
 
     def splat(value: Any, like: Any) -> Any:

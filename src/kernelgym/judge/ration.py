@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernelgym.judge.locks import take
 
-__all__ = ["SPARE_BYTES", "Ration", "kernel_bytes", "usable_bytes"]
+__all__ = ["SPARE_BYTES", "Ration", "holds_both", "kernel_bytes", "usable_bytes"]
 
 SPARE_BYTES = 1 << 30
 """What a kernel and the judge take beside inputs and outputs."""
@@ -25,6 +25,7 @@ SPARE_BYTES = 1 << 30
 _PARTS = 16
 _POLL_S = 0.002
 _INPUTS, _OUTPUTS = 3, 5  # drawn, and both sides'; the reference's, the kernel's, copies of theirs
+_BETWEEN = 2  # outputs that a reference or a kernel may hold on its way to one
 _CONTEXTS_OF = 14
 
 
@@ -41,6 +42,17 @@ def kernel_bytes(inputs: int, outputs: int) -> int:
 def usable_bytes(total_bytes: int) -> int:
     """Return what of a device's memory its processes' contexts leave."""
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
+
+
+def holds_both(total_bytes: int, inputs: int, outputs: int) -> bool:
+    """Say whether a device holds a kernel and what it is timed against, with some to spare.
+
+    Args:
+        total_bytes: The device's memory.
+        inputs: Bytes of one call's inputs.
+        outputs: Bytes of its outputs.
+    """
+    return kernel_bytes(inputs, outputs) + _BETWEEN * outputs <= usable_bytes(total_bytes)
 
 
 class Ration:

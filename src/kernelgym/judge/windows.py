@@ -21,7 +21,7 @@ import torch
 from kernelgym.judge.arena import spanned
 from kernelgym.judge.distributions import GIVEN
 from kernelgym.judge.lent_memory import LentMemory
-from kernelgym.judge.ration import kernel_bytes, usable_bytes
+from kernelgym.judge.ration import holds_both
 from kernelgym.judge.reference import Reference, Seeds, tensors_of
 from kernelgym.judge.runner import bytes_of
 from kernelgym.judge.session import Rejected, Session, Window
@@ -118,7 +118,7 @@ class Windows:
         if device.type == "cpu":
             return False
         total = int(torch.cuda.get_device_properties(device).total_memory)
-        return kernel_bytes(bytes_of(inputs), bytes_of(output)) > usable_bytes(total)
+        return not holds_both(total, bytes_of(inputs), bytes_of(output))
 
     def _can_lend(self) -> bool:
         """Say whether the baseline may read what is drawn, instead of a copy."""
