@@ -34,6 +34,7 @@ UNTRUSTED = {
             "huge_pages",
             "quick_interpreter",
             "quick_launches",
+            "quick_types",
             "quick_values",
             "warm_up",
         ),

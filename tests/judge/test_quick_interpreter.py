@@ -13,13 +13,13 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge import quick_launches, quick_values
+from kernelgym.judge import quick_launches, quick_types, quick_values
 from kernelgym.judge.quick_interpreter import quicken
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 
 found = {}
 if sys.argv[1] == "quick":
-    found["left"] = quicken(quick_values, quick_launches)
+    found["left"] = quicken(quick_types, quick_values, quick_launches)
 
 
 @triton.jit
@@ -100,11 +100,11 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge import quick_launches, quick_values
+from kernelgym.judge import quick_launches, quick_types, quick_values
 from kernelgym.judge.quick_interpreter import quicken
 
 if sys.argv[1] == "quick":
-    quicken(quick_values, quick_launches)
+    quicken(quick_types, quick_values, quick_launches)
 np.seterr(all="ignore")
 TYPES = "int1 int8 uint8 int32 uint32 int64 float16 bfloat16 float32 float64"
 NUMBERS = {
@@ -177,11 +177,11 @@ import importlib, json, sys
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge import quick_launches, quick_values
+from kernelgym.judge import quick_launches, quick_types, quick_values
 from kernelgym.judge.quick_interpreter import quicken
 
 if sys.argv[1] == "quick":
-    quicken(quick_values, quick_launches)
+    quicken(quick_types, quick_values, quick_launches)
 
 BY_CORE = '''
 import triton
@@ -256,11 +256,11 @@ import json, sys, traceback
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge import quick_launches, quick_values
+from kernelgym.judge import quick_launches, quick_types, quick_values
 from kernelgym.judge.quick_interpreter import quicken
 
 if sys.argv[1] == "quick":
-    quicken(quick_values, quick_launches)
+    quicken(quick_types, quick_values, quick_launches)
 
 
 def plain(function):

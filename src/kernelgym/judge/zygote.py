@@ -67,7 +67,7 @@ def _import_libraries(on_gpu: bool) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
         _sibling("accesses").check_interpreter_accesses()
-        parts = _sibling("quick_values"), _sibling("quick_launches")
+        parts = map(_sibling, ("quick_types", "quick_values", "quick_launches"))
         _sibling("quick_interpreter").quicken(*parts)
 
 
