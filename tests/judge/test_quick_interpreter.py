@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from kernelgym.judge import quick_launches, quick_types, quick_values
+
 PROGRAM = """
 import hashlib, json, sys
 import numpy as np
@@ -365,6 +367,12 @@ def both(tmp_path_factory):
 def test_every_function_is_the_one_that_was_known(both):
     # Another version of Triton: read what has changed there before the texts are renewed.
     assert both[1]["left"] == []
+
+
+@pytest.mark.parametrize("part", [quick_types, quick_values, quick_launches])
+def test_every_text_that_is_known_is_relied_on(part):
+    relied_on = {name for _, names in part.MADE.values() for name in names}
+    assert relied_on == set(part.TEXTS)
 
 
 def test_values_and_errors_are_those_of_tritons_own_interpreter(both):

@@ -268,20 +268,23 @@ _CONSTANT = [
     f"{_SEMANTIC}.scalar_constant",
     *_of(_BUILDER, "get_null_value", "get_int32", "get_int64", "get_fp32", "get_fp64"),
 ]
-_SPLAT = _of(_BUILDER, "create_splat", "create_broadcast", "get_block_ty")
+_SPLAT = ["pointer_type", *_of(_BUILDER, "create_splat", "create_broadcast", "get_block_ty")]
 
 MADE = {
     f"{_SEMANTIC}.binary_op_sanitize_overflow_impl": (
         _sanitizing,
         _of(_SEMANTIC, "binary_op_sanitize_overflow_impl", "device_assert"),
     ),
-    f"{_SEMANTIC}.binary_op_type_checking_impl": (_type_checking, _CHECKING),
+    f"{_SEMANTIC}.binary_op_type_checking_impl": (_type_checking, [*_CHECKING, "pointer_type"]),
     f"{_SEMANTIC}.broadcast_impl_value": (
         _broadcasting,
         [f"{_SEMANTIC}.broadcast_impl_value", "block_type.with_element_ty", *_SPLAT],
     ),
     f"{_SEMANTIC}.scalar_constant": (_constants, _CONSTANT),
-    f"{_BUILDER}.binary_op": (_binary_operators, [f"{_BUILDER}.binary_op", "TensorHandle"]),
+    f"{_BUILDER}.binary_op": (
+        _binary_operators,
+        [f"{_BUILDER}.binary_op", "TensorHandle", "_validate_np_data_size"],
+    ),
     "_unwrap_if_constexpr": (_unwrapping, ["_unwrap_if_constexpr"]),
 }
 """By name: what makes a replacement, and the texts that it was written for."""
