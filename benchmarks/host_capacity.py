@@ -29,7 +29,7 @@ from kernelgym.types import Job
 PROBLEM = "Synthetic/L1/3"
 RULESETS = ("kernelbench", "strict")
 EACH = 12
-"""Kernels for each worker; the first of them, and one more that warms it up, are not counted."""
+"""Kernels for each worker, beside four that warm it up and do not count."""
 
 
 def capacity(device: str, ruleset: str, workers: int) -> dict[str, Any]:
