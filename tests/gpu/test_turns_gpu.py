@@ -1,7 +1,5 @@
 """A problem of which a device holds one side at a time: the sides take turns, and are timed."""
 
-import textwrap
-
 import pytest
 
 from kernelgym.judge import windows
@@ -44,7 +42,7 @@ class ModelNew(nn.Module):
 
 @pytest.mark.parametrize("in_turn", [False, True])
 def test_sides_take_turns_only_where_they_have_to(tmp_path, monkeypatch, in_turn):
-    problem = Problem("t/turns", "t", 1, "turns", textwrap.dedent(PROBLEM.format(rows=ROWS)))
+    problem = Problem("t/turns", "t", 1, "turns", PROBLEM.format(rows=ROWS))
     (tmp_path / "scratch").mkdir()
     worker = Worker(RULESETS["kernelbench"], True, tmp_path, tmp_path / "scratch", device="cuda:0")
     given_back, vacate = [], Session.vacate

@@ -153,9 +153,9 @@ class Crossings:
 
     def _share(self, name: str, tensor: Any) -> None:
         """Remember memory that was shared outside of calls: a call may pass values through it."""
-        if self._counts() or name not in _SHARING or not isinstance(tensor, torch.Tensor):
+        if not self._begun or self._counts() or name not in _SHARING:
             return
-        if not self._begun:
+        if not isinstance(tensor, torch.Tensor):
             return
         if tensor.device.type != "cpu":
             return

@@ -109,8 +109,7 @@ class Windows:
         return max(1, min(calls, _MAX_DEVICE_CALLS, room))
 
     def _call_bytes(self) -> int:
-        tensors = tensors_of(list(self._sides[1].example))
-        return max(1, sum(int(t.numel()) * int(t.element_size()) for t in tensors))
+        return max(1, bytes_of(list(self._sides[1].example)))
 
     def _too_large_for_two(self) -> bool:
         """Say whether a device cannot hold what both sides take in one pair of windows."""
