@@ -26,12 +26,12 @@ from typing import Any
 from build_patterns import PATTERNS, Pattern
 from machine import machine
 
-from kernelgym.judge.build import Builder, Built
-from kernelgym.judge.compiler_process import Running
-from kernelgym.judge.cuda_toolkit import find_nvcc
-from kernelgym.judge.extension_source import CUDA_UNIT
-from kernelgym.judge.sandbox import TIERS
-from kernelgym.judge.sandbox_paths import readable_paths
+from kernelgym.judge.compiling.builder import Builder, Built
+from kernelgym.judge.compiling.compiler_process import Running
+from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
+from kernelgym.judge.compiling.source import CUDA_UNIT
+from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.rulesets import Limits
 
 GOAL_S = 8.0

@@ -4,8 +4,8 @@ Run ``python benchmarks/conformance.py --kernelbench-root DIR [--out FILE]`` on 
 GPU; DIR is a checkout of KernelBench, of which nothing is shipped here. Every kernel of
 `conformance_kernels/` is judged by both sides, at the same time, with no timing: five trials under
 KernelBench's seeds. Compared is its pair (compiled, correctness) with that of
-`kernelgym.conformance.as_kernelbench`. Exit code 0: all agree or differ as documented; 1: some
-differ otherwise; 3: the budget ended first (run again with ``--resume``).
+`kernelgym.benchmark.kernelbench.as_kernelbench`. Exit code 0: all agree or differ as documented; 1:
+some differ otherwise; 3: the budget ended first (run again with ``--resume``).
 
 With ``--device cpu`` KernelBench, which needs CUDA, is left out: our verdicts under Triton's
 interpreter, on cut sizes, are compared with what each case says KernelBench's rules give.
@@ -39,7 +39,7 @@ from conformance_cases import (
 from conformance_sides import Journal, Server
 from machine import machine
 
-from kernelgym.conformance import as_kernelbench
+from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.judge import LocalEvaluator
 from kernelgym.suites.kernelbench import KernelBenchSuite
 from kernelgym.types import Problem, Status

@@ -14,9 +14,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from kernelgym.context import CONTEXTS
-from kernelgym.episode import Episode
-from kernelgym.observer import HISTORY_TOKENS, Observer
+from kernelgym.episodes.episode import Episode
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import HISTORY_TOKENS, Observer
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import broken_variants, solve
 from kernelgym.testing import reply, verdict

@@ -120,7 +120,7 @@ def measure(repeats: int, imports: int) -> dict[str, Any]:
             "step_us": step_us(language, repeats) - judge,
             "vector_step_us": vector_step_us(language, max(3, repeats // BATCH)) - judge,
         }
-    statements = ("import gymnasium", "import kernelgym", "import kernelgym.vector")
+    statements = ("import gymnasium", "import kernelgym", "import kernelgym.envs.vector")
     taken: dict[str, list[float]] = {statement: [] for statement in statements}
     for _ in range(imports):  # alternating, so that a busy moment hits all of them
         for statement in statements:

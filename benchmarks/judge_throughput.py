@@ -36,7 +36,7 @@ from conformance_cases import Case
 from conformance_sides import Server
 from machine import gpu, machine
 
-from kernelgym.conformance import as_kernelbench
+from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.judge import LocalEvaluator
 from kernelgym.types import Job, Kernel, Problem, Verdict
 

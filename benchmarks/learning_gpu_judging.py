@@ -14,9 +14,9 @@ import numpy as np
 from learning_gpu_warm import spread
 from learning_gpu_work import TABLES, Work
 
+from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
 from kernelgym.judge import LocalEvaluator
-from kernelgym.parsing import parse
 from kernelgym.suites.synthetic import Defect, solve
 from kernelgym.types import Job, Kernel, Status, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers

@@ -27,7 +27,7 @@ from typing import IO, Any
 
 from machine import gpu, machine
 
-from kernelgym.judge import device_memory
+from kernelgym.judge.untrusted import cuda_ipc
 
 CHILD = "--one"
 STEPS = ("allocate", "share", "open", "close", "free")
@@ -44,23 +44,23 @@ class Ipc:
 
     def allocate(self, size: int) -> None:
         """Allocate."""
-        self.address = device_memory.allocate(size)
+        self.address = cuda_ipc.allocate(size)
 
     def share(self, _: int) -> None:
         """Send what the other side needs."""
-        self._channel.sendall(device_memory.share(self.address).encode())
+        self._channel.sendall(cuda_ipc.share(self.address).encode())
 
     def open(self, _: int) -> None:
         """Open what the other side has sent."""
-        self.address = device_memory.open_shared(self._channel.recv(4096).decode())
+        self.address = cuda_ipc.open_shared(self._channel.recv(4096).decode())
 
     def close(self, _: int) -> None:
         """Let go of it."""
-        device_memory.close_shared(self.address)
+        cuda_ipc.close_shared(self.address)
 
     def free(self, _: int) -> None:
         """Give it back."""
-        device_memory.free(self.address)
+        cuda_ipc.free(self.address)
 
 
 class _Place(ctypes.Structure):

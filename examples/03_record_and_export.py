@@ -13,13 +13,13 @@ import gymnasium as gym
 
 import kernelgym
 from kernelgym import LocalEvaluator
-from kernelgym.asynchronous import play_episodes
-from kernelgym.exporting import preference_rows, sft_rows
-from kernelgym.recording import RecordTrajectories
-from kernelgym.rescoring import rescore
+from kernelgym.envs.drivers import play_episodes
+from kernelgym.envs.recording import RecordTrajectories
+from kernelgym.records.export import preference_rows, sft_rows
+from kernelgym.records.rescore import rescore
+from kernelgym.records.trajectories import read_records
 from kernelgym.suites.synthetic import broken_variants, solve
 from kernelgym.testing import reply
-from kernelgym.trajectories import read_records
 
 PROBLEMS = (2, 3, 5)
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from kernelgym import LocalEvaluator
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, solve
 from kernelgym.testing import reply
 from kernelgym.types import Problem

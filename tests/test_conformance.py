@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.conformance import CONSTRUCTOR_FINDING, KernelBenchResult, as_kernelbench
+from kernelgym.benchmark.kernelbench import KernelBenchResult, as_kernelbench
 from kernelgym.testing import SAMPLE_PROBLEM, verdict
 from kernelgym.types import Finding, Problem, Severity, Status, Verdict
+from kernelgym.verdict import CONSTRUCTOR_FINDING
 from strategies import verdicts
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))

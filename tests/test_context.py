@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.context import (
+from kernelgym.episodes.episode import Episode
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.context import (
     CONTEXTS,
     Context,
     Detail,
@@ -15,9 +17,7 @@ from kernelgym.context import (
     context_policy,
     own_summary,
 )
-from kernelgym.episode import Episode
-from kernelgym.errors import UnknownName, UsageError
-from kernelgym.observer import Observer, render
+from kernelgym.prompts.observer import Observer, render
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Turn, Verdict
 from strategies import verdicts

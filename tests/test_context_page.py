@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym.context import CONTEXTS
-from kernelgym.envs import KernelEnv
+from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.feedback import CATEGORIES, FEEDBACK_TOKENS, LEVELS
-from kernelgym.observer import HISTORY_TOKENS
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import HISTORY_TOKENS
 
 ROOT = Path(__file__).parent.parent
 CONTEXT = (ROOT / "docs" / "context.md").read_text()

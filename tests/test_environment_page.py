@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 import kernelgym
-from kernelgym.context import CONTEXTS
-from kernelgym.envs import KernelEnv
-from kernelgym.exporting import FORMATS, Rules
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.recording import RecordTrajectories
 from kernelgym.feedback import CATEGORIES, LEVELS
-from kernelgym.recording import RecordTrajectories
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.records.export import FORMATS, Rules
+from kernelgym.records.trajectories import read_records
 from kernelgym.rewards import REWARDS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
-from kernelgym.trajectories import read_records
 
 PAGE = (Path(__file__).parent.parent / "docs" / "environment.md").read_text()
 GOOD = reply(SAMPLE_KERNELS["triton"])

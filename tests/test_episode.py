@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.stopping import StopRule, stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import REWARDS
-from kernelgym.stopping import StopRule, stop_rule
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Reply, Severity, Status, Verdict
 from strategies import texts, verdicts

@@ -11,18 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.context import CONTEXTS
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.exporting import Rules, completion_rows, preference_rows, read_before, sft_rows
-from kernelgym.observer import Observer, render
-from kernelgym.observer_settings import observer_settings, recorded_observer
-from kernelgym.prompts import Hardware
-from kernelgym.rescoring import rescore
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import Observer, render
+from kernelgym.prompts.problem import Hardware
+from kernelgym.records.export import (
+    Rules,
+    completion_rows,
+    preference_rows,
+    read_before,
+    sft_rows,
+)
+from kernelgym.records.observer_settings import observer_settings, recorded_observer
+from kernelgym.records.rescore import rescore
+from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
-from kernelgym.trajectories import EpisodeRecord
 from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Turn, Verdict, text_digest
 from strategies import texts, verdicts
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.answers.parsing import parse
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import CATEGORIES, LEVELS, category, feedback
-from kernelgym.parsing import parse
 from kernelgym.testing import SAMPLE_KERNELS, verdict
 from kernelgym.tokens import TokenCounter, estimate_tokens
 from kernelgym.types import Finding, Reply, Severity, Status, Verdict

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from feedback_cases import CASES, timed, wrong
-from kernelgym.context import CONTEXTS
-from kernelgym.episode import Episode
+from kernelgym.answers.parsing import parse
+from kernelgym.episodes.episode import Episode
 from kernelgym.feedback import CATEGORIES, LEVELS, category, feedback
 from kernelgym.languages import LANGUAGES
-from kernelgym.observer import Observer
-from kernelgym.parsing import parse
-from kernelgym.prompts import Hardware
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import Observer
+from kernelgym.prompts.problem import Hardware
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Message, Turn, Verdict
 

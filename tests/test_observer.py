@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.context import CONTEXTS
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UsageError
-from kernelgym.observer import Observer, render
-from kernelgym.prompts import problem_prompt, system_prompt
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import Observer, render
+from kernelgym.prompts.problem import problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Kernel, Turn

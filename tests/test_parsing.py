@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from kernelgym.parsing import DEFECTS, parse
+from kernelgym.answers.parsing import DEFECTS, parse
 from kernelgym.testing import SAMPLE_KERNELS, reply
 from kernelgym.types import Reply
 from strategies import texts

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kernelgym.prompt_examples import EXAMPLES
+from kernelgym.prompts.examples import EXAMPLES
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM
 
 _CHECK = """

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from kernelgym.answers.parsing import parse
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.parsing import parse
-from kernelgym.prompt_examples import EXAMPLES
-from kernelgym.prompts import EXAMPLE_COUNTS, Hardware, problem_prompt, system_prompt
+from kernelgym.prompts.examples import EXAMPLES
+from kernelgym.prompts.problem import EXAMPLE_COUNTS, Hardware, problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_PROBLEM
 
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 from hypothesis import given
 
-from kernelgym.python_source import MAX_SOURCE_CHARS, Unreadable, normal_form, read_python
+from kernelgym.answers.python_source import MAX_SOURCE_CHARS, Unreadable, normal_form, read_python
 from kernelgym.testing import SAMPLE_KERNELS
 from strategies import python_like, texts
 
@@ -65,7 +65,7 @@ def test_hostile_sources_do_not_crash_the_interpreter_in_a_thread() -> None:
     # A thread's C stack is smaller; a crash would end this process, hence another one.
     program = (
         "import threading\n"
-        "from kernelgym.python_source import Unreadable, read_python\n"
+        "from kernelgym.answers.python_source import Unreadable, read_python\n"
         "sources = ['(' * 10**5, '-' * 10**5 + '1', 'a' + '.b' * 10**5, '+'.join(['1'] * 10**5)]\n"
         "seen = []\n"
         "def work():\n"

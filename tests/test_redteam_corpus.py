@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.redteam import CLASSES, Entry, Outcome, select, summarise
-from kernelgym.redteam_files import load_entries, read_entry
+from kernelgym.redteam.corpus import CLASSES, Entry, Outcome, select, summarise
+from kernelgym.redteam.files import load_entries, read_entry
 from kernelgym.suites.directory import DirectorySuite
 from kernelgym.testing import verdict
 from kernelgym.types import Finding, Severity, Status

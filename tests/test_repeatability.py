@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge import timing
+from kernelgym.judge.timing import speedup as intervals
 from kernelgym.testing import ScriptedEvaluator, verdict
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -31,14 +31,14 @@ def entries(count: int, between: float, within: float, term: float) -> list[dict
     for _ in range(count):
         centre = math.log(2.0) + rng.normal(0, between)
         pairs = [(math.exp(rng.normal(centre, within)), 1.0) for _ in range(15)]
-        found.append({**dataclasses.asdict(timing.summarise(pairs, term)), "wall_s": 1.0})
+        found.append({**dataclasses.asdict(intervals.summarise(pairs, term)), "wall_s": 1.0})
     return found
 
 
 @given(st.floats(0.1, 10), st.floats(0.001, 0.5), st.floats(0, 0.2))
 def test_narrowing_takes_back_what_widening_gave(speedup: float, half: float, term: float) -> None:
     middle = math.log(speedup)
-    ends = timing.widened(middle - half, middle, middle + half, term)
+    ends = intervals.widened(middle - half, middle, middle + half, term)
     low, high = (repeatability.narrowed(math.exp(end), speedup, term) for end in ends)
     assert math.log(low) == pytest.approx(middle - half, abs=1e-6)
     assert math.log(high) == pytest.approx(middle + half, abs=1e-6)

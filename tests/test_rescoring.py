@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.rescoring import rescore
+from kernelgym.records.rescore import rescore
+from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.rewards import REWARDS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
-from kernelgym.trajectories import EpisodeRecord
 from kernelgym.types import Kernel, Trajectory, Verdict
 from strategies import texts, verdicts
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName
 from kernelgym.rewards import RewardPreset
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym.episodes.stopping import stop_rule
 from kernelgym.rewards import PARTS, REWARDS, SHAPES
-from kernelgym.stopping import stop_rule
 from kernelgym.types import RETURN_VARIANTS, discounted_returns
 
 PAGE = (Path(__file__).parent.parent / "docs" / "rewards.md").read_text()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.benchmark.scoring import fast_p, geometric_mean_speedup, pass_at_k
 from kernelgym.errors import UsageError
-from kernelgym.scoring import fast_p, geometric_mean_speedup, pass_at_k
 from kernelgym.testing import verdict
 from kernelgym.types import Verdict
 from strategies import verdicts

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.prompt_examples import EXAMPLES
+from kernelgym.answers.screening import screen
+from kernelgym.prompts.examples import EXAMPLES
 from kernelgym.rulesets import RULESETS
-from kernelgym.screening import screen
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS
 from kernelgym.types import Finding, Kernel, Severity
 from strategies import kernels

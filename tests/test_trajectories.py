@@ -12,18 +12,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UsageError
-from kernelgym.jsonlines import append_line, read_lines, write_lines
-from kernelgym.rewards import REWARDS
-from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
-from kernelgym.trajectories import (
+from kernelgym.records.jsonlines import append_line, read_lines, write_lines
+from kernelgym.records.trajectories import (
     EpisodeRecord,
     append_record,
     read_records,
     with_source,
     write_records,
 )
+from kernelgym.rewards import REWARDS
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Problem, Trajectory, Verdict
 from strategies import texts, verdicts
 

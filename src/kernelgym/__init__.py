@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import register, registry
 
 if TYPE_CHECKING:
-    from kernelgym.asynchronous import AwaitedEvaluator, play_episode, play_episodes
-    from kernelgym.context import CONTEXTS, Context
-    from kernelgym.envs import KernelEnv
-    from kernelgym.episode import Episode
+    from kernelgym.benchmark.scoring import fast_p, geometric_mean_speedup, pass_at_k
+    from kernelgym.envs.drivers import play_episode, play_episodes
+    from kernelgym.envs.kernel_env import KernelEnv
+    from kernelgym.envs.recording import RecordTrajectories, RecordVectorTrajectories
+    from kernelgym.envs.spaces import KernelText
+    from kernelgym.envs.vector import KernelVectorEnv
+    from kernelgym.envs.wrappers import DiscountedReturn
+    from kernelgym.episodes.episode import Episode
     from kernelgym.errors import (
         DegenerateProblem,
         JudgeError,
@@ -27,12 +31,20 @@ if TYPE_CHECKING:
         UnsupportedLanguage,
         UsageError,
     )
+    from kernelgym.evaluators.awaited import AwaitedEvaluator
+    from kernelgym.evaluators.cached import CachedEvaluator
     from kernelgym.hygiene import Hygiene
-    from kernelgym.judge import CachedEvaluator, LocalEvaluator, shared_evaluator
+    from kernelgym.judge import LocalEvaluator, shared_evaluator
     from kernelgym.languages import LANGUAGES, Language
-    from kernelgym.observer import Observer
-    from kernelgym.recording import RecordTrajectories, RecordVectorTrajectories
-    from kernelgym.rescoring import rescore
+    from kernelgym.prompts.context import CONTEXTS, Context
+    from kernelgym.prompts.observer import Observer
+    from kernelgym.records.rescore import rescore
+    from kernelgym.records.trajectories import (
+        EpisodeRecord,
+        append_record,
+        read_records,
+        write_records,
+    )
     from kernelgym.rewards import (
         REWARDS,
         RewardPreset,
@@ -41,16 +53,8 @@ if TYPE_CHECKING:
         reward_schedule,
     )
     from kernelgym.rulesets import RULESETS, Ruleset, ruleset
-    from kernelgym.scoring import fast_p, geometric_mean_speedup, pass_at_k
-    from kernelgym.spaces import KernelText
     from kernelgym.suites import Suite, get_problem, suite
     from kernelgym.testing import ScriptedEvaluator
-    from kernelgym.trajectories import (
-        EpisodeRecord,
-        append_record,
-        read_records,
-        write_records,
-    )
     from kernelgym.types import (
         Evaluator,
         Feedback,
@@ -69,8 +73,6 @@ if TYPE_CHECKING:
         Turn,
         Verdict,
     )
-    from kernelgym.vector import KernelVectorEnv
-    from kernelgym.wrappers import DiscountedReturn
 
 __all__ = [
     "CONTEXTS",
@@ -142,29 +144,31 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES_BY_MODULE = {
-    "asynchronous": "AwaitedEvaluator play_episode play_episodes",
-    "context": "CONTEXTS Context",
-    "envs": "KernelEnv",
-    "episode": "Episode",
+    "envs.drivers": "play_episode play_episodes",
+    "evaluators.awaited": "AwaitedEvaluator",
+    "prompts.context": "CONTEXTS Context",
+    "envs.kernel_env": "KernelEnv",
+    "episodes.episode": "Episode",
     "errors": "DegenerateProblem JudgeError KernelgymError ProblemError UnknownName "
     "UnsupportedLanguage UsageError",
     "hygiene": "Hygiene",
-    "judge": "CachedEvaluator LocalEvaluator shared_evaluator",
+    "evaluators.cached": "CachedEvaluator",
+    "judge": "LocalEvaluator shared_evaluator",
     "languages": "LANGUAGES Language",
-    "observer": "Observer",
-    "recording": "RecordTrajectories RecordVectorTrajectories",
-    "rescoring": "rescore",
+    "prompts.observer": "Observer",
+    "envs.recording": "RecordTrajectories RecordVectorTrajectories",
+    "records.rescore": "rescore",
     "rewards": "REWARDS RewardPreset RewardSchedule discounted_returns reward_schedule",
     "rulesets": "RULESETS Ruleset ruleset",
-    "scoring": "fast_p geometric_mean_speedup pass_at_k",
-    "spaces": "KernelText",
+    "benchmark.scoring": "fast_p geometric_mean_speedup pass_at_k",
+    "envs.spaces": "KernelText",
     "suites": "Suite get_problem suite",
     "testing": "ScriptedEvaluator",
-    "trajectories": "EpisodeRecord append_record read_records write_records",
+    "records.trajectories": "EpisodeRecord append_record read_records write_records",
     "types": "Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score Severity "
     "Status Timing Trajectory Turn Verdict",
-    "vector": "KernelVectorEnv",
-    "wrappers": "DiscountedReturn",
+    "envs.vector": "KernelVectorEnv",
+    "envs.wrappers": "DiscountedReturn",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
@@ -194,8 +198,8 @@ def _register_envs() -> tuple[str, ...]:
                     continue
                 register(
                     env_id,
-                    entry_point="kernelgym.envs:KernelEnv",
-                    vector_entry_point="kernelgym.vector:KernelVectorEnv",
+                    entry_point="kernelgym.envs.kernel_env:KernelEnv",
+                    vector_entry_point="kernelgym.envs.vector:KernelVectorEnv",
                     nondeterministic=True,
                     kwargs={"suite": suite_name, "level": level, "max_turns": max_turns},
                 )

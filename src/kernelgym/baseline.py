@@ -2,7 +2,7 @@
 
 A compiled baseline is the problem's own model under `torch.compile`. It is prepared once, by
 ``kernelgym baseline``, since compiling takes too long for a verdict. Nothing here compiles:
-`kernelgym.judge.baselines` does.
+`kernelgym.judge.timing.baselines` does.
 """
 
 from __future__ import annotations

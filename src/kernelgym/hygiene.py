@@ -7,7 +7,7 @@ a problem, a ruleset (whose precision is part of it) and a kind of device.
 Records are kept as one JSON file each, named by the problem's digest, the ruleset's label, the kind
 of device and torch's version. A record that cannot be read counts as none.
 
-Nothing here runs a problem: `kernelgym.judge.degeneracy` does.
+Nothing here runs a problem: `kernelgym.judge.lint.checks` does.
 """
 
 from __future__ import annotations

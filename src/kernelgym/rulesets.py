@@ -93,7 +93,7 @@ class Ruleset:
     (in convolutions, not in matrix products). What a kernel itself uses, the tolerance decides."""
     distributions: tuple[str, ...] = ("shifted", "wide", "narrow", "spiked", "salted")
     """Kinds of inputs that judged calls are drawn from beside the problem's own, as far as the
-    reference is well conditioned on them (see `kernelgym.judge.distributions`)."""
+    reference is well conditioned on them (see `kernelgym.judge.inputs.kinds`)."""
     perturb_state: bool = True
     """Replace weights and buffers that are constant when constructed (a LayerNorm's ones and
     zeros) by secret values of the same kind, by name, on both sides."""
@@ -126,7 +126,7 @@ class Ruleset:
         ("elementwise", 8.0),
     )
     """`fp64` only: `error_factor` by what the reference consists of (see
-    `kernelgym.judge.operators`); what is not named here has `error_factor`."""
+    `kernelgym.judge.reference.operator_class`); what is not named here has `error_factor`."""
     error_floor: float = 1e-5
     """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
     (the median of the output's non-zero magnitudes)."""

@@ -9,27 +9,31 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from kernelgym.stages import Stages
-
 __all__ = [
+    "CONSTRUCTOR_FINDING",
     "UNCONFIRMED_SPEED",
     "Finding",
     "KernelTime",
     "Mismatch",
     "Profile",
     "Severity",
+    "Stages",
     "Status",
     "Timing",
     "Verdict",
+    "unavailable",
 ]
 
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
+
+CONSTRUCTOR_FINDING = "constructor_error"
+"""Code of the finding by which the judge says that `ModelNew`'s constructor raised."""
 
 
 class Severity(StrEnum):
@@ -215,6 +219,32 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Stages:
+    """Seconds of one verdict by stage; what is left of `Verdict.wall_s` is none of them.
+
+    Stages do not overlap here: while one process waits for a build, that is what counts.
+    """
+
+    queue_s: float = 0.0
+    """Waiting for the device or its memory, which other workers held."""
+    build_s: float = 0.0
+    """Compiling extensions, and assembling what Triton compiles on a GPU."""
+    load_s: float = 0.0
+    """Until the process stands, the kernel is imported, and the reference is ready."""
+    check_s: float = 0.0
+    """Judged calls: inputs drawn, both sides run, outputs compared."""
+    evidence_s: float = 0.0
+    """The calls, and where needed the second run, that look at what custom kernels do."""
+    timing_s: float = 0.0
+    """Timed windows, the baseline's process included."""
+
+    @property
+    def total_s(self) -> float:
+        """All stages together."""
+        return sum(float(getattr(self, each.name)) for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What the judge says of one kernel."""
 
@@ -328,3 +358,15 @@ class Verdict:
         if values.get("profile") is not None:
             values["profile"] = Profile.from_dict(values["profile"])
         return cls(**values)
+
+
+def unavailable(message: str, code: str = "judge_failed") -> Verdict:
+    """Return the verdict for a failure of ours.
+
+    Args:
+        message: What happened.
+        code: Of its finding: ``judge_failed``, or ``worker_lost`` and ``device_lost`` where a
+            kernel may have brought it about.
+    """
+    finding = Finding(code, message, Severity.INFO)
+    return Verdict(Status.UNAVAILABLE, message=message, findings=(finding,))

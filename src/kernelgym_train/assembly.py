@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
-from kernelgym.choice import choose_problems
+from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.rewards import reward_schedule
 from kernelgym.types import Evaluator
 from kernelgym_train.config import Config

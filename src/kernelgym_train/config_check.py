@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernelgym.devices import check_device
+from kernelgym.episodes.stopping import check_stop_rule, stop_rule
 from kernelgym.errors import UsageError
 from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import check_speed, check_trials, reward_schedule
-from kernelgym.stopping import check_stop_rule, stop_rule
 
 if TYPE_CHECKING:
     from kernelgym_train.config import Config

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.types import Kernel, Problem, Trajectory, Turn, Verdict
 from kernelgym_train.metrics import rollout_metrics
 from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy, play, tasks_of

@@ -1,6 +1,7 @@
 """What is written down of a rollout: the episode in kernelgym's schema, and its tokens beside it.
 
-Contract: pure. The episode's record is whole by itself (`kernelgym.trajectories`) and names the
+Contract: pure. The episode's record is whole by itself (`kernelgym.records.trajectories`) and names
+    the
 rollout by its key, ``step/problem/trajectory``; a row of tokens names its turn by the whole key.
 """
 
@@ -10,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelgym import EpisodeRecord
-from kernelgym.observer import Observer, render
-from kernelgym.observer_settings import observer_settings
+from kernelgym.prompts.observer import Observer, render
+from kernelgym.records.observer_settings import observer_settings
 from kernelgym.rewards import reward_preset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import text_digest

@@ -5,9 +5,9 @@ Contract:
 - every trajectory goes at its own pace: it asks the policy, has the answer judged, and asks again,
   without waiting for another. A policy that answers in batches (`BatchPolicy`) is the exception:
   it is called once all live trajectories wait for it, with their requests in the order of keys;
-- turns are `kernelgym.episode.Episode`'s, the text is the observer's, verdicts come together
-  through `kernelgym.asynchronous.AwaitedEvaluator`. The same answers and verdicts give the same
-  turns as in an environment;
+- turns are `kernelgym.episodes.episode.Episode`'s, the text is the observer's, verdicts come
+  together through `kernelgym.envs.drivers.AwaitedEvaluator`. The same answers and verdicts give the
+  same turns as in an environment;
 - a failure of the evaluator costs the trajectory its verdict (`unavailable`, so it ends ``cut`` and
   `Trajectory.valid` is false) and nobody else anything; what a policy raises, and a `UsageError`,
   end the play;
@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from kernelgym import UsageError
-from kernelgym.asynchronous import AwaitedEvaluator
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.stopping import StopRule
+from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.feedback import FEEDBACK_TOKENS
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardPreset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.stopping import StopRule
 from kernelgym.types import Evaluator, Finding, Kernel, Problem, Severity, Status, Verdict
 from kernelgym_train.types import Completion, Key, Request, Rollout
 
@@ -77,7 +77,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRules:
-    """What `kernelgym.episode.Episode` needs to know beside observer and evaluator."""
+    """What `kernelgym.episodes.episode.Episode` needs to know beside observer and evaluator."""
 
     reward: str | RewardPreset = "stage2"
     """How turns are scored."""

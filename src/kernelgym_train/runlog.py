@@ -8,7 +8,7 @@
       secret              what the judge's inputs follow from; readable by its owner only
       metrics.jsonl       one row of numbers per step
       evaluations.jsonl   one row per evaluation on held-out problems
-      trajectories.jsonl  every episode, in the schema of kernelgym.trajectories
+      trajectories.jsonl  every episode, in the schema of kernelgym.records.trajectories
       tokens.jsonl        the ids that were sampled, one row per turn
       events.jsonl        what happened to the run itself: starts, warnings, rollbacks
       verdicts.jsonl      every verdict, written before it was used
@@ -40,8 +40,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from kernelgym import UsageError, append_record
-from kernelgym.jsonlines import append_line, read_lines, write_lines
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
+from kernelgym.records.jsonlines import append_line, read_lines, write_lines
 from kernelgym.types import Evaluator
 from kernelgym_train.records import rollout_record, token_rows
 from kernelgym_train.rollout import EpisodeRules

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelgym.feedback import FEEDBACK_TOKENS
-from kernelgym.observer import HISTORY_TOKENS
+from kernelgym.prompts.observer import HISTORY_TOKENS
 from kernelgym.types import GAMMA, ReturnVariant
 from kernelgym_train.credit import Normaliser
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardSchedule
 from kernelgym.types import Evaluator
 from kernelgym_train.credit import Credit, CreditRule, assign_credit

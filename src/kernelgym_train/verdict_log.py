@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from kernelgym.errors import JudgeError
-from kernelgym.jsonlines import append_line, read_lines
+from kernelgym.records.jsonlines import append_line, read_lines
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 

@@ -119,9 +119,9 @@ def _harness(name: str, problem: str, cache: Path, timed: bool) -> dict[str, Any
 
 def _use_builder(cache: Path, scratch: Path) -> None:
     """Build extensions with the judge's builder, which is many times faster than torch's."""
-    from kernelgym.judge import hooks
-    from kernelgym.judge.build import Builder
-    from kernelgym.judge.sandbox_paths import readable_paths
+    from kernelgym.judge.compiling.builder import Builder
+    from kernelgym.judge.sandbox.paths import readable_paths
+    from kernelgym.judge.untrusted import extension_stub
     from kernelgym.rulesets import Limits
 
     builder = Builder(cache / "builds", scratch, "limits", Limits(), readable_paths())
@@ -132,7 +132,7 @@ def _use_builder(cache: Path, scratch: Path) -> None:
             return {"failed": built.log}
         return {"module": built.module, "fds": [os.open(built.path, os.O_RDONLY)]}
 
-    hooks.replace_extension_builds(build)
+    extension_stub.replace_extension_builds(build)
 
 
 def _load(name: str, path: Path) -> ModuleType:
@@ -212,7 +212,7 @@ def time_model(model: Any, inputs: list[Any]) -> float:
 def main(names: list[str]) -> None:
     """Print what becomes of the exploits, or of those whose names hold one of `names`."""
     from kernelgym.cli.redteam import load_corpus
-    from kernelgym.judge.local import cache_folder
+    from kernelgym.paths import cache_folder
 
     entries, _ = load_corpus(HERE)
     count = total = 0

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kernelgym.answers.parsing import parse
 from kernelgym.cli import judging
 from kernelgym.cli.demo import Scene, play_scene, scenes
 from kernelgym.cli.demo_kernels import GATED_NORM, gated_norm_drafts, rnn_drafts
@@ -14,7 +15,6 @@ from kernelgym.cli.play import read_reply
 from kernelgym.cli.scripted import Draft, ScriptedAgent, scripted_agent, synthetic_drafts
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator
-from kernelgym.parsing import parse
 from kernelgym.suites import get_problem, suite
 from kernelgym.suites.base import check_source
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kernelgym.samples import SAMPLE_KERNELS, SAMPLE_PROBLEM
+from kernelgym.testing.samples import SAMPLE_KERNELS, SAMPLE_PROBLEM
 
 
 def put(folder, name, verdict, **extra):

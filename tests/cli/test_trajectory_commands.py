@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kernelgym.cli import console as console_module
-from kernelgym.envs import KernelEnv
-from kernelgym.recording import RecordTrajectories
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.recording import RecordTrajectories
+from kernelgym.records.trajectories import read_records
 from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply
-from kernelgym.trajectories import read_records
 from kernelgym.types import Kernel
 
 EPISODES = (
@@ -220,7 +220,7 @@ def test_the_rows_are_a_data_set(run, played):
 
 
 def test_export_finds_sources_that_were_left_out(run, played, folder):
-    from kernelgym.trajectories import write_records
+    from kernelgym.records.trajectories import write_records
 
     records = list(read_records(played))
     write_records(folder / "bare.jsonl", records, source=False)

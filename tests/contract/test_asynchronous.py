@@ -15,11 +15,14 @@ from gymnasium.error import InvalidAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.asynchronous import AwaitedEvaluator, play_episode, play_episodes
-from kernelgym.envs import KernelEnv
+from kernelgym.envs.drivers import play_episode, play_episodes
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.recording import RecordTrajectories
+from kernelgym.envs.vector import KernelVectorEnv
 from kernelgym.errors import JudgeError, UnknownName, UsageError
-from kernelgym.observer import render
-from kernelgym.recording import RecordTrajectories
+from kernelgym.evaluators.awaited import AwaitedEvaluator
+from kernelgym.prompts.observer import render
+from kernelgym.records.trajectories import read_records
 from kernelgym.testing import (
     SAMPLE_KERNELS,
     SAMPLE_PROBLEM,
@@ -27,9 +30,7 @@ from kernelgym.testing import (
     reply,
     verdict,
 )
-from kernelgym.trajectories import read_records
 from kernelgym.types import Job, Kernel, Message, Problem, Status, Trajectory, Verdict
-from kernelgym.vector import KernelVectorEnv
 from strategies import texts, verdicts
 
 PROBLEMS = tuple(

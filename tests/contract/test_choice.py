@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kernelgym import gate
-from kernelgym.envs import KernelEnv
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.vector import KernelVectorEnv
 from kernelgym.errors import DegenerateProblem, ProblemError, UsageError
-from kernelgym.gate import known_hygiene, passing
 from kernelgym.hygiene import Hygiene, write_kept
 from kernelgym.rulesets import RULESETS, Ruleset
+from kernelgym.suites import known_hygiene as gate
 from kernelgym.suites import suite
 from kernelgym.suites.directory import DirectorySuite
+from kernelgym.suites.known_hygiene import known_hygiene, passing
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.types import Problem
-from kernelgym.vector import KernelVectorEnv
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
 SOFTMAX = Problem("KernelBench/L1/23", "KernelBench", 1, "23_Softmax", SAMPLE_PROBLEM.source)

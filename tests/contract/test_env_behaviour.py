@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernelgym import judge
-from kernelgym.envs import KernelEnv
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.spaces import KernelText
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import PARTS, REWARDS, reward_schedule
 from kernelgym.rulesets import RULESETS
-from kernelgym.spaces import KernelText
 from kernelgym.suites import suite
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Kernel, Problem, Verdict

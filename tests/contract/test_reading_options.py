@@ -8,9 +8,9 @@ import pytest
 
 import kernelgym  # noqa: F401 - registers the ids
 from feedback_cases import timed, wrong
-from kernelgym.context import CONTEXTS
 from kernelgym.errors import UsageError
-from kernelgym.observer import render
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import render
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Kernel
 

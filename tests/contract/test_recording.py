@@ -9,12 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from kernelgym.envs.recording import RecordTrajectories, RecordVectorTrajectories
 from kernelgym.errors import UsageError
-from kernelgym.exporting import read_before
-from kernelgym.observer import render
-from kernelgym.recording import RecordTrajectories, RecordVectorTrajectories
+from kernelgym.prompts.observer import render
+from kernelgym.records.export import read_before
+from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
-from kernelgym.trajectories import EpisodeRecord, read_records
 from kernelgym.types import Kernel, Problem, text_digest
 
 PROBLEMS = tuple(

@@ -11,10 +11,10 @@ import pytest
 
 import kernelgym
 from kernelgym import devices
-from kernelgym.envs import KernelEnv
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.vector import KernelVectorEnv
 from kernelgym.errors import ProblemError, UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
-from kernelgym.vector import KernelVectorEnv
 
 
 @pytest.fixture(autouse=True)

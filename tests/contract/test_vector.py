@@ -16,11 +16,11 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 from kernelgym import judge
+from kernelgym.envs.vector import KernelVectorEnv
 from kernelgym.errors import UsageError
-from kernelgym.observer import render
+from kernelgym.prompts.observer import render
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 from kernelgym.types import Job, Kernel, Problem, Verdict
-from kernelgym.vector import KernelVectorEnv
 
 PROBLEMS = tuple(
     Problem(f"own/{number}", "own", 0, str(number), SAMPLE_PROBLEM.source) for number in range(50)

@@ -13,12 +13,12 @@ from gymnasium.wrappers import TimeLimit, TransformReward
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.envs import KernelEnv
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.envs.wrappers import DiscountedReturn
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import REWARDS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
 from kernelgym.types import RETURN_VARIANTS, Kernel, Verdict
-from kernelgym.wrappers import DiscountedReturn
 
 FOUND = (
     *(verdict(status) for status in ("compile_error", "rejected", "unavailable")),

@@ -5,8 +5,8 @@ import textwrap
 import pytest
 import torch
 
-from kernelgym.judge.judging import Worker
-from kernelgym.judge.session import Session
+from kernelgym.judge.session.session import Session
+from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Problem
 

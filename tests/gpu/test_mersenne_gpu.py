@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from input_sources import SOURCES, function
-from kernelgym.judge import mersenne_cuda
-from kernelgym.judge.drawing import draw_as_on_cpu
-from kernelgym.judge.mersenne_cpu import read_place
-from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.runner import same_bytes
+from kernelgym.judge.inputs.kernelbench_bits import mersenne_cuda
+from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
+from kernelgym.judge.inputs.kernelbench_bits.mersenne_cpu import read_place
+from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.tensors import same_bytes
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem
 

@@ -9,7 +9,7 @@ import pytest
 
 from kernelgym.cli.redteam import judge_entries, load_corpus
 from kernelgym.judge import LocalEvaluator
-from kernelgym.redteam import select
+from kernelgym.redteam.corpus import select
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 

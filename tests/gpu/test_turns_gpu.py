@@ -2,9 +2,9 @@
 
 import pytest
 
-from kernelgym.judge import windows
-from kernelgym.judge.judging import Worker
-from kernelgym.judge.session import Session
+from kernelgym.judge.session.session import Session
+from kernelgym.judge.timing import windows
+from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Problem
 

@@ -7,7 +7,7 @@ from peers import PROBLEM, SEEDS, meeting
 from programs import TIGHT
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.reference import Reference
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
 
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from kernelgym.judge import wire
-from kernelgym.judge.process import Candidate
-from kernelgym.judge.reference import Seeds
-from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.processes.candidate_handle import Candidate
+from kernelgym.judge.reference.reference import Seeds
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Problem
 
@@ -58,13 +58,13 @@ class Peer(threading.Thread):
         self.asked, self.calls = [], []
         self.heard = threading.Semaphore(0)
         self.memory = b""
-        self.decoder = wire.Decoder()
+        self.decoder = protocol.Decoder()
 
     def run(self):
-        wire.send(self.channel, {"standby": True})
+        protocol.send(self.channel, {"standby": True})
         while True:
             try:
-                request, fds = wire.receive(self.channel, self.decoder, max_fds=1)
+                request, fds = protocol.receive(self.channel, self.decoder, max_fds=1)
             except (EOFError, OSError):
                 return
             self.asked.append(request)
@@ -79,7 +79,7 @@ class Peer(threading.Thread):
 
     def say(self, reply):
         try:
-            wire.send(self.channel, reply)
+            protocol.send(self.channel, reply)
         except OSError:
             return
 
@@ -148,7 +148,7 @@ def meeting(folder, device=None, busy=False):
         try:
             with zygote, theirs, Candidate(keeper, 1, folder, limits) as candidate:
                 candidate.start(zygote)
-                _, fds = wire.receive(theirs, wire.Decoder(), max_fds=3)
+                _, fds = protocol.receive(theirs, protocol.Decoder(), max_fds=3)
                 os.close(fds[2])
                 with socket.socket(fileno=fds[0]) as channel:
                     peer = Peer(channel, fds[1])

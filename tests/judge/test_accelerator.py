@@ -8,8 +8,8 @@ from programs import AFFINE
 
 from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import ProblemError
-from kernelgym.judge import accelerator
-from kernelgym.judge.accelerator import Accelerator
+from kernelgym.judge.device import accelerator
+from kernelgym.judge.device.accelerator import Accelerator
 
 GIB = 1 << 30
 USUAL_MS = 2 * accelerator._PROBED_BYTES / 4e12 * 1e3

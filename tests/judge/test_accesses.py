@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.accesses import _Spans
+from kernelgym.judge.untrusted.triton.bounds_check import _Spans
 
 ELEMENT = 4
 

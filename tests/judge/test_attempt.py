@@ -11,12 +11,12 @@ import torch
 from programs import AFFINE, CPP, TRITON, replaced
 
 from kernelgym.errors import DeviceFull
-from kernelgym.judge import judging
-from kernelgym.judge.accelerator import Accelerator
-from kernelgym.judge.judging import Worker
-from kernelgym.judge.processes import Processes
-from kernelgym.judge.reference import Reference
-from kernelgym.judge.session import Rejected, Session
+from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.worker import worker as worker_module
+from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status, Verdict
 
@@ -47,7 +47,7 @@ def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kerne
         return call(session, *arguments)
 
     monkeypatch.setattr(Session, "call", seen)
-    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)  # which is the tests', too
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)  # which is the tests', too
     verdict = worker.judge(AFFINE, kernel)
     assert verdict.status is status, verdict.message
     assert held and all(held)
@@ -85,7 +85,7 @@ def test_what_a_problem_was_examined_in_is_given_back_before_another_gets_its_ro
         monkeypatch.setattr(kind, name, lambda *a, **k: (events.append(name), real(*a, **k))[1])
 
     monkeypatch.setattr(accelerator, "room", room)
-    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
     heard(Reference, "prepare")
     heard(Accelerator, "tidy")
     worker.judge(AFFINE, WRONG)
@@ -112,7 +112,7 @@ def crowded(worker, monkeypatch):
     monkeypatch.setattr(worker, "_attempt", attempt)
     monkeypatch.setattr(worker._accelerator, "_ration", object())
     monkeypatch.setattr(worker._accelerator, "alone", alone)
-    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
     return done, outcomes
 
 
@@ -193,7 +193,7 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     monkeypatch.setattr(worker._accelerator, "room", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(worker._accelerator, "_ration", object())
     monkeypatch.setattr(worker._accelerator, "alone", alone)
-    monkeypatch.setattr(judging, "bound_own_memory", lambda: None)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
     gc.collect()
     gc.disable()  # nothing may have to wait for the collector
     try:

@@ -9,14 +9,16 @@ from programs import problem
 
 from kernelgym.baseline import Baseline, command_for
 from kernelgym.cli.lint import precise_rules
-from kernelgym.judge import LocalEvaluator, baselines
-from kernelgym.judge.baselines import Baselines, Kept
-from kernelgym.judge.compare import Comparison
-from kernelgym.judge.lease import Lease
-from kernelgym.judge.reference import Seeds
-from kernelgym.judge.session import Rejected
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.reference.reference import Seeds
+from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.stopwatch import Untimed
+from kernelgym.judge.timing import baselines
+from kernelgym.judge.timing.baseline_store import Kept
+from kernelgym.judge.timing.baselines import Baselines
+from kernelgym.judge.timing.measure import Untimed
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Kernel, Status
 

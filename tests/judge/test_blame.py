@@ -5,10 +5,10 @@ from programs import AFFINE, TRITON
 
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
-from kernelgym.judge.local import unavailable
-from kernelgym.judge.wire import WireError
+from kernelgym.judge.untrusted.protocol import WireError
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Status, Verdict
+from kernelgym.verdict import unavailable
 
 CORRECT = Verdict(
     Status.CORRECT, compiled=True, trials=3, trials_passed=3, device="cpu", ruleset="strict@0"

@@ -8,12 +8,12 @@ from programs import problem
 from torch import nn
 
 from kernelgym.errors import DeviceFull, JudgeError
-from kernelgym.judge import reference
-from kernelgym.judge import runner as module
-from kernelgym.judge.compare import Calibration, RowBlocks, byte_copy, compare
-from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.runner import InputsChanged, Runner
-from kernelgym.judge.structure import describe_shape_of
+from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, compare
+from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.reference import reference
+from kernelgym.judge.reference import runner as module
+from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.runner import InputsChanged, Runner
 from kernelgym.rulesets import RULESETS
 
 STRICT = RULESETS["strict"]

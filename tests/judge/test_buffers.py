@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelgym.judge import buffers
+from kernelgym.judge.untrusted import buffers
 
 GIB = 1 << 30
 

@@ -9,9 +9,9 @@ import pytest
 from programs import AFFINE, CPP, CPP_SOURCE, TIGHT, doing, replaced
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.build import Builder, sealed_copy
-from kernelgym.judge.extension_source import UNIT
-from kernelgym.judge.sandbox_paths import readable_paths
+from kernelgym.judge.compiling.builder import Builder, sealed_copy
+from kernelgym.judge.compiling.source import UNIT
+from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Kernel
 

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.build import Builder
-from kernelgym.judge.compiler_errors import missing_from_thin
-from kernelgym.judge.compiler_process import FAILED
-from kernelgym.judge.cuda_toolkit import cuda_toolkit, find_nvcc
-from kernelgym.judge.extension_request import BadRequest, read_request
-from kernelgym.judge.extension_source import BINDING_UNIT, CUDA_UNIT, UNIT, compile_flags, units
-from kernelgym.judge.sandbox_paths import readable_paths
+from kernelgym.judge.compiling.builder import Builder
+from kernelgym.judge.compiling.compiler_process import FAILED
+from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
+from kernelgym.judge.compiling.missing_headers import missing_from_thin
+from kernelgym.judge.compiling.request import BadRequest, read_request
+from kernelgym.judge.compiling.source import BINDING_UNIT, CUDA_UNIT, UNIT, compile_flags, units
+from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.rulesets import Limits
 
 EMPTY_LIBRARY = b"\x7fELF\x02\x01".ljust(64, b"\0")
@@ -227,7 +227,7 @@ def test_only_the_unit_that_misses_something_is_compiled_again(staged):
     built = staged.build(_request())
     assert built.path and built.module.endswith("kernelgym_extension")
     assert (len(_of(staged, CUDA_UNIT)), len(_of(staged, UNIT))) == (2, 1)
-    thin, full = (any("judge/thin" in part for part in c) for c in _of(staged, CUDA_UNIT))
+    thin, full = (any("judge/compiling/thin" in part for part in c) for c in _of(staged, CUDA_UNIT))
     assert thin and not full
     missing = FAILED + "kernel.cpp:1:1: error: ‘nn’ is not a member of ‘torch’\n"
     staged.commands.clear()
@@ -254,14 +254,14 @@ def test_sources_that_bind_themselves_are_thin_with_torch_s_bindings(staged, tmp
     built = staged.build(_request(KERNEL + binding, "", None))
     assert built.path and built.module.endswith(".ext")
     (nvcc,) = [command for command in staged.commands if "-c" in command]
-    assert nvcc[-3] == CUDA_UNIT and any("judge/thin" in part for part in nvcc)
+    assert nvcc[-3] == CUDA_UNIT and any("judge/compiling/thin" in part for part in nvcc)
     assert sysconfig.get_paths()["include"] in nvcc
     assert not any(part.endswith("/binding.o") for part in staged.commands[-1])
     staged.commands.clear()
     missing = FAILED + 'kernel.cu(3): error: namespace "torch" has no member "jit"\n'
     staged.logs = {CUDA_UNIT: [missing]}
     assert staged.build(_request(KERNEL + binding + " ", "", None)).module.endswith(".ext")
-    assert [any("judge/thin" in part for part in c) for c in _of(staged, CUDA_UNIT)] == [
+    assert [any("judge/compiling/thin" in part for part in c) for c in _of(staged, CUDA_UNIT)] == [
         True,
         False,
     ]

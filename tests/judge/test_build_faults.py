@@ -13,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge import build, extension_build, sandbox
-from kernelgym.judge.build import Builder
-from kernelgym.judge.compiler_errors import missing_from_thin
-from kernelgym.judge.compiler_process import FAILED
-from kernelgym.judge.extension_request import read_request
-from kernelgym.judge.extension_source import BINDING_UNIT, UNIT, compile_flags, units
-from kernelgym.judge.sandbox_paths import readable_paths
-from kernelgym.judge.toolchain import describe_cpu, find_compiler, toolchain
+from kernelgym.judge.compiling import builder as builder_module
+from kernelgym.judge.compiling import compilation
+from kernelgym.judge.compiling.builder import Builder
+from kernelgym.judge.compiling.compiler_process import FAILED
+from kernelgym.judge.compiling.missing_headers import missing_from_thin
+from kernelgym.judge.compiling.request import read_request
+from kernelgym.judge.compiling.source import BINDING_UNIT, UNIT, compile_flags, units
+from kernelgym.judge.compiling.toolchain import describe_cpu, find_compiler, toolchain
+from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.rulesets import Limits
 
 PLAIN = "torch::Tensor f(torch::Tensor x) { return torch::relu(x); }"
@@ -100,7 +102,7 @@ def staged(tmp_path, monkeypatch):
     """A builder without a compiler, on a clock of its own."""
     clock = [1000.0]
     toolchain(find_compiler())
-    for module in (build, extension_build):
+    for module in (builder_module, compilation):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -136,10 +138,10 @@ def test_others_go_first_while_an_extension_is_compiled_and_not_for_one_that_is_
 
 
 def test_two_may_compile_the_binding_unit_at_once(staged):
-    tools = extension_build.Tools(toolchain(find_compiler()), None)
+    tools = compilation.Tools(toolchain(find_compiler()), None)
     request = read_request(_request(PLAIN), cuda=False)
     scratch = staged._scratch_root / "build"
-    made = extension_build.Compilation(request, tools, scratch, staged.fake, staged._cache)
+    made = compilation.Compilation(request, tools, scratch, staged.fake, staged._cache)
     with made._binding() as one, made._binding() as two:
         assert one.running is not None and two.running is not None
         assert one.finish() == two.finish()
@@ -169,7 +171,7 @@ def test_only_what_the_source_is_to_blame_for_is_remembered(staged, log, attempt
 
 
 def test_failures_are_remembered_up_to_a_number(staged, monkeypatch):
-    monkeypatch.setattr(build, "_MAX_FAILURES", 3)
+    monkeypatch.setattr(builder_module, "_MAX_FAILURES", 3)
     staged.fake.log = FAILED + "error: no"
     sources = [f"int x = {number}" for number in range(5)]
     for source in sources:
@@ -182,7 +184,7 @@ def test_libraries_for_another_cpu_are_others(staged, monkeypatch):
     here = staged.build(_request(PLAIN))
     tools = toolchain(find_compiler())
     other = dataclasses.replace(tools, cpu="another")
-    monkeypatch.setattr(build, "find_toolchain", lambda compiler: other)
+    monkeypatch.setattr(builder_module, "find_toolchain", lambda compiler: other)
     there = staged.build(_request(PLAIN))
     assert here.path and there.path and there.path != here.path and not there.cached
     objects = list((staged._cache.folder).glob("binding-*.o"))

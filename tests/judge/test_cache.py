@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
-from kernelgym.judge import CachedEvaluator
-from kernelgym.judge.verdict_store import VerdictStore
+from kernelgym.evaluators.cache_store import VerdictStore
+from kernelgym.evaluators.cached import CachedEvaluator
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Verdict
@@ -298,7 +298,7 @@ def test_those_who_waited_share_a_timeout_and_nobody_else_does(tmp_path: Path) -
 PROGRAM = textwrap.dedent(
     """
     import os, sys, time
-    from kernelgym.judge import CachedEvaluator
+    from kernelgym.evaluators.cached import CachedEvaluator
     from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
     from kernelgym.types import Job, Kernel
 

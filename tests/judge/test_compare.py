@@ -9,10 +9,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge import bounds
-from kernelgym.judge.arena import new_arena
-from kernelgym.judge.compare import byte_copy, compare
-from kernelgym.judge.structure import describe_shape_of
+from kernelgym.judge.compare import tolerance
+from kernelgym.judge.compare.compare import byte_copy, compare
+from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.memory.arena import new_arena
 from kernelgym.rulesets import RULESETS
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
@@ -263,14 +263,14 @@ def test_only_who_wants_an_explanation_waits_for_all_wrong_elements(rules, dtype
 def test_an_output_that_is_mended_while_it_is_looked_at_is_as_wrong_as_it_was(rules, monkeypatch):
     """On a device it lies where the candidate can write, until it is read."""
     right = torch.randn(64)
-    output, chunks = right + 1, bounds.Difference.chunks
+    output, chunks = right + 1, tolerance.Difference.chunks
 
     def mended(self, tensor):
         output.copy_(right)
         return chunks(self, tensor)
 
-    monkeypatch.setattr(bounds.Difference, "chunks", mended)
-    monkeypatch.setattr(bounds, "is_read_once", lambda _: True)
+    monkeypatch.setattr(tolerance.Difference, "chunks", mended)
+    monkeypatch.setattr(tolerance, "is_read_once", lambda _: True)
     claimed = describe_shape_of(right)
     assert not compare(claimed, [output], right, right.double(), RULESETS[rules]).passed
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge import compiled
-from kernelgym.judge.compiled import as_file, pack, relocate
+from kernelgym.judge.session import compiled_cache
+from kernelgym.judge.session.compiled_cache import as_file, pack, relocate
 
 names = st.text("abcdefgh0123_.-", min_size=1, max_size=12).filter(lambda n: n.strip("."))
 trees = st.dictionaries(st.tuples(names, names), st.binary(max_size=300), max_size=6)
@@ -103,8 +103,8 @@ def test_names_that_are_not_text_are_kept(tmp_path, name):
 
 
 def test_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled, "_MAX_BYTES", 1000)
-    monkeypatch.setattr(compiled, "_MAX_FILES", 3)
+    monkeypatch.setattr(compiled_cache, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(compiled_cache, "_MAX_FILES", 3)
     fits = _cache(tmp_path / "a", {"1": b"x" * 500, "2": b"x" * 500, "3": b""})
     assert sum(map(len, _files(pack(fits)).values())) == 1000
     for name, files in (

@@ -5,9 +5,9 @@ import torch
 from peers import meeting
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge import worker_process
-from kernelgym.judge.accelerator import Accelerator
-from kernelgym.judge.kind import makes_streams
+from kernelgym.judge import worker_handle
+from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.processes.candidate_handle import makes_streams
 
 GIB = 1 << 30
 
@@ -103,11 +103,11 @@ def test_a_worker_splits_no_gigabytes_unless_it_is_told_how_to_allocate(
 ):
     for each in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(each, raising=False)
-    made = worker_process._environment(tmp_path, {"CUDA_VISIBLE_DEVICES": "3"})
+    made = worker_handle._environment(tmp_path, {"CUDA_VISIBLE_DEVICES": "3"})
     assert made["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:1024"
     assert made["CUDA_VISIBLE_DEVICES"] == "3"
     monkeypatch.setenv(name, "expandable_segments:True")
-    made = worker_process._environment(tmp_path, {})
+    made = worker_handle._environment(tmp_path, {})
     assert [made.get(each) for each in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")].count(
         None
     ) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernelgym.devices import CudaDevice
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
-from kernelgym.judge.crew import Crew
+from kernelgym.judge.pool import Crew
 from kernelgym.types import Job, Kernel, Problem, Status, Verdict
 
 GPU = CudaDevice("Imaginary 9", 8 << 30, (9, 0))

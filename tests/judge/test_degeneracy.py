@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from kernelgym.hygiene import REASONS
-from kernelgym.judge.degeneracy import examine
-from kernelgym.judge.worthless import worthless_answers
+from kernelgym.judge.lint.checks import examine
+from kernelgym.judge.lint.trivial_answers import worthless_answers
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Problem
 

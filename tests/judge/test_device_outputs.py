@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.errors import DeviceFull
-from kernelgym.judge import device_memory, device_outputs
-from kernelgym.judge.device_outputs import DeviceOutputs, Unreadable
+from kernelgym.judge.memory import device_outputs
+from kernelgym.judge.memory.device_outputs import DeviceOutputs, Unreadable
+from kernelgym.judge.untrusted import cuda_ipc
 
 CPU = torch.device("cpu")
 SIZE = 512
@@ -38,7 +39,7 @@ def closed(monkeypatch):
         raise Opened
 
     for name in ("open_shared", "extent", "view"):
-        monkeypatch.setattr(device_memory, name, refuse)
+        monkeypatch.setattr(cuda_ipc, name, refuse)
 
 
 def _stand_in(patch):
@@ -46,7 +47,7 @@ def _stand_in(patch):
 
     def open_shared(handle):
         if bytes.fromhex(handle) != bytes.fromhex(HANDLE):
-            raise device_memory.DriverError("opening shared device memory: CUDA error 1")
+            raise cuda_ipc.DriverError("opening shared device memory: CUDA error 1")
         return ADDRESS
 
     def view(address, size, device):
@@ -54,10 +55,10 @@ def _stand_in(patch):
         return torch.frombuffer(BYTES, dtype=torch.uint8, count=size, offset=address - ADDRESS)
 
     closings = []
-    patch.setattr(device_memory, "open_shared", open_shared)
-    patch.setattr(device_memory, "extent", lambda address: (ADDRESS, SIZE))
-    patch.setattr(device_memory, "view", view)
-    patch.setattr(device_memory, "close_shared", closings.append)
+    patch.setattr(cuda_ipc, "open_shared", open_shared)
+    patch.setattr(cuda_ipc, "extent", lambda address: (ADDRESS, SIZE))
+    patch.setattr(cuda_ipc, "view", view)
+    patch.setattr(cuda_ipc, "close_shared", closings.append)
     return closings
 
 
@@ -101,7 +102,7 @@ def _expected(description):
 )
 def test_no_json_value_is_taken_for_a_place_in_memory(kind, body):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_memory, "open_shared", lambda _: pytest.fail("memory was opened"))
+        patch.setattr(cuda_ipc, "open_shared", lambda _: pytest.fail("memory was opened"))
         try:
             found = _read({kind: body})
         except Unreadable:
@@ -214,7 +215,7 @@ def test_an_output_in_the_shared_memory_may_not_reach_past_it(closed, monkeypatc
     with pytest.raises(Unreadable, match="past the memory"):
         _read(_tensor(memory=""), (ADDRESS, 23))
     view = torch.frombuffer(BYTES, dtype=torch.uint8, count=24)
-    monkeypatch.setattr(device_memory, "view", lambda *_: view)
+    monkeypatch.setattr(cuda_ipc, "view", lambda *_: view)
     (found,) = _read(_tensor(memory=""), (ADDRESS, 24))
     assert found.shape == (2, 3)
 

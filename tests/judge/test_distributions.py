@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import forward_only, problem
 
-from kernelgym.judge.compare import compare
-from kernelgym.judge.distributions import GIVEN, Sampling, plan, variants
-from kernelgym.judge.reference import Reference, Seeds, tensors_of
-from kernelgym.judge.structure import describe_shape_of
+from kernelgym.judge.compare.compare import compare
+from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.inputs.kinds import GIVEN, Sampling, plan, variants
+from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 

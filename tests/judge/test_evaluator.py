@@ -13,10 +13,10 @@ from programs import AFFINE, TIGHT, TRITON, doing, problem, replaced
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.judge import LocalEvaluator, shared_evaluator
-from kernelgym.judge.lease import Lease
-from kernelgym.judge.sandbox import TIERS
-from kernelgym.judge.sandbox_paths import without
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.sandbox.paths import without
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Status
 

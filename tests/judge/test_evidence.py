@@ -20,10 +20,10 @@ from programs import (
 )
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence import Evidence, with_evidence
-from kernelgym.judge.idleness import Tally
-from kernelgym.judge.traffic import COPIES, JOINS, Counter
-from kernelgym.judge.work import Work, torch_share
+from kernelgym.judge.evidence.evidence import Evidence, with_evidence
+from kernelgym.judge.evidence.torch_share import Work, torch_share
+from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, verdict
 from kernelgym.types import Kernel, Severity, Status

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernelgym.judge.fingerprint import _ROW, _weights, fingerprint
+from kernelgym.judge.untrusted.watch.fingerprint import _ROW, _weights, fingerprint
 
 DTYPES = st.sampled_from([torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from kernelgym.judge.fused import fused_for
+from kernelgym.judge.compare.fused import fused_for
 
 CASES = Path(__file__).with_name("fused_cases.py")
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from kernelgym.judge.compare import byte_copy, compare
-from kernelgym.judge.structure import describe_shape_of
+from kernelgym.judge.compare.compare import byte_copy, compare
+from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 
 STRICT = RULESETS["strict"]

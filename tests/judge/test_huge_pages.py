@@ -4,7 +4,7 @@ import mmap
 import os
 import random
 
-from kernelgym.judge.huge_pages import lay_out
+from kernelgym.judge.untrusted.huge_pages import lay_out
 
 SIZE = 8 << 20
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.hygiene import Hygiene, read_kept, write_kept
-from kernelgym.judge.hygiene_process import HygieneProcess, lint
+from kernelgym.judge.lint.process import HygieneProcess, lint
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym.types import Problem
@@ -131,7 +131,7 @@ def test_several_workers_and_leaving_early(tmp_path: Path) -> None:
 def test_the_caller_imports_no_torch() -> None:
     code = (
         "import sys\n"
-        "import kernelgym.judge.hygiene_process, kernelgym.gate, kernelgym.cli.lint\n"
+        "import kernelgym.judge.lint.process, kernelgym.suites.known_hygiene, kernelgym.cli.lint\n"
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge import wire
-from kernelgym.judge.inbox import Inbox
+from kernelgym.judge.untrusted import protocol
+from kernelgym.judge.untrusted.channel import Inbox
 
 SOON_S = 10.0
 
@@ -22,7 +22,7 @@ def ends():
     ours, theirs = socket.socketpair()
     ours.settimeout(SOON_S)
     with ours, theirs:
-        yield ours, Inbox(theirs, wire)
+        yield ours, Inbox(theirs, protocol)
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def pool():
 def send(channel, message, text=None):
     """Send a message; with a text, a descriptor of a file that holds it."""
     if text is None:
-        wire.send(channel, message)
+        protocol.send(channel, message)
         return
     fd = os.memfd_create("sent")
     os.pwrite(fd, text.encode(), 0)
-    wire.send(channel, message, (fd,))
+    protocol.send(channel, message, (fd,))
     os.close(fd)
 
 
@@ -68,7 +68,7 @@ def waiting(inbox):
 def test_messages_in_any_order_reach_those_they_are_for(sent, builds_first):
     ours, theirs = socket.socketpair()
     with ours, theirs, ThreadPoolExecutor(1) as pool:
-        inbox, expected = Inbox(theirs, wire), {True: [], False: []}
+        inbox, expected = Inbox(theirs, protocol), {True: [], False: []}
         for number, (is_request, has_fd) in enumerate(sent):
             message = {"op": "go", "n": number} if is_request else {"n": number}
             text = f"file {number}" if has_fd else None
@@ -97,8 +97,8 @@ def test_who_reads_hands_over_what_is_for_the_other(ends, pool, reader, first):
     for count, name in enumerate((reader, other[reader]), 1):
         waits[name] = pool.submit(calls[name])
         until(lambda count=count: waiting(inbox) == count)
-    decoder = wire.Decoder()
-    assert wire.receive(channel, decoder)[0] == {"build": {"name": "x"}}
+    decoder = protocol.Decoder()
+    assert protocol.receive(channel, decoder)[0] == {"build": {"name": "x"}}
     send(channel, messages[first], first)
     assert opened(waits[first].result(SOON_S)) == (messages[first], [first])
     assert not waits[other[first]].done()
@@ -121,9 +121,9 @@ def test_builds_in_threads_get_their_own_answers(ends, pool):
     channel, inbox = ends
     request = pool.submit(inbox.request)
     builds = [pool.submit(inbox.build, {"name": str(number)}) for number in range(6)]
-    decoder = wire.Decoder()
+    decoder = protocol.Decoder()
     for _ in builds:
-        message, _ = wire.receive(channel, decoder)
+        message, _ = protocol.receive(channel, decoder)
         assert decoder.next() is None, "one at a time"
         name = message["build"]["name"]
         send(channel, {"module": name}, name)
@@ -138,8 +138,8 @@ def test_messages_of_several_threads_do_not_mix(ends, pool):
     channel, inbox = ends
     messages = [{"text": str(number) * (1 << 20)} for number in range(8)]
     sent = [pool.submit(inbox.send, message) for message in messages]
-    decoder = wire.Decoder()
-    received = [wire.receive(channel, decoder)[0] for _ in messages]
+    decoder = protocol.Decoder()
+    received = [protocol.receive(channel, decoder)[0] for _ in messages]
     assert sorted(received, key=lambda message: message["text"]) == messages
     for each in sent:
         each.result(SOON_S)
@@ -156,12 +156,12 @@ def test_it_starts_no_thread(ends):
 
 
 def test_it_is_known_whether_a_whole_message_is_left():
-    decoder = wire.Decoder()
-    data = wire.pack({"op": "kill"}) + wire.pack({"op": "spawn"})
+    decoder = protocol.Decoder()
+    data = protocol.pack({"op": "kill"}) + protocol.pack({"op": "spawn"})
     assert not decoder.is_whole
     for count, byte in enumerate(data[:-1], 1):
         decoder.feed(bytes([byte]))
-        assert decoder.is_whole == (count >= len(wire.pack({"op": "kill"})))
+        assert decoder.is_whole == (count >= len(protocol.pack({"op": "kill"})))
     assert decoder.next() == {"op": "kill"} and not decoder.is_whole
     decoder.feed(data[-1:])
     assert decoder.is_whole and decoder.next() == {"op": "spawn"} and not decoder.is_whole

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from programs import AFFINE, TRITON
 
 from kernelgym.errors import UsageError
-from kernelgym.judge import LocalEvaluator, tiers, zygote
-from kernelgym.judge.sandbox import TIERS, Plan
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.sandbox import tiers
+from kernelgym.judge.untrusted import zygote
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, Plan
 
 STRONGEST, MIDDLE, WEAKEST = TIERS
 names = st.sampled_from(TIERS)

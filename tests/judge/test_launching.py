@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge import launching
-from kernelgym.judge.idleness import Tally
+from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.untrusted.watch import launches as module
 from kernelgym.types import Kernel, Severity
 
 KERNEL = Kernel("", "cuda")
@@ -37,7 +37,7 @@ def test_a_replay_counts_if_something_was_launched_while_the_graph_was_captured(
     graph_class, inside, counted
 ):
     launches = SimpleNamespace(count=7, watcher=None)
-    launching._count_graphs(launches)
+    module._count_graphs(launches)
     graph = graph_class()
     graph.capture_begin()
     launches.count += inside
@@ -52,7 +52,7 @@ def test_a_replay_counts_if_something_was_launched_while_the_graph_was_captured(
 def test_a_replay_is_unseen_if_the_graph_was_captured_outside_of_calls(graph_class, inside):
     told = []
     watcher = SimpleNamespace(inside=lambda: inside, unseen_replay=lambda: told.append(1))
-    launching._count_graphs(SimpleNamespace(count=0, watcher=watcher))
+    module._count_graphs(SimpleNamespace(count=0, watcher=watcher))
     graph = graph_class()
     graph.capture_begin()
     graph.capture_end()

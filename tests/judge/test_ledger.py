@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from kernelgym.judge import ledger as module
-from kernelgym.judge.fingerprint import fingerprint
-from kernelgym.judge.ledger import Ledger, existing
-from kernelgym.judge.traffic import Counter, tensors_in
+from kernelgym.judge.untrusted.watch import host_memory as module
+from kernelgym.judge.untrusted.watch.fingerprint import fingerprint
+from kernelgym.judge.untrusted.watch.host_memory import Ledger, existing
+from kernelgym.judge.untrusted.watch.operator_work import Counter, tensors_in
 
 N = 512
 BYTES = 4 * N

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from kernelgym.judge import library_cache
-from kernelgym.judge.library_cache import Built, LibraryCache
+from kernelgym.judge.compiling import library_cache
+from kernelgym.judge.compiling.library_cache import Built, LibraryCache
 
 KIB = 1 << 10
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from programs import TIGHT, problem
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.library_symbols import (
+from kernelgym.judge.compiling.library_symbols import (
     NOTHING_LEFT,
     LibraryWork,
     library_work,
     needed_symbols,
     with_library_work,
 )
-from kernelgym.judge.toolchain import find_compiler
+from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Severity, Status, Verdict
 

@@ -19,13 +19,19 @@ from kernel_on_cpu import build
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from input_sources import SOURCES, function
-from kernelgym.judge import drawing, mersenne_cpu, mersenne_cuda
-from kernelgym.judge.drawing import draw_as_on_cpu
-from kernelgym.judge.exact_operators import is_exact, is_view
-from kernelgym.judge.mersenne import WORDS, Place, bit_chunks, jump, spread
-from kernelgym.judge.mersenne_cpu import fill, read_place, write_place
-from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.runner import same_bytes
+from kernelgym.judge.inputs.kernelbench_bits import draw, mersenne_cpu, mersenne_cuda
+from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
+from kernelgym.judge.inputs.kernelbench_bits.exact_operators import is_exact, is_view
+from kernelgym.judge.inputs.kernelbench_bits.mersenne import (
+    WORDS,
+    Place,
+    bit_chunks,
+    jump,
+    spread,
+)
+from kernelgym.judge.inputs.kernelbench_bits.mersenne_cpu import fill, read_place, write_place
+from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.tensors import same_bytes
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem
 
@@ -266,7 +272,7 @@ def test_inputs_are_what_they_would_be(name: str, in_parts: list[int]) -> None:
     assert in_parts or name in ("nothing", "symmetric", "out")
 
 
-class Elsewhere(drawing._Elsewhere):
+class Elsewhere(draw._Elsewhere):
     """Another device as far as the drawing knows: tensors on it are told by their memory."""
 
     def __init__(self, device: torch.device, draw: object) -> None:
@@ -324,8 +330,8 @@ def test_inputs_drawn_on_another_device_are_what_they_would_be(
         return made[-1]
 
     runs = []
-    monkeypatch.setattr(drawing, "_DEVICE_ELEMENTS", 1500)
-    monkeypatch.setattr(drawing, "_Elsewhere", make)
+    monkeypatch.setattr(draw, "_DEVICE_ELEMENTS", 1500)
+    monkeypatch.setattr(draw, "_Elsewhere", make)
     get_inputs = function(name, 1999)
     wanted = serially(get_inputs, 5)
     later = torch.rand(700), random.random()
@@ -427,7 +433,7 @@ def test_only_what_has_one_right_answer_counts_as_exact(expression: str, exact: 
 def test_to_draw_nobody_waits_for_torchs_compiler() -> None:
     program = (
         "import sys, torch\n"
-        "from kernelgym.judge.drawing import draw_as_on_cpu\n"
+        "from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu\n"
         "drawn = draw_as_on_cpu(lambda: [torch.rand(1 << 16)], 3, torch.device('cpu'))\n"
         "torch.manual_seed(3)\n"
         "assert torch.equal(drawn[0], torch.rand(1 << 16))\n"

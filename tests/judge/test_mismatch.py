@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from programs import AFFINE, CPP, TRITON, replaced
 
 from kernelgym.feedback import LEVELS, feedback
-from kernelgym.judge.compare import Comparison, byte_copy, compare
-from kernelgym.judge.places import relation
-from kernelgym.judge.structure import describe_shape_of
+from kernelgym.judge.compare.compare import Comparison, byte_copy, compare
+from kernelgym.judge.compare.mismatch import relation
+from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Mismatch, Reply, Status, Verdict
 

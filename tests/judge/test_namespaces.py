@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym.judge import namespaces
+from kernelgym.judge.untrusted.sandbox import namespaces
 
 PROGRAM = """
 import ctypes, importlib.util, json, os, sys, threading

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.compare import Calibration, compare, near, surroundings
-from kernelgym.judge.structure import describe_shape_of
+from kernelgym.judge.compare.compare import Calibration, compare, near, surroundings
+from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
 
 STRICT, LOOSE = RULESETS["strict"], RULESETS["kernelbench"]

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from kernelgym.judge import nvcc_stages
-from kernelgym.judge.nvcc_stages import read_stages
+from kernelgym.judge.compiling import nvcc_stages
+from kernelgym.judge.compiling.nvcc_stages import read_stages
 
 DRY_RUN = """\
 #$ _SPACE_=

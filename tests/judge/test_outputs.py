@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from kernelgym.judge import outputs
+from kernelgym.judge.untrusted import outputs
 
 
 class _Late(Exception):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.patterns import Counts, find_region, pattern
+from kernelgym.judge.compare.mismatch_pattern import Counts, find_region, pattern
 
 shapes = st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple)
 

@@ -7,7 +7,7 @@ import torch
 from programs import CPP, TIGHT, TRITON, forward_only, problem, replaced
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 

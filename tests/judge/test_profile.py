@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from programs import AFFINE, CPP, TIGHT, TRITON, replaced
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence import read_profile
-from kernelgym.judge.laps import Laps
+from kernelgym.judge.evidence.evidence import read_profile
+from kernelgym.judge.untrusted.watch.launch_times import Laps
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import KernelTime, Profile, Verdict
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import problem
 
-from kernelgym.judge.public_calls import PublicCalls
-from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.runner import Expected
+from kernelgym.judge.reference.known_calls import PublicCalls
+from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.runner import Expected
 from kernelgym.rulesets import RULESETS
 
 CPU = torch.device("cpu")

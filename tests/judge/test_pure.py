@@ -9,12 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge import timing, wire
-from kernelgym.judge.arena import encode, new_arena
-from kernelgym.judge.compiler_errors import missing_from_thin
-from kernelgym.judge.extension_request import BadRequest, read_request
-from kernelgym.judge.extension_source import compose, units
-from kernelgym.judge.reference import Seeds, same_bytes
+from kernelgym.judge.compiling.missing_headers import missing_from_thin
+from kernelgym.judge.compiling.request import BadRequest, read_request
+from kernelgym.judge.compiling.source import compose, units
+from kernelgym.judge.memory.arena import encode, new_arena
+from kernelgym.judge.reference.reference import Seeds, same_bytes
+from kernelgym.judge.timing import speedup
+from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import RULESETS, TimingProtocol
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
@@ -27,8 +28,8 @@ json_values = st.recursive(
 
 @given(st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=5), st.data())
 def test_messages_survive_any_way_of_cutting_the_stream(messages, data):
-    stream = b"".join(map(wire.pack, messages))
-    decoder, found = wire.Decoder(), []
+    stream = b"".join(map(protocol.pack, messages))
+    decoder, found = protocol.Decoder(), []
     while stream:
         cut = data.draw(st.integers(1, len(stream)))
         decoder.feed(stream[:cut])
@@ -40,18 +41,18 @@ def test_messages_survive_any_way_of_cutting_the_stream(messages, data):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_messages_or_a_wire_error(data):
-    decoder = wire.Decoder(max_bytes=100)
+    decoder = protocol.Decoder(max_bytes=100)
     decoder.feed(data)
     try:
         while (message := decoder.next()) is not None:
             assert isinstance(message, dict)
-    except wire.WireError:
+    except protocol.WireError:
         pass
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=40))
 def test_the_interval_holds_the_sample_median(values):
-    low, high = timing.median_interval(values)
+    low, high = speedup.median_interval(values)
     assert min(values) <= low <= statistics.median(values) <= high <= max(values)
 
 
@@ -59,7 +60,7 @@ def test_the_interval_covers_the_median_about_as_often_as_it_says():
     rng = np.random.default_rng(0)
     for n in (8, 15, 30):
         samples = rng.exponential(size=(4000, n)) - math.log(2)  # median 0
-        intervals = [timing.median_interval(row) for row in samples.tolist()]
+        intervals = [speedup.median_interval(row) for row in samples.tolist()]
         coverage = np.mean([low <= 0 <= high for low, high in intervals])
         assert 0.945 <= coverage <= 0.999, (n, coverage)
 
@@ -69,17 +70,17 @@ def test_the_interval_covers_the_median_about_as_often_as_it_says():
     st.floats(1.0, 5.0),
 )
 def test_a_slower_kernel_never_gains(pairs, factor):
-    before = timing.summarise(pairs)
-    after = timing.summarise([(reference, kernel * factor) for reference, kernel in pairs])
+    before = speedup.summarise(pairs)
+    after = speedup.summarise([(reference, kernel * factor) for reference, kernel in pairs])
     assert after.speedup_low <= before.speedup_low * (1 + 1e-9)
     assert after.speedup == pytest.approx(before.speedup / factor)
 
 
 def test_measuring_stops_only_when_narrow():
     protocol = TimingProtocol(min_pairs=8, relative_width=0.05)
-    assert not timing.enough([0.0] * 7, protocol)
-    assert timing.enough([0.0] * 8, protocol)
-    assert not timing.enough([-1.0, 1.0] * 10, protocol)
+    assert not speedup.enough([0.0] * 7, protocol)
+    assert speedup.enough([0.0] * 8, protocol)
+    assert not speedup.enough([-1.0, 1.0] * 10, protocol)
 
 
 shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.ration import Ration
+from kernelgym.judge.device.memory_budget import Ration
 
 TOTAL = 1600
 

@@ -15,13 +15,14 @@ from programs import AFFINE, TRITON
 
 from kernelgym.devices import CudaDevice
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge import LocalEvaluator, judging, local
-from kernelgym.judge.fork_server import Zygote
-from kernelgym.judge.kind import USUAL
-from kernelgym.judge.lease import Lease
-from kernelgym.judge.serving import prepare_ahead
+from kernelgym.judge import LocalEvaluator, local
+from kernelgym.judge.device.file_lock import Turns
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.processes.candidate_handle import USUAL
+from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.turns import Turns
+from kernelgym.judge.worker import worker
+from kernelgym.judge.worker.jobs import prepare_ahead
 from kernelgym.rulesets import RULESETS
 
 READY = 3
@@ -222,7 +223,7 @@ def test_elsewhere_one_stands_by_and_no_more_are_forked(zygote):
 
 
 def _worker(zygote, tmp_path, ready=2):
-    made = object.__new__(judging.Worker)
+    made = object.__new__(worker.Worker)
     lease = Lease(tmp_path / "lock", StageClock())
     made._ready = ready
     made._accelerator = SimpleNamespace(lease=lease, making=Turns(tmp_path, "making", 1))
@@ -338,7 +339,7 @@ def test_it_is_started_before_anything_imports_torch():
     program = (
         "import subprocess, sys\n"
         "from pathlib import Path\n"
-        "import kernelgym.judge.worker as worker\n"
+        "import kernelgym.judge.worker.__main__ as worker\n"
         "from kernelgym.rulesets import RULESETS\n"
         "def seen(*_, **__):\n"
         "    print('torch' in sys.modules)\n"

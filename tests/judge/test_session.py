@@ -19,7 +19,7 @@ from peers import (
     rejection,
 )
 
-from kernelgym.judge import wire
+from kernelgym.judge.untrusted import protocol
 from kernelgym.types import Status
 
 
@@ -137,8 +137,9 @@ def test_all_requests_share_one_budget(met):
     ("sent", "complaint"),
     [
         (
-            struct.pack("!I", wire.MAX_MESSAGE_BYTES + 1),
-            f"a message of {wire.MAX_MESSAGE_BYTES + 1} bytes (at most {wire.MAX_MESSAGE_BYTES})",
+            struct.pack("!I", protocol.MAX_MESSAGE_BYTES + 1),
+            f"a message of {protocol.MAX_MESSAGE_BYTES + 1} bytes "
+            f"(at most {protocol.MAX_MESSAGE_BYTES})",
         ),
         (struct.pack("!I", 2) + b"{]", "a message that is not JSON (JSONDecodeError)"),
         (struct.pack("!I", 1) + b"\xff", "a message that is not JSON (UnicodeDecodeError)"),
@@ -167,7 +168,7 @@ def test_descriptors_that_come_with_an_answer_are_dropped(met, ask, request_, do
 
     def attach(peer, reply):
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [write_end] * 3))
-        peer.channel.sendmsg([wire.pack(reply)], [rights])
+        peer.channel.sendmsg([protocol.pack(reply)], [rights])
         os.close(write_end)
         peer.lies.clear()
 
@@ -202,7 +203,7 @@ def test_a_build_where_none_is_allowed_is_refused_and_no_fault(met):
 
     def build(peer, reply):
         peer.say({"build": {"name": "x"}})
-        refusals.append(wire.receive(peer.channel, peer.decoder, max_fds=1))
+        refusals.append(protocol.receive(peer.channel, peer.decoder, max_fds=1))
         return reply
 
     peer.lies["load"] = build
@@ -218,7 +219,7 @@ def test_builds_without_end_end_it(met):
         while True:
             peer.say({"build": {"name": "x"}})
             try:
-                answers.append(wire.receive(peer.channel, peer.decoder)[0])
+                answers.append(protocol.receive(peer.channel, peer.decoder)[0])
             except (EOFError, OSError):
                 return
 

@@ -3,10 +3,10 @@
 import pytest
 from peers import SHORT_S, call, construct, every_stage, load, rejection, trace
 
-from kernelgym.conformance import CONSTRUCTOR_FINDING
-from kernelgym.judge import wire
-from kernelgym.judge.session import Rejected
+from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.untrusted import protocol
 from kernelgym.types import Status
+from kernelgym.verdict import CONSTRUCTOR_FINDING
 
 NO = {"type": "ValueError", "text": "no", "where": "line 3"}
 
@@ -107,7 +107,7 @@ def test_an_end_in_half_a_message_is_an_end(met):
 
     def half(peer, reply):
         keeper.code = 1
-        peer.channel.sendall(wire.pack(reply)[:-1])
+        peer.channel.sendall(protocol.pack(reply)[:-1])
         peer.die()
 
     peer.lies["go"] = half

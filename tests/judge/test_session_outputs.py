@@ -17,8 +17,8 @@ from peers import (
     tensor,
 )
 
-from kernelgym.judge.reference import Reference
-from kernelgym.judge.session import Rejected
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.session import Rejected
 from kernelgym.types import Kernel, Status
 
 json_values = st.recursive(

@@ -12,9 +12,11 @@ import torch
 from peers import PROBLEM, SEEDS, SHAPE, meeting, rejection, says, tensor
 
 from kernelgym.errors import DeviceFull
-from kernelgym.judge import arena, device_memory, layout
-from kernelgym.judge.device_outputs import DeviceOutputs
-from kernelgym.judge.reference import Reference
+from kernelgym.judge.memory import arena
+from kernelgym.judge.memory.device_outputs import DeviceOutputs
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session import call_buffers
+from kernelgym.judge.untrusted import cuda_ipc
 from kernelgym.types import Status
 
 
@@ -176,18 +178,18 @@ def device(monkeypatch):
         return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
 
     def refuse(handle):
-        raise device_memory.DriverError("no such memory")
+        raise cuda_ipc.DriverError("no such memory")
 
     monkeypatch.setattr(arena._HostArena, "span", span)
 
     def on_host(tensors, size, device, number):
         return arena._HostArena(tensors, size, number)
 
-    monkeypatch.setattr(layout, "new_arena", on_host)
-    monkeypatch.setattr(layout, "DeviceOutputs", _Located)
+    monkeypatch.setattr(call_buffers, "new_arena", on_host)
+    monkeypatch.setattr(call_buffers, "DeviceOutputs", _Located)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
-    monkeypatch.setattr(device_memory, "view", view)
-    monkeypatch.setattr(device_memory, "open_shared", refuse)
+    monkeypatch.setattr(cuda_ipc, "view", view)
+    monkeypatch.setattr(cuda_ipc, "open_shared", refuse)
     return torch.device("cuda", 0)
 
 
@@ -246,7 +248,7 @@ def test_a_move_that_fails_leaves_nothing_behind(tmp_path, device, memory, monke
         output = reference.expect(inputs, 0).output
         session.reserve(inputs, output, 1)
         first = session._arenas[0]
-        monkeypatch.setattr(layout, "new_arena", full)
+        monkeypatch.setattr(call_buffers, "new_arena", full)
         session.move()
         with pytest.raises(DeviceFull):
             session.reserve(inputs, output, 1)
@@ -307,8 +309,8 @@ def lent(monkeypatch):
         pages[page.data_ptr()] = page.numel() * 4
         return page, page[6 : 6 + math.prod(shape)].view(shape)
 
-    monkeypatch.setattr(device_memory, "extent", extent)
-    monkeypatch.setattr(device_memory, "share", lambda address: f"{address:x}")
+    monkeypatch.setattr(cuda_ipc, "extent", extent)
+    monkeypatch.setattr(cuda_ipc, "share", lambda address: f"{address:x}")
     return drawn
 
 
@@ -341,9 +343,9 @@ def test_a_reference_is_told_once_where_values_are_drawn(tmp_path, device, lent)
 
 def test_what_cannot_be_shared_is_not_lent(tmp_path, device, lent, monkeypatch):
     def refuse(address):
-        raise device_memory.DriverError("sharing device memory: not supported")
+        raise cuda_ipc.DriverError("sharing device memory: not supported")
 
-    monkeypatch.setattr(device_memory, "share", refuse)
+    monkeypatch.setattr(cuda_ipc, "share", refuse)
     with meeting(tmp_path, device=device) as (session, peer, _, _rules):
         _, first = lent((4, 6), None)
         assert not session.borrow([first], torch.zeros(4, 6))

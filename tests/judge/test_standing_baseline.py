@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelgym.judge.baselines import Baselines, Kept
-from kernelgym.judge.conversation import Rejected
-from kernelgym.judge.lease import Lease
-from kernelgym.judge.seeds import Seeds
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judge.timing.baseline_store import Kept
+from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem, Status
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from programs import forward_only, problem
 from torch import nn
 
-from kernelgym.judge.reference import Reference, Seeds
-from kernelgym.judge.state import constant_state, put_state, vary
+from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 

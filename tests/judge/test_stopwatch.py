@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from kernelgym.errors import DeviceFull, JudgeError
-from kernelgym.judge.compare import Comparison
-from kernelgym.judge.conversation import Rejected
-from kernelgym.judge.distributions import GIVEN
-from kernelgym.judge.ration import SPARE_BYTES
-from kernelgym.judge.runner import Expected
-from kernelgym.judge.seeds import Seeds
-from kernelgym.judge.session import Session, Window
-from kernelgym.judge.stopwatch import Stopwatch
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.device.memory_budget import SPARE_BYTES
+from kernelgym.judge.inputs.kinds import GIVEN
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.runner import Expected
+from kernelgym.judge.session.channel import Rejected
+from kernelgym.judge.session.session import Session, Window
+from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.rulesets import RULESETS, TimingProtocol
 from kernelgym.types import Status
 
@@ -252,7 +252,7 @@ def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
 
 
 def test_windows_of_several_calls_are_given_copies_and_lent_memory_goes_back(monkeypatch, large):
-    monkeypatch.setattr("kernelgym.judge.windows._LENT_BYTES", 1 << 20)
+    monkeypatch.setattr("kernelgym.judge.timing.windows._LENT_BYTES", 1 << 20)
     monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 9, 1 << 9))
     kernel, baseline, memory = Side(0.05), Side(0.1), Memory()
     assert Stopwatch(kernel, baseline, Reference(), memory).measure().timing.speedup > 1.9

@@ -8,18 +8,18 @@ import pytest
 
 PROGRAM = """
 import ctypes, errno, fcntl, json, os, signal, socket, struct, sys, threading
-from kernelgym.judge import sandbox, syscalls
+from kernelgym.judge.untrusted.sandbox import sandbox, seccomp
 
 exec_allowed, scope, other = json.loads(sys.argv[1])
 own, libc = os.getpid(), ctypes.CDLL(None, use_errno=True)
 pidfd = os.pidfd_open(other)
 libc.prctl(38, 1, 0, 0, 0)  # no new privileges
 alone = own if scope == "alone" else 0
-sandbox._filter_syscalls(syscalls.syscall_filter(exec_allowed, gpu=False, alone=alone))
+sandbox._filter_syscalls(seccomp.syscall_filter(exec_allowed, gpu=False, alone=alone))
 
 def number(name):
-    tables = {**syscalls._SIGNAL_TO, **syscalls._SIGNAL}
-    return tables[name][syscalls._ARCHITECTURES[os.uname().machine][1]]
+    tables = {**seccomp._SIGNAL_TO, **seccomp._SIGNAL}
+    return tables[name][seccomp._ARCHITECTURES[os.uname().machine][1]]
 
 def call(name, *arguments):
     ctypes.set_errno(0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.tensor_header import TENSOR_BODY, tensor_body
-from kernelgym.judge.thin_headers import thin_headers
+from kernelgym.judge.compiling.tensor_header import TENSOR_BODY, tensor_body
+from kernelgym.judge.compiling.thin_headers import thin_headers
 
 PLAIN = "torch::Tensor f(torch::Tensor x) { return torch::relu(x); }"
 

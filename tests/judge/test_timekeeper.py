@@ -8,12 +8,12 @@ import pytest
 import torch
 from peers import PROBLEM, SEEDS
 
-from kernelgym.judge.compare import Comparison
-from kernelgym.judge.idleness import Tally
-from kernelgym.judge.reference import Reference
-from kernelgym.judge.session import Rejected
-from kernelgym.judge.stopwatch import CLOCK_MISMATCH, Measurement, Untimed
-from kernelgym.judge.timekeeper import Timekeeper
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Untimed
+from kernelgym.judge.timing.timer import Timekeeper
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Finding, Kernel, Severity, Status, Timing, Verdict
 from kernelgym.verdict import UNCONFIRMED_SPEED

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge import timing
-from kernelgym.judge.timing import Pair
+from kernelgym.judge.timing import speedup
+from kernelgym.judge.timing.speedup import Pair
 from kernelgym.rulesets import TimingProtocol
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=40), st.floats(0, 1), st.floats(0, 1))
 def test_widening_never_narrows_and_grows_with_its_term(values, one, other):
     middle = statistics.median(values)
-    low, high = timing.median_interval(values)
-    less, more = (timing.widened(low, middle, high, s) for s in sorted((one, other)))
+    low, high = speedup.median_interval(values)
+    less, more = (speedup.widened(low, middle, high, s) for s in sorted((one, other)))
     assert more[0] <= less[0] <= low + 1e-12 and high - 1e-12 <= less[1] <= more[1]
-    assert timing.widened(middle, middle, middle, one) == pytest.approx(
+    assert speedup.widened(middle, middle, middle, one) == pytest.approx(
         (middle - 1.96 * one, middle + 1.96 * one)
     )
 
@@ -30,7 +30,7 @@ def test_the_widened_interval_covers_what_differs_from_process_to_process():
         logs = rng.normal(math.log(2.0) + rng.normal(0, between), 0.005, size=12)
         pairs = [(math.exp(value), 1.0) for value in logs.tolist()]
         for term in covered:
-            found = timing.summarise(pairs, term)
+            found = speedup.summarise(pairs, term)
             assert found.speedup_low <= found.speedup <= found.speedup_high
             covered[term] += found.speedup_low <= 2.0 <= found.speedup_high
     assert covered[0.0] < 800  # of 2,000: what the pairs alone promise is far from true
@@ -38,8 +38,8 @@ def test_the_widened_interval_covers_what_differs_from_process_to_process():
 
 
 def test_a_faster_reference_scales_the_whole_interval():
-    before = timing.summarise([(2.0, 1.0), (2.2, 1.0), (1.9, 1.0)], 0.01)
-    after = timing.slow_down(before, 1.25)
+    before = speedup.summarise([(2.0, 1.0), (2.2, 1.0), (1.9, 1.0)], 0.01)
+    after = speedup.slow_down(before, 1.25)
     for name in ("reference_ms", "speedup", "speedup_low", "speedup_high"):
         assert getattr(after, name) == pytest.approx(getattr(before, name) / 1.25)
 
@@ -62,9 +62,9 @@ def _windows(reference_ms, kernel_ms, costs, calls, claimed_ms=None, kernel_cost
 
 
 def _complaint(pairs, calls, slack_ms=0.0):
-    costs = timing.window_costs(pairs, calls)
-    bounds = timing.outside_bounds(pairs, costs, calls)
-    return timing.disbelief(pairs, bounds, costs, slack_ms, calls)
+    costs = speedup.window_costs(pairs, calls)
+    bounds = speedup.outside_bounds(pairs, costs, calls)
+    return speedup.disbelief(pairs, bounds, costs, slack_ms, calls)
 
 
 @given(times, times, st.floats(0, 10), st.integers(1, 500), st.integers(1, 12))
@@ -72,9 +72,9 @@ def test_what_a_window_costs_beside_its_calls_is_not_the_kernels_time(
     reference_ms, kernel_ms, cost, calls, count
 ):
     pairs = _windows(reference_ms, kernel_ms, [cost] * count, calls)
-    costs = timing.window_costs(pairs, calls)
+    costs = speedup.window_costs(pairs, calls)
     assert costs == pytest.approx([cost] * count, abs=1e-6 * calls * reference_ms)
-    bounds = timing.outside_bounds(pairs, costs, calls)
+    bounds = speedup.outside_bounds(pairs, costs, calls)
     assert len(bounds) == count
     # A tenth of the window is left, however much of it is put down to the window itself.
     wanted = max(kernel_ms, 0.1 * (kernel_ms + cost / calls))
@@ -84,7 +84,7 @@ def test_what_a_window_costs_beside_its_calls_is_not_the_kernels_time(
 
 @given(some_pairs, st.integers(1, 100))
 def test_bounds_are_positive_whatever_was_measured(pairs, calls):
-    bounds = timing.outside_bounds(pairs, timing.window_costs(pairs, calls), calls)
+    bounds = speedup.outside_bounds(pairs, speedup.window_costs(pairs, calls), calls)
     for bound, pair in zip(bounds, pairs, strict=True):
         assert 0.1 * pair.kernel_window_ms <= bound * calls * (1 + 1e-9)
 
@@ -94,15 +94,15 @@ def test_claiming_less_is_never_believed_more_and_slack_never_less(
     pairs, one, other, calls, factor
 ):
     less, more = sorted((one, other))
-    costs = timing.window_costs(pairs, calls)
-    bounds = timing.outside_bounds(pairs, costs, calls)
+    costs = speedup.window_costs(pairs, calls)
+    bounds = speedup.outside_bounds(pairs, costs, calls)
     bold = [
         Pair(p.reference_ms, p.kernel_ms * factor, p.reference_window_ms, p.kernel_window_ms)
         for p in pairs
     ]
-    if timing.disbelief(pairs, bounds, costs, more, calls):
-        assert timing.disbelief(pairs, bounds, costs, less, calls)
-        assert timing.disbelief(bold, bounds, costs, more, calls)
+    if speedup.disbelief(pairs, bounds, costs, more, calls):
+        assert speedup.disbelief(pairs, bounds, costs, less, calls)
+        assert speedup.disbelief(bold, bounds, costs, more, calls)
 
 
 def test_an_honest_clock_is_believed_though_windows_cost_more_or_less():
@@ -135,19 +135,19 @@ def test_a_kernel_gains_no_slack_by_making_its_own_windows_vary():
 
 def test_what_is_faster_than_memory_or_than_belief_needs_a_second_process():
     protocol = TimingProtocol(quarantine_above=10.0)
-    usual = timing.summarise([(2.0, 1.0)] * 3)
-    assert timing.suspicion(usual, 0.0, protocol) == ""
-    assert timing.suspicion(usual, 1.0, protocol) == ""
-    assert "less than the 1.2 ms that reading the inputs" in timing.suspicion(usual, 1.2, protocol)
-    assert timing.suspicion(timing.summarise([(9.9, 1.0)]), 0.0, protocol) == ""
-    fast = timing.summarise([(10.5, 1.0)])
-    assert timing.suspicion(fast, 0.0, protocol) == "a speedup of 10.5 is above 10"
+    usual = speedup.summarise([(2.0, 1.0)] * 3)
+    assert speedup.suspicion(usual, 0.0, protocol) == ""
+    assert speedup.suspicion(usual, 1.0, protocol) == ""
+    assert "less than the 1.2 ms that reading the inputs" in speedup.suspicion(usual, 1.2, protocol)
+    assert speedup.suspicion(speedup.summarise([(9.9, 1.0)]), 0.0, protocol) == ""
+    fast = speedup.summarise([(10.5, 1.0)])
+    assert speedup.suspicion(fast, 0.0, protocol) == "a speedup of 10.5 is above 10"
 
 
 @given(st.floats(0, 100), st.lists(st.floats(0, 3), min_size=1, max_size=20))
 def test_a_device_is_occupied_only_if_the_kernels_values_took_longer_to_lay_out(base, extra):
     def occupied(layouts):
-        return timing.is_occupied([Pair(1.0, 1.0, 1.0, 1.0, base, kernel) for kernel in layouts])
+        return speedup.is_occupied([Pair(1.0, 1.0, 1.0, 1.0, base, kernel) for kernel in layouts])
 
     assert not occupied([base] * len(extra))
     assert occupied([1.5 * base + 0.6] * len(extra))

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kernelgym.judge.traffic import Counter
+from kernelgym.judge.untrusted.watch.operator_work import Counter
 
 ELEMENTS = 100
 VALUES = np.ones(ELEMENTS, np.float32)

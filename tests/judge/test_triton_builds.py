@@ -9,11 +9,13 @@ import time
 
 import pytest
 
-from kernelgym.judge import triton_builds, triton_tools, zygote
-from kernelgym.judge.build import Builder
-from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
-from kernelgym.judge.sandbox import TIERS, Plan
-from kernelgym.judge.sandbox_paths import readable_paths
+from kernelgym.judge.compiling import triton_tools
+from kernelgym.judge.compiling.builder import Builder
+from kernelgym.judge.compiling.compiler_process import Ready, bounded, has_failed, start
+from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.judge.untrusted import zygote
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, Plan
+from kernelgym.judge.untrusted.triton import tools
 from kernelgym.rulesets import Limits
 
 MODULE = """
@@ -76,11 +78,12 @@ import triton, triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.build import compile_module_from_src
-from kernelgym.judge import triton_tools, zygote
-from kernelgym.judge.build import Builder
-from kernelgym.judge.compiler_process import Ready, bounded, has_failed, start
-from kernelgym.judge.sandbox_paths import readable_paths
-from kernelgym.judge.sandbox import TIERS, Plan
+from kernelgym.judge.untrusted import zygote
+from kernelgym.judge.untrusted.triton import tools
+from kernelgym.judge.compiling.builder import Builder
+from kernelgym.judge.compiling.compiler_process import Ready, bounded, has_failed, start
+from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, Plan
 from kernelgym.rulesets import Limits
 from pathlib import Path
 
@@ -105,8 +108,8 @@ def double(x, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + at, tl.load(x + at, mask=at < n) * 2.0, mask=at < n)
 
-triton_tools.look_up_tools(90)
-triton_tools.replace_tools(request)
+tools.look_up_tools(90)
+tools.replace_tools(request)
 subprocess.Popen.__init__ = refuse
 source = ASTSource(fn=double, signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"},
                    constexprs={"BLOCK": int(sys.argv[3])})
@@ -219,7 +222,7 @@ def test_nobody_goes_first_for_what_takes_no_time(builder, monkeypatch, prompt_s
         yield
         gone.append("back")
 
-    monkeypatch.setattr(triton_builds, "_PROMPT_S", prompt_s)
+    monkeypatch.setattr(triton_tools, "_PROMPT_S", prompt_s)
     for _ in range(2):  # the second time it is there already
         assert builder.build({"ptx": PTX, "options": OPTIONS}, away).path
     assert gone == ["out", "back"] * times
@@ -281,4 +284,4 @@ def test_what_is_no_list_of_options_is_refused(builder):
 
 
 def test_triton_can_be_warmed_without_a_device():
-    triton_tools.compile_something(90)
+    tools.compile_something(90)

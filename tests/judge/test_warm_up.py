@@ -11,17 +11,18 @@ from types import SimpleNamespace
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge import crossings, fingerprint, laps, launching
-from kernelgym.judge import ledger, tracing, traffic, warm_up
+from kernelgym.judge.untrusted.triton import warm_up
+from kernelgym.judge.untrusted.watch import fingerprint, host_memory, host_transfers
+from kernelgym.judge.untrusted.watch import launch_times, launches, operator_work, tracer
 
 # Nothing that fails goes unnoticed here.
 failing = {Exception: contextlib.nullcontext()}
 warm_up.contextlib = SimpleNamespace(
     suppress=lambda kind: failing.get(kind) or contextlib.suppress(kind)
 )
-launches = launching.Launches()
-parts = crossings, traffic, ledger, fingerprint, laps
-tracer = tracing.Tracer(launches, *parts)
+counts = launches.Launches()
+parts = host_transfers, operator_work, host_memory, fingerprint, launch_times
+tracer = tracer.Tracer(counts, *parts)
 threads = len(os.listdir("/proc/self/task"))
 warm_up.warm_up(tracer, fingerprint.fingerprint)
 print(len(os.listdir("/proc/self/task")) - threads)
@@ -30,7 +31,7 @@ try:
 except ValueError as error:
     print(error)
 seen = {name: value for name, value in tracer.begin().mode("record").items() if value}
-print(seen, launches.count, tracer._crossings._shared, repr(tracer._crossings._everywhere))
+print(seen, counts.count, tracer._crossings._shared, repr(tracer._crossings._everywhere))
 x = torch.linspace(-1, 1, 40).view(4, 10)
 out = warm_up._Model()(x)
 centred = out - out.mean(1, keepdim=True)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from programs import AFFINE, CPP_SOURCE, TRITON, TRITON_SOURCE, doing, problem, replaced
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compare import Comparison
-from kernelgym.judge.evidence import prepare
-from kernelgym.judge.judging import Worker
-from kernelgym.judge.public_calls import PublicCalls
-from kernelgym.judge.seeds import Seeds
-from kernelgym.judge.session import Rejected
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.evidence.evidence import prepare
+from kernelgym.judge.evidence.inline import Watch, can_be_watched
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.known_calls import PublicCalls
+from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.watch import Watch, can_be_watched
+from kernelgym.judge.worker.worker import Worker
 from kernelgym.types import Kernel, Status, Verdict
 
 GIVEN, WIDE, SALTED = "given", "wide", "salted"

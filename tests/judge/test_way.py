@@ -14,14 +14,15 @@ import time
 import pytest
 from programs import AFFINE, CPP, TIGHT, doing
 
-from kernelgym.judge import LocalEvaluator, accelerator, locks
-from kernelgym.judge import threads as threads_of
-from kernelgym.judge.accelerator import Accelerator
-from kernelgym.judge.hangs import Hangs
-from kernelgym.judge.lease import Lease
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.device import accelerator, file_lock
+from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.recent_kills import Hangs
+from kernelgym.judge.processes import threads as threads_of
+from kernelgym.judge.processes.threads import Threads
+from kernelgym.judge.session.yielding import Way
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.threads import Threads
-from kernelgym.judge.way import Way
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Job, Status
 
@@ -86,7 +87,7 @@ def is_free(lease):
     """Say whether somebody could have the lease alone."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(locks.locked(lease._path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            stack.enter_context(file_lock.locked(lease._path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             return False
         return True

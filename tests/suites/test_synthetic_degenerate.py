@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelgym.judge.hygiene_process import lint
+from kernelgym.judge.lint.process import lint
 from kernelgym.rulesets import RULESETS
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.types import Problem

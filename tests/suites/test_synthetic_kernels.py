@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.answers.parsing import parse
+from kernelgym.answers.screening import screen
 from kernelgym.errors import ProblemError, UnsupportedLanguage
-from kernelgym.parsing import parse
 from kernelgym.rulesets import ruleset
-from kernelgym.screening import screen
 from kernelgym.suites.synthetic import (
     Defect,
     SyntheticSuite,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym import UsageError, Verdict
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Status
 from kernelgym_train.evaluation import bootstrap_interval, evaluate, score_rollouts

@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from kernelgym import Message, UsageError
-from kernelgym.parsing import parse
+from kernelgym.answers.parsing import parse
 from kernelgym_train.policies import ChatText, HFPolicy, Sampling, by_length, end_ids
 from kernelgym_train.types import Key, Request
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import Job, JudgeError, Kernel, Problem, UsageError, Verdict
-from kernelgym.envs import KernelEnv
-from kernelgym.observer import Observer
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
 from kernelgym_train.rollout import EpisodeRules, Task, play, request_seed, tasks_of

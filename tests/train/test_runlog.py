@@ -13,7 +13,7 @@ import played
 import pytest
 
 from kernelgym import UsageError, read_records
-from kernelgym.observer import Observer, render
+from kernelgym.prompts.observer import Observer, render
 from kernelgym.rulesets import ruleset
 from kernelgym.types import text_digest
 from kernelgym_train.manifest import manifest

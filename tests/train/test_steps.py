@@ -12,7 +12,7 @@ import pytest
 import tiny
 
 from kernelgym import Kernel, Problem, UsageError, Verdict
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import reward_schedule
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Status

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tiny
 
-from kernelgym.jsonlines import read_lines
+from kernelgym.records.jsonlines import read_lines
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Status, Verdict
 from kernelgym_train.assembly import make_steps

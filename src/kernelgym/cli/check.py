@@ -88,7 +88,7 @@ class Check(JudgingOptions):
         """Return the kernel, and the verdict that stands if there is none."""
         if not self.reply:
             return Kernel(text, self.language), Verdict(Status.NO_KERNEL)
-        from kernelgym.parsing import DEFECTS, parse
+        from kernelgym.answers.parsing import DEFECTS, parse
 
         reply = parse(text, self.language)
         why = "; ".join(DEFECTS[code] for code in reply.defects)

@@ -34,10 +34,10 @@ class Rescore(Options):
 
     def run(self) -> int:
         """Write it; returns the exit code."""
-        from kernelgym.rescoring import rescore
+        from kernelgym.episodes.stopping import stop_rule
+        from kernelgym.records.rescore import rescore
+        from kernelgym.records.trajectories import EpisodeRecord, read_records, write_records
         from kernelgym.rewards import reward_preset
-        from kernelgym.stopping import stop_rule
-        from kernelgym.trajectories import EpisodeRecord, read_records, write_records
 
         preset = reward_preset(self.reward)
         rule = None if self.stop_when is None else stop_rule(self.stop_when)
@@ -97,11 +97,11 @@ class Export(Options):
 
     def run(self) -> int:
         """Write it; returns the exit code."""
-        from kernelgym import exporting
-        from kernelgym.jsonlines import write_lines
-        from kernelgym.trajectories import read_records
+        from kernelgym.records import export
+        from kernelgym.records.jsonlines import write_lines
+        from kernelgym.records.trajectories import read_records
 
-        rules = exporting.Rules(
+        rules = export.Rules(
             by=self.by,
             gamma=self.gamma,
             least=self.least,
@@ -113,9 +113,9 @@ class Export(Options):
             checked=not self.unchecked,
         )
         makers: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
-            "sft": exporting.sft_rows,
-            "completions": exporting.completion_rows,
-            "preferences": exporting.preference_rows,
+            "sft": export.sft_rows,
+            "completions": export.completion_rows,
+            "preferences": export.preference_rows,
         }
         records = (source_of(record) for record in read_records(self.file, on_cut=note_cut))
         count = write_lines(_apart(self.out, self.file), makers[self.format](records, rules))

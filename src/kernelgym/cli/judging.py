@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kernelgym.episode import refusal, with_findings
+from kernelgym.answers.screening import screen
+from kernelgym.episodes.episode import refusal, with_findings
 from kernelgym.errors import UsageError
 from kernelgym.languages import LANGUAGES, check_language
 from kernelgym.rulesets import Ruleset
-from kernelgym.screening import screen
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 __all__ = [
@@ -51,7 +51,7 @@ def with_cache(evaluator: Evaluator, folder: str) -> Evaluator:
     """
     if not folder:
         return evaluator
-    from kernelgym.judge import CachedEvaluator
+    from kernelgym.evaluators.cached import CachedEvaluator
 
     return CachedEvaluator(evaluator, folder, owns=True)
 
@@ -65,7 +65,7 @@ def check_tools(language: str, device: str) -> None:
     """
     check_language(language, device)
     if language == "cpp":
-        from kernelgym.judge.toolchain import find_compiler
+        from kernelgym.judge.compiling.toolchain import find_compiler
 
         find_compiler()
 

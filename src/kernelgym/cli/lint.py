@@ -69,7 +69,7 @@ class Lint(Options):
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
         problems = chosen_problems(self.targets)
-        from kernelgym.judge.hygiene_process import lint
+        from kernelgym.judge.lint.process import lint
 
         found: dict[int, Hygiene] = {}
         with progress_bar("testing", len(problems)) as advance:

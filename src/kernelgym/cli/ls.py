@@ -34,9 +34,9 @@ class Ls(Options):
     def run(self) -> int:
         """Print the table; returns the exit code."""
         from kernelgym.errors import UsageError
-        from kernelgym.gate import known_hygiene
         from kernelgym.suites import suite
         from kernelgym.suites.base import non_empty
+        from kernelgym.suites.known_hygiene import known_hygiene
 
         rules = precise_rules(self.ruleset, self.precision)
         if self.suite is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from kernelgym.answers.parsing import parse
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
 from kernelgym.cli.options import JudgingOptions
@@ -20,9 +21,8 @@ from kernelgym.cli.transcript import (
     print_turn,
     problem_title,
 )
-from kernelgym.episode import Episode
+from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UsageError
-from kernelgym.parsing import parse
 from kernelgym.types import GAMMA, Feedback, Kernel, Trajectory
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def make_env(env_id: str, **options: Any) -> gym.Env[str, str]:
 
 def episode_of(env: gym.Env[str, str]) -> Episode:
     """Return the episode that an environment of ours is playing."""
-    from kernelgym.envs import KernelEnv
+    from kernelgym.envs.kernel_env import KernelEnv
 
     return cast(KernelEnv, env.unwrapped).episode
 

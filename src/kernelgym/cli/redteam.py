@@ -17,8 +17,8 @@ from kernelgym.cli.machine import machine
 from kernelgym.cli.options import Options
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
-from kernelgym.redteam import HEADINGS, Entry, Outcome, Summary, select, summarise
-from kernelgym.redteam_files import load_entries
+from kernelgym.redteam.corpus import HEADINGS, Entry, Outcome, Summary, select, summarise
+from kernelgym.redteam.files import load_entries
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.directory import DirectorySuite

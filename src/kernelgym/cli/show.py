@@ -33,7 +33,7 @@ class Show(JudgingOptions):
         if self.prompt:
             from kernelgym.errors import UsageError
             from kernelgym.languages import check_language
-            from kernelgym.observer import Observer, render
+            from kernelgym.prompts.observer import Observer, render
 
             check_language(self.language, self.device)
             if self.max_turns < 1:
@@ -48,10 +48,10 @@ class Show(JudgingOptions):
 
 
 def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
-    from kernelgym.gate import known_hygiene
     from kernelgym.hygiene import REASONS
     from kernelgym.rulesets import ruleset
     from kernelgym.suites.facts import fact
+    from kernelgym.suites.known_hygiene import known_hygiene
 
     hygiene = known_hygiene(problem, ruleset(rules), device)
 

@@ -18,7 +18,7 @@ from kernelgym.cli.transcript import (
     problem_title,
 )
 from kernelgym.errors import UsageError
-from kernelgym.trajectories import EpisodeRecord, read_records
+from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.types import GAMMA, Kernel, Turn
 
 __all__ = ["ShowTrajectory", "note_cut", "source_of"]
@@ -142,8 +142,8 @@ def _episode(record: EpisodeRecord, gamma: float) -> None:
 
 def _turn(record: EpisodeRecord, turn: Turn, prompt: bool) -> None:
     if prompt:
-        from kernelgym.exporting import read_before
-        from kernelgym.observer import render
+        from kernelgym.prompts.observer import render
+        from kernelgym.records.export import read_before
 
         whole = source_of(record)
         print_text("what was read before it:", "bold")
@@ -169,8 +169,8 @@ def source_of(record: EpisodeRecord) -> EpisodeRecord:
     """
     if record.has_source:
         return record
+    from kernelgym.records.trajectories import with_source
     from kernelgym.suites import get_problem
-    from kernelgym.trajectories import with_source
 
     found = get_problem(record.trajectory.problem.id)
     return with_source(record, found)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from kernelgym.answers.parsing import DEFECTS
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback.categories import CATEGORIES, category, headline, hint
 from kernelgym.feedback.complaints import complaints_of, without_noise
@@ -30,7 +31,6 @@ from kernelgym.feedback.facts import (
     trial_facts,
     wrong_facts,
 )
-from kernelgym.parsing import DEFECTS
 from kernelgym.tokens import TokenCounter, cut_middle, estimate_tokens, fit
 from kernelgym.types import Feedback, Reply, Severity, Status, Verdict
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import queue
 import threading
 import time
@@ -22,32 +21,26 @@ from typing import TypeVar
 from kernelgym.baseline import Baseline
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge import wire
-from kernelgym.judge.crew import Crew
-from kernelgym.judge.sandbox import TIERS
-from kernelgym.judge.toolchain import find_compiler
-from kernelgym.judge.worker_process import WorkerProcess
+from kernelgym.judge.compiling.toolchain import find_compiler
+from kernelgym.judge.pool import Crew
+from kernelgym.judge.untrusted import protocol
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
+from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.languages import REFERENCE_LANGUAGE, check_language
+from kernelgym.paths import cache_folder
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import Finding, Job, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Job, Kernel, Problem, Status, Verdict
+from kernelgym.verdict import unavailable
 
-__all__ = ["LocalEvaluator", "cache_folder", "unavailable"]
+__all__ = ["LocalEvaluator"]
 
 _ATTEMPTS = 2
 _MOST_STANDING_OF = 4  # kernels need the rest
 _LOST = "worker_lost"
 _TAKEN_DOWN = (_LOST, "device_lost")
-_WORKER_FAILS = (OSError, EOFError, wire.WireError, ValueError, KeyError)
+_WORKER_FAILS = (OSError, EOFError, protocol.WireError, ValueError, KeyError)
 _Answer = TypeVar("_Answer")
-
-
-def cache_folder() -> Path:
-    """Folder for built extensions: ``$KERNELGYM_CACHE``, or one under the XDG cache folder."""
-    if own := os.environ.get("KERNELGYM_CACHE"):
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "kernelgym"
 
 
 class LocalEvaluator:
@@ -60,8 +53,8 @@ class LocalEvaluator:
             alone, others are built and loaded. Four keep a GPU busy.
         timing: Whether correct kernels are timed, where their language can be.
         cache_dir: Folder for built extensions; by default `cache_folder`.
-        isolation: A sandbox tier (see `kernelgym.judge.sandbox`), ``auto`` for the strongest that
-            the host allows, or ``require:TIER`` for that or a stronger one.
+        isolation: A sandbox tier (see `kernelgym.judge.untrusted.sandbox.sandbox`), ``auto`` for
+            the strongest that the host allows, or ``require:TIER`` for that or a stronger one.
         devices: Several GPUs of one kind to share the work: ``all``, or their names. The first
             stands for them where one is asked for.
         ready: Processes that each worker without a kernel to judge makes ready for kernels to
@@ -141,7 +134,7 @@ class LocalEvaluator:
         if kernel.language == "cpp":
             find_compiler()
         if kernel.language == "cuda" and "load_inline" in kernel.source:
-            from kernelgym.judge.toolchain import find_nvcc
+            from kernelgym.judge.compiling.toolchain import find_nvcc
 
             find_nvcc()
         started = time.monotonic()
@@ -335,15 +328,3 @@ def _warn_about_versions() -> None:
             "install triton>=3.7 or numpy<2.4",
             stacklevel=3,
         )
-
-
-def unavailable(message: str, code: str = "judge_failed") -> Verdict:
-    """Return the verdict for a failure of ours.
-
-    Args:
-        message: What happened.
-        code: Of its finding: ``judge_failed``, or ``worker_lost`` and ``device_lost`` where a
-            kernel may have brought it about.
-    """
-    finding = Finding(code, message, Severity.INFO)
-    return Verdict(Status.UNAVAILABLE, message=message, findings=(finding,))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields
 
-from kernelgym.stages import Stages
+from kernelgym.verdict import Stages
 
 __all__ = ["StageClock"]
 

@@ -75,7 +75,8 @@ class Suite(Protocol):
             ids: Ids, numbers or ranges; the result keeps their order.
             split: One of `splits`; None for all.
             exclude_degenerate: Leave out what the suite itself knows to be degenerate. (What
-                ``kernelgym lint`` found is known to `kernelgym.gate`, not to suites.)
+                ``kernelgym lint`` found is known to `kernelgym.suites.known_hygiene`, not to
+                suites.)
             precision: ``fp32``, ``fp16`` or ``bf16``: what `exclude_degenerate` goes by.
 
         Raises:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelgym import UsageError
-from kernelgym.jsonlines import read_lines
+from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.backends.trl_loop import Evaluate, TrlLoop
 from kernelgym_train.backends.trl_options import grpo_options
 from kernelgym_train.config import Config

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelgym.jsonlines import read_lines
+from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.backends.trl_generation import generate_ids
 from kernelgym_train.backends.trl_rows import Rows, rows_of
 from kernelgym_train.config import Config

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kernelgym.errors import UnknownName
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator
 from kernelgym_train.assembly import episode_rules

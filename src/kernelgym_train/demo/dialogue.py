@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
+from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
-from kernelgym.parsing import parse
 from kernelgym.types import Feedback, Message, Problem, Status, Verdict
 
 __all__ = ["answer_of", "brief", "compact", "line_count", "question", "retry", "told"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.demo.scores import PASS_AT, Scores, scores_of
 from kernelgym_train.policies import HFPolicy, Sampling

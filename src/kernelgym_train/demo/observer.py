@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelgym.observer import Observer
+from kernelgym.prompts.observer import Observer
 from kernelgym.types import Kernel, Message, Problem, Turn
 from kernelgym_train.demo.dialogue import question, retry
 

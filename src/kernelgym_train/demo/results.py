@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernelgym.jsonlines import read_lines
+from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.demo.scores import Scores
 
 __all__ = ["CURVES", "Demonstration", "Specimen", "as_data", "curves_of"]

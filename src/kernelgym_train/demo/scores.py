@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelgym.scoring import pass_at_k
+from kernelgym.benchmark.scoring import pass_at_k
 from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit import counts
 from kernelgym_train.demo.intervals import Rate, cluster_rate

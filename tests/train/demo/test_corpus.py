@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import Job
+from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
 from kernelgym.judge import LocalEvaluator
-from kernelgym.parsing import parse
 from kernelgym.suites.synthetic import Defect, solve
 from kernelgym.types import Problem, Status
 from kernelgym_train.demo.corpus import (

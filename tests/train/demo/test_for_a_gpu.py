@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
-from kernelgym.parsing import parse
 from kernelgym.suites.synthetic import Defect, broken_variants
 from kernelgym.types import Status, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers, repairs

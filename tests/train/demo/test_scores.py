@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
-from kernelgym.parsing import parse
 from kernelgym.testing import SAMPLE_PROBLEM, verdict
 from kernelgym.types import Finding, Problem, Score, Severity, Status, Trajectory, Turn, Verdict
 from kernelgym_train.demo.intervals import cluster_rate

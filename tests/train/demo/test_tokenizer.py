@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import UsageError
-from kernelgym.parsing import parse
+from kernelgym.answers.parsing import parse
 from kernelgym.suites.synthetic import solve
 from kernelgym.suites.synthetic.operators import OPERATORS
 from kernelgym_train.demo.corpus import Example, first_answers, repairs

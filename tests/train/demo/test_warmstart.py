@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym import UsageError
+from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
-from kernelgym.parsing import parse
 from kernelgym.types import Score, Status, Turn, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
 from kernelgym_train.demo.model import ModelSize, build_model, parameter_count

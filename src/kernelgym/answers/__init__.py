@@ -1,0 +1,1 @@
+"""From the text a model wrote to the kernel in it: parsing and screening."""

@@ -1,0 +1,296 @@
+"""The rules of screening, each a small function; `RULES` lists them all.
+
+A rule takes (facts, language, ruleset) and yields (code, message, line). Rules about how torch
+is used are in `kernelgym.answers.screening.torch_use`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from kernelgym.answers.screening.torch_use import (
+    Raised,
+    output_caching,
+    precision_downgrade,
+    stream_use,
+    torch_compute_call,
+    without_comments,
+)
+from kernelgym.answers.screening.tree import Facts
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["RULES", "Raised", "Rule"]
+
+Rule = Callable[[Facts, str, Ruleset], Iterator[Raised]]
+
+_BUILDERS = ("load_inline", "load")
+_GPU_BUILDERS = (*_BUILDERS, "RawKernel", "RawModule", "_compile_kernel")
+_DEVICE_CODE = re.compile(r"__global__|\bcutlass\b|\bthrust::|\b(?:hip)?cub::|\bck::")
+
+# An honest kernel never needs these: they reach outside its process or under the interpreter.
+_FORBIDDEN = frozenset(
+    "cffi ctypes gc mmap multiprocessing signal socket subprocess _ctypes _posixsubprocess".split()
+)
+_SUSPICIOUS = frozenset("asyncio concurrent inspect pickle pty shutil threading _thread".split())
+# Nor these, by which operators of torch's, or NumPy's work on tensors, go unnoticed.
+_HIDING = frozenset(
+    """
+    TensorBase _TensorBase _disable_current_modes _DisableTorchDispatch _DisablePythonDispatcher
+    _ExcludeDispatchKeyGuard _IncludeDispatchKeyGuard _ForceDispatchKeyGuard __array_interface__
+    __array_struct__ memmap StorageBase __mro__ __bases__ __base__ __subclasses__
+    _VariableFunctions _VF
+    """.split()
+)
+# Below autograd, operators are noticed as ever: extensions with a backward of their own need that.
+_HIDING_TEXT = re.compile(
+    r"ForceDispatchKeyGuard|ExcludeDispatchKeyGuard"
+    r"(?!\s*\w*\s*[({]\s*(?:c10::)?autograd_dispatch_keyset\w*\s*[)}])|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
+    r"|PyImport_Import|PyRun_|\bmodule_?::import|\b(?:py|pybind11)::(?:eval|exec)\b"
+)
+_PROCESS_CONTROL = re.compile(
+    r"(?:os|posix)\.(?:_exit|abort|exec\w*|fork\w*|kill\w*|popen|posix_spawn\w*|system|setsid)"
+    r"|sys\.exit"
+)
+_CLOCKS = ("torch.cuda", "time", "torch.utils.benchmark", "triton.testing")
+_FRAMES = frozenset(
+    """
+    inspect.currentframe inspect.getouterframes inspect.stack inspect.trace
+    sys._current_frames sys._getframe sys.setprofile sys.settrace
+    """.split()
+)
+_FRAME_ATTRIBUTES = frozenset("f_back f_globals f_locals gi_frame cr_frame tb_frame".split())
+
+
+def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """No kernel of its own in the language that was asked for."""
+    if language == "triton":
+        if not any(function.jitted for function in facts.functions):
+            yield "no_custom_kernel", "no function is decorated with triton.jit", 0
+        return
+    builders = _BUILDERS if language == "cpp" else _GPU_BUILDERS
+    if not any(_is_builder(facts, call, builders) for call in facts.calls):
+        yield "no_custom_kernel", "nothing is built: there is no call of load_inline", 0
+    elif language in ("cuda", "hip"):
+        if not any(_DEVICE_CODE.search(text) for text, _ in facts.strings):
+            yield "no_custom_kernel", "no source holds a __global__ function", 0
+
+
+def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """A kernel is defined or built, and ModelNew never gets to it."""
+    for function in facts.functions:
+        # A kernel in a class is reached through attributes, which say too little to judge by.
+        if function.jitted and not function.owner and function.name not in facts.live:
+            message = f"kernel {function.name!r} is never used by ModelNew"
+            yield "kernel_never_used", message, function.node.lineno
+    names = {node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Load)}
+    attributes = {node.attr for node in facts.of(ast.Attribute) if isinstance(node.ctx, ast.Load)}
+    for node in facts.of(ast.Assign):
+        if not isinstance(node.value, ast.Call):
+            continue
+        if not _is_builder(facts, node.value, _GPU_BUILDERS):
+            continue
+        for target in node.targets:
+            unused_name = isinstance(target, ast.Name) and target.id not in names
+            unused_attribute = isinstance(target, ast.Attribute) and target.attr not in attributes
+            if unused_name or unused_attribute:
+                yield "kernel_never_used", "the extension is built and never used", node.lineno
+
+
+def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Errors of the kernel, or of building it, are caught and something else is done."""
+    in_forward = {id(node) for function in facts.forward for node in function.nodes}
+    tries: list[ast.Try | ast.TryStar] = [*facts.of(ast.Try), *facts.of(ast.TryStar)]
+    for node in tries:
+        if all(_ends_in_raise(handler) for handler in node.handlers):
+            continue
+        builds = any(
+            isinstance(inner, ast.Call) and _is_builder(facts, inner, _GPU_BUILDERS)
+            for statement in node.body
+            for inner in ast.walk(statement)
+        )
+        if builds or id(node) in in_forward:
+            yield (
+                "try_except_fallback",
+                "errors of the kernel are caught; let them show",
+                node.lineno,
+            )
+    for call in facts.calls:
+        if facts.external(call.func) == "contextlib.suppress" and id(call) in in_forward:
+            message = "errors of the kernel are suppressed; let them show"
+            yield "try_except_fallback", message, call.lineno
+
+
+def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Modules that an honest kernel never needs, imported by any of the usual ways."""
+    found = list(facts.imported)
+    for call in facts.calls:
+        name = facts.dotted(call.func)
+        if name in ("__import__", "importlib.import_module") and call.args:
+            argument = call.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                found.append((argument.value, call.lineno))
+            else:
+                yield "dynamic_code", f"{name} of a name that is computed", call.lineno
+    for module, line in found:
+        root = module.partition(".")[0]
+        if root in _FORBIDDEN or module == "torch.multiprocessing":
+            yield "forbidden_import", f"module {root!r} is not allowed in a kernel", line
+        elif root in _SUSPICIOUS:
+            yield "suspicious_import", f"a kernel seldom needs module {root!r}", line
+
+
+def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Ways to compute with torch or NumPy so that the judge does not notice."""
+    named = [(node.attr, node.lineno) for node in facts.of(ast.Attribute)]
+    named += [(node.id, node.lineno) for node in facts.of(ast.Name)]
+    named += [(path.rpartition(".")[2], 0) for path in facts.imports.values()]
+    named += [(text, line) for text, line in facts.strings if text in _HIDING]
+    for name, line in named:
+        if name in _HIDING:
+            yield "forbidden_import", f"{name!r} is not allowed in a kernel: it hides work", line
+    for text, line in facts.strings:
+        if found := _HIDING_TEXT.search(without_comments(text)):
+            message = f"{found[0]!r} is not allowed in an extension: it hides work"
+            yield "forbidden_import", message, line
+
+
+def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """A Triton kernel calls a plain Python function of the module, which no compiler takes."""
+    names, methods = _plain_functions(facts)
+    for function in facts.functions:
+        if not function.jitted:
+            continue
+        own = {
+            argument.arg
+            for argument in ast.walk(function.node.args)
+            if isinstance(argument, ast.arg)
+        }
+        for node in function.nodes:
+            match node:
+                case ast.Call(func=ast.Name(id=called)):
+                    is_plain = called in names and called not in own
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
+                    called = f"{owner}.{name}"
+                    is_plain = called in methods and owner not in own
+                case _:
+                    continue
+            if is_plain:
+                message = (
+                    f"kernel {function.name!r} calls {called!r}, a plain function of "
+                    "Python's: decorate it with triton.jit"
+                )
+                yield "no_custom_kernel", message, node.lineno
+
+
+def _plain_functions(facts: Facts) -> tuple[set[str], set[str]]:
+    """Return names of the module that are plain functions beyond doubt, and methods as called."""
+    bound = Counter(function.name for function in facts.functions if not function.owner)
+    bound.update(node.name for node in facts.of(ast.ClassDef))
+    bound.update(node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Store))
+    plain: set[str] = set()
+    for statement in facts.tree.body:
+        match statement:
+            case ast.FunctionDef(name=name, decorator_list=[]):
+                if not any(f.jitted for f in facts.functions if f.node is statement):
+                    plain.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
+                plain.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=other)):
+                if other in plain and bound[other] == 1:
+                    plain.add(name)
+    methods = {
+        f"{function.owner}.{function.name}"
+        for function in facts.functions
+        if function.owner and not function.jitted and bound[function.owner] == 1
+    }
+    return {name for name in plain if bound[name] == 1}, methods
+
+
+def process_control(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Starting, ending or signalling processes."""
+    for call in facts.calls:
+        name = facts.external(call.func)
+        if _PROCESS_CONTROL.fullmatch(name):
+            yield "process_control", f"{name} is called", call.lineno
+
+
+def dynamic_code(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Code made from text while running."""
+    for call in facts.calls:
+        if isinstance(call.func, ast.Name) and call.func.id in ("eval", "exec", "compile"):
+            if call.func.id not in facts.imports:
+                yield "dynamic_code", f"{call.func.id} runs code made from text", call.lineno
+
+
+def library_patch(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Something of an imported module is replaced; worse if it is a clock."""
+    targets: list[ast.expr] = []
+    several: list[ast.Assign | ast.Delete] = [*facts.of(ast.Assign), *facts.of(ast.Delete)]
+    for node in several:
+        for target in node.targets:
+            targets += target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    targets += [node.target for node in facts.of(ast.AugAssign)]
+    targets += [node.target for node in facts.of(ast.AnnAssign)]
+    for target in targets:
+        if isinstance(target, ast.Attribute):
+            yield from _patch(facts.external(target), target.lineno)
+    for call in facts.calls:
+        if len(call.args) >= 2 and isinstance(call.func, ast.Name):
+            if call.func.id in ("setattr", "delattr") and (owner := facts.external(call.args[0])):
+                name = call.args[1]
+                last = str(name.value) if isinstance(name, ast.Constant) else "?"
+                yield from _patch(f"{owner}.{last}", call.lineno)
+
+
+def frame_access(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
+    """Looking into callers, or tracing them."""
+    for node in facts.of(ast.Attribute):
+        name = facts.external(node)
+        if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:
+            yield "frame_access", f"{name or node.attr} looks into other frames", node.lineno
+    for plain in facts.of(ast.Name):
+        if facts.imports.get(plain.id) in _FRAMES:
+            yield "frame_access", f"{plain.id} looks into other frames", plain.lineno
+
+
+def _patch(name: str, line: int) -> Iterator[Raised]:
+    # Switches that exist to be set: the precision rule looks at those that matter.
+    if not name or name.startswith(("torch.backends.", "triton.knobs.")):
+        return
+    if name.startswith(tuple(f"{clock}." for clock in _CLOCKS)):
+        yield "timing_patch", f"{name} is replaced; timing relies on it", line
+    else:
+        yield "library_patch", f"{name} belongs to a module and is replaced", line
+
+
+def _is_builder(facts: Facts, call: ast.Call, names: tuple[str, ...]) -> bool:
+    name = facts.dotted(call.func)
+    owner, _, last = name.rpartition(".")
+    # A bare `load` says little; it counts only as the one of torch.utils.cpp_extension.
+    return last in names and (last != "load" or owner.endswith("cpp_extension"))
+
+
+def _ends_in_raise(handler: ast.ExceptHandler) -> bool:
+    return bool(handler.body) and isinstance(handler.body[-1], ast.Raise)
+
+
+RULES: tuple[Rule, ...] = (
+    no_custom_kernel,
+    kernel_never_used,
+    torch_compute_call,
+    try_except_fallback,
+    forbidden_import,
+    hidden_work,
+    host_function,
+    process_control,
+    dynamic_code,
+    library_patch,
+    frame_access,
+    stream_use,
+    precision_downgrade,
+    output_caching,
+)
+"""Every rule, in the order they are tried."""

@@ -1,0 +1,1 @@
+"""Metrics over verdicts, and KernelBench's own terms for them."""

@@ -1,0 +1,1 @@
+"""The Gymnasium environments, single and vector, their wrappers, and drivers that await."""

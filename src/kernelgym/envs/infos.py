@@ -1,0 +1,95 @@
+"""The `info` of a reset or step, and the frame that `render` shows.
+
+An info is flat and typed, with the same keys every time.
+
+Vector environments gather infos into arrays by the type of the first value they meet, so a key
+is never missing, a float is never an int, and nothing is None or NaN. What has not happened yet
+is an empty string, 0, 0.0, False or an empty tuple:
+
+- ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left, prompt_tokens``: int;
+- ``status, category, ended``: str;
+- ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
+- ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
+- ``reward_parts``: dict of float, always of the keys in `kernelgym.rewards.PARTS`;
+- ``turn_scores, turn_returns``: tuple of float, filled by the last step;
+- ``verdict``: the whole `kernelgym.types.Verdict`; the one key that only steps have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelgym.episodes.episode import Episode
+from kernelgym.rewards import PARTS
+from kernelgym.types import ReturnVariant, Turn
+
+__all__ = ["episode_frame", "episode_info"]
+
+
+def episode_info(
+    episode: Episode,
+    device: str,
+    gamma: float,
+    turn: Turn | None,
+    *,
+    returns: ReturnVariant = "sum",
+    prompt_tokens: int = 0,
+) -> dict[str, Any]:
+    """Return a fresh info.
+
+    Args:
+        episode: The episode as it stands.
+        device: Device the kernels run on.
+        gamma: Discount factor of ``turn_returns``.
+        turn: The turn that a step just recorded; None after a reset.
+        returns: Variant of ``turn_returns``.
+        prompt_tokens: Tokens of what is to be read next.
+    """
+    trajectory = episode.trajectory
+    played = len(trajectory.turns)
+    verdict = turn.verdict if turn else None
+    timing = verdict.timing if verdict else None
+    parts = turn.score.parts if turn else {}
+    info: dict[str, Any] = {
+        "problem_id": episode.problem.id,
+        "level": episode.problem.level,
+        "language": episode.language,
+        "device": device,
+        "ruleset": episode.ruleset.label,
+        "turn": played,
+        "turns_left": 0 if episode.over else episode.max_turns - played,
+        "ended": str(episode.ended),
+        "prompt_tokens": prompt_tokens,
+        "status": verdict.status.value if verdict else "",
+        "category": turn.feedback.category if turn else "",
+        "compiled": bool(verdict and verdict.compiled),
+        "correct": bool(verdict and verdict.correct),
+        "valid": trajectory.valid,
+        "trials": verdict.trials if verdict else 0,
+        "trials_passed": verdict.trials_passed if verdict else 0,
+        "timed": timing is not None,
+        "speedup": float(timing.speedup) if timing else 0.0,
+        "speedup_low": float(timing.speedup_low) if timing else 0.0,
+        "kernel_ms": float(timing.kernel_ms) if timing else 0.0,
+        "reference_ms": float(timing.reference_ms) if timing else 0.0,
+        "judge_s": float(verdict.wall_s) if verdict else 0.0,
+        "reward_parts": {name: float(parts.get(name, 0.0)) for name in PARTS},
+        "turn_scores": trajectory.scores if episode.over else (),
+        "turn_returns": trajectory.returns(gamma, returns) if episode.over else (),
+    }
+    if verdict is not None:
+        info["verdict"] = verdict
+    return info
+
+
+def episode_frame(episode: Episode, device: str) -> str:
+    """Return an episode's state for a reader: problem, turn, and what the last one came to."""
+    head = (
+        f"{episode.problem.id} {episode.problem.name}: {episode.language} on {device}, "
+        f"turn {len(episode.turns)} of {episode.max_turns}"
+    )
+    if not episode.turns:
+        return head
+    last = episode.turns[-1]
+    tail = f"; over: {episode.ended}" if episode.over else ""
+    return f"{head}\n{last.verdict.status}, score {last.score.total:.3f}{tail}\n{last.feedback}"

@@ -1,0 +1,346 @@
+"""The Gymnasium environment: an episode is one problem, an action one answer, as text.
+
+The observation is the whole text a model would be sent next; the reward of a step is that turn's
+score (discounting is a training quantity, see ``info["turn_returns"]``, or the wrapper
+`kernelgym.envs.wrappers.DiscountedReturn`). An episode that is solved, out of turns or out of
+improvement is `terminated`; it is `truncated` only if the judge failed, and then
+``info["valid"]`` is false.
+
+The keys of `info` are listed in `kernelgym.envs.infos`. `step` is `begin` (read the answer) and
+`finish` (record the verdict) with the evaluator between them, so that `kernelgym.envs.vector` can
+judge a whole batch at once.
+
+Turn logic lives in `kernelgym.episodes.episode`, judging in `kernelgym.judge`; neither is here.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import gymnasium as gym
+from gymnasium.error import InvalidAction, ResetNeeded
+
+from kernelgym.envs.infos import episode_frame, episode_info
+from kernelgym.envs.problem_choice import agreed_on, choose_problems, start_kernel
+from kernelgym.envs.spaces import KernelText
+from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.stopping import StopRule, check_stop_rule
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.feedback import FEEDBACK_TOKENS
+from kernelgym.languages import check_language
+from kernelgym.prompts.context import ContextPolicy
+from kernelgym.prompts.observer import HISTORY_TOKENS, Observer, render
+from kernelgym.prompts.problem import Hardware
+from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
+from kernelgym.rulesets import Ruleset
+from kernelgym.suites import Ids, Suite
+from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens
+from kernelgym.types import GAMMA, Evaluator, Kernel, Message, Problem, Turn, Verdict
+from kernelgym.types import return_variant as find_returns
+
+__all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
+
+RENDER_MODES = ("ansi", "human")
+RESET_OPTIONS = ("allow_degenerate", "kernel", "problem_id")
+"""What ``reset(options=...)`` takes: a problem to play, and a kernel to start from; and whether
+the problem may be one that is known to be degenerate."""
+
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+class KernelEnv(gym.Env[str, str]):
+    """Write a kernel that beats a problem's reference.
+
+    Args:
+        suite: Name of a suite, path of a folder of problems, or a suite.
+        level: Level of the suite; None for all.
+        language: Language the kernels are written in.
+        device: Device they run on; the evaluator's, or ``cpu``, if None.
+        ruleset: Rules of the verdicts; the evaluator's, or ``strict``, if None.
+        max_turns: Answers per episode.
+        reward: How a turn is scored: a preset or its name.
+        problems: Ids, numbers or a range such as ``"1-20,33"``, or the problems themselves.
+        split: Split of the suite, such as ``train``.
+        exclude_degenerate: Do not even list problems that are known to be degenerate.
+        allow_degenerate: Play problems that are known to be degenerate too. Otherwise, unless the
+            ruleset checks no problems, they are listed but not drawn, and refused by id.
+        evaluator: Judges the kernels, and is never closed here. If None, one that other
+            environments of this process share is taken when first needed.
+        stop_when: When to stop early; see `kernelgym.episodes.stopping`.
+        examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
+            many.
+        hardware: What the prompt says of the device.
+        context: What is shown of earlier turns: a name from `kernelgym.prompts.context.CONTEXTS`,
+            or a policy.
+        context_tokens: Most tokens for that.
+        feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
+        feedback_tokens: Most tokens of one feedback.
+        count_tokens: Counts a text's tokens, for these budgets and ``info["prompt_tokens"]``;
+            four characters are taken for one if None.
+        gamma: Discount factor of ``info["turn_returns"]``.
+        returns: How scores become them: ``sum`` or ``max``; see `kernelgym.returns`.
+        render_mode: ``ansi`` or ``human``.
+        **unknown: Refused, with the options that exist.
+
+    Raises:
+        UsageError: If an argument is unknown or does not fit the others.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 1}  # noqa: RUF012
+
+    def __init__(
+        self,
+        suite: str | Path | Suite = "KernelBench",
+        level: int | None = None,
+        *,
+        language: str = "triton",
+        device: str | None = None,
+        ruleset: str | Ruleset | None = None,
+        max_turns: int = 4,
+        reward: str | RewardPreset = "stage2",
+        problems: Ids | Sequence[Problem] | None = None,
+        split: str | None = None,
+        exclude_degenerate: bool = False,
+        allow_degenerate: bool = False,
+        evaluator: Evaluator | None = None,
+        stop_when: str | StopRule = "correct",
+        examples: int | str = "one_shot",
+        hardware: Hardware | None = None,
+        context: str | ContextPolicy = "recent",
+        context_tokens: int = HISTORY_TOKENS,
+        feedback_level: str = "standard",
+        feedback_tokens: int = FEEDBACK_TOKENS,
+        count_tokens: TokenCounter | None = None,
+        gamma: float = GAMMA,
+        returns: str = "sum",
+        render_mode: str | None = None,
+        **unknown: object,
+    ) -> None:
+        for name in unknown:
+            raise UnknownName("option", name, _options())
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise UnknownName("render mode", render_mode, RENDER_MODES)
+        if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
+            raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
+        self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
+        self.language = check_language(language, self.device).name
+        self.gamma = gamma
+        self.returns = find_returns(returns)
+        self.render_mode = render_mode
+        self._choice = choose_problems(
+            suite,
+            level,
+            problems,
+            split,
+            ruleset=self.ruleset,
+            device=self.device,
+            exclude_degenerate=exclude_degenerate,
+            allow_degenerate=allow_degenerate,
+        )
+        self.problems = self._choice.problems
+        self._settings: dict[str, Any] = {
+            "language": self.language,
+            "ruleset": self.ruleset,
+            "reward": reward,
+            "max_turns": max_turns,
+            "stop_when": stop_when,
+            "feedback_level": feedback_level,
+            "feedback_tokens": feedback_tokens,
+            "count": estimate_tokens if count_tokens is None else check_counter(count_tokens),
+        }
+        # Built once here so that a wrong option fails now and not at the first reset.
+        trial = Episode(self.problems[0], **self._settings)
+        self.max_turns = max_turns
+        self._evaluator = evaluator
+        self._owns_evaluator = False
+        self.reward = trial.reward
+        check_stop_rule(trial.stop_when, self.language, self.device)
+        self.observer = Observer(
+            *(self.language, self.device, self.ruleset, max_turns, examples, hardware),
+            context=context,
+            context_tokens=context_tokens,
+            count=self._settings["count"],
+        )
+        self.observation_space = KernelText()
+        self.action_space = KernelText()
+        self._episode: Episode | None = None
+        self._start: Kernel | None = None
+
+    @property
+    def reward(self) -> RewardPreset:
+        """How turns are scored from the next reset on; an episode keeps the preset it began with.
+
+        A curriculum sets it: ``env.unwrapped.reward = schedule.at(step)``.
+
+        Raises:
+            UsageError: When it is set to what is no preset, or to one that needs speed where
+                kernels are not timed, or every trial where the ruleset stops at the first failure.
+        """
+        found: RewardPreset = self._settings["reward"]
+        return found
+
+    @reward.setter
+    def reward(self, which: str | RewardPreset) -> None:
+        preset = reward_preset(which)
+        timing = bool(getattr(self._evaluator, "timing", True))
+        check_speed(preset, self.language, self.device, timing=timing)
+        check_trials(preset, self.ruleset)
+        self._settings = self._settings | {"reward": preset}
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator; the shared one is taken when this is first read."""
+        if self._evaluator is None:
+            from kernelgym.judge import shared_evaluator
+
+            self._evaluator = shared_evaluator(device=self.device, ruleset=self.ruleset)
+            self._owns_evaluator = True
+        return self._evaluator
+
+    @property
+    def episode(self) -> Episode:
+        """The current episode.
+
+        Raises:
+            ResetNeeded: If there is none yet.
+        """
+        if self._episode is None:
+            raise ResetNeeded("call reset() before step(): there is no episode yet")
+        return self._episode
+
+    @property
+    def start(self) -> Kernel | None:
+        """The kernel that the current episode started from, if one was given."""
+        return self._start
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the model reads next, as a conversation; the observation is the same as one text."""
+        episode = self.episode
+        return self.observer.observe(episode.problem, episode.turns, start=self._start)
+
+    @property
+    def problem(self) -> Problem:
+        """The current episode's problem."""
+        return self.episode.problem
+
+    def sibling(self) -> Self:
+        """Return an environment with the same settings and problems, not yet reset."""
+        twin = copy.copy(self)
+        twin._episode = twin._start = None
+        twin._np_random = twin._np_random_seed = None
+        if self._owns_evaluator:  # the twin takes a share of its own when it needs one
+            twin._evaluator, twin._owns_evaluator = None, False
+        twin.observation_space, twin.action_space = KernelText(), KernelText()
+        return twin
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: Seed of the choice of problem: the same seed gives the same problem.
+            options: ``problem_id``: a full id, an id without its suite, or a number;
+                ``kernel``: source of a kernel shown as the current attempt, not yet judged;
+                ``allow_degenerate``: True to play a degenerate problem all the same.
+
+        Raises:
+            UsageError: If an option, the problem or the kernel is unknown or unusable.
+            DegenerateProblem: If a degenerate problem is asked for and not allowed.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        for name in options:
+            if name not in RESET_OPTIONS:
+                raise UnknownName("reset option", name, RESET_OPTIONS)
+        start = start_kernel(options.get("kernel"), self.language)
+        allow = options.get("allow_degenerate", False)
+        if not isinstance(allow, bool):
+            raise UsageError(f"option 'allow_degenerate' is True or False, got {allow!r}")
+        if (asked := options.get("problem_id")) is not None:
+            problem = self._choice.find(asked, allow)
+        else:
+            drawn = self.problems if allow else self._choice.drawn
+            problem = drawn[int(self.np_random.integers(len(drawn)))]
+        self._episode, self._start = Episode(problem, **self._settings), start
+        if self.render_mode == "human":
+            self.render()
+        return self._seen(None)
+
+    def step(self, action: str) -> StepResult:
+        """Judge one answer.
+
+        Raises:
+            InvalidAction: If `action` is not a string.
+            ResetNeeded: If the episode is over, or none was begun.
+        """
+        read = self.begin(action)
+        if isinstance(read, Kernel):
+            read = self.evaluator.evaluate(self.problem, read)
+        return self.finish(action, read)
+
+    def begin(self, action: str) -> Kernel | Verdict:
+        """Read one answer; returns a kernel to be judged, or the verdict if there is none.
+
+        Raises:
+            InvalidAction: If `action` is not a string.
+            ResetNeeded: If the episode is over, or none was begun.
+        """
+        self.check_action(action)
+        read = self.episode.read(str(action))
+        if isinstance(read, Verdict):
+            return read
+        return self.episode.known_verdict(read) or read
+
+    def check_action(self, action: object) -> None:
+        """Raise what `step` would raise for this action, without taking it."""
+        if not isinstance(action, str):
+            raise InvalidAction(f"an action is the answer's text (str), got {type(action)!r}")
+        if self.episode.over:
+            raise ResetNeeded(f"the episode is over ({self.episode.ended}); call reset()")
+
+    def finish(self, action: str, verdict: Verdict) -> StepResult:
+        """Record the verdict of the answer that `begin` read; returns what `step` returns."""
+        turn = self.episode.record(str(action), verdict)
+        if self.render_mode == "human":
+            self.render()
+        observation, info = self._seen(turn)
+        cut = self.episode.ended == "cut"
+        return observation, float(turn.score.total), self.episode.over and not cut, cut, info
+
+    def render(self) -> str | None:
+        """Return (``ansi``) or print (``human``) what the last turn came to."""
+        if self.render_mode is None:
+            gym.logger.warn("render() needs a render_mode: make the environment with 'ansi'")
+            return None
+        frame = episode_frame(self.episode, self.device)
+        if self.render_mode == "ansi":
+            return frame
+        print(frame)
+        return None
+
+    def close(self) -> None:
+        """Release the shared evaluator, if it was taken; one that was given stays open."""
+        if self._owns_evaluator and self._evaluator is not None:
+            self._evaluator.close()
+            self._evaluator = None
+            self._owns_evaluator = False
+
+    def _seen(self, turn: Turn | None) -> tuple[str, dict[str, Any]]:
+        """Return observation and info."""
+        messages = self.messages
+        prompt_tokens = self.observer.tokens(messages)
+        given = self.episode, self.device, self.gamma, turn
+        info = episode_info(*given, returns=self.returns, prompt_tokens=prompt_tokens)
+        return render(messages), info
+
+
+def _options() -> list[str]:
+    """Return the names that `KernelEnv` takes."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [n for n, p in inspect.signature(KernelEnv).parameters.items() if p.kind in kinds]

@@ -1,0 +1,200 @@
+"""Which problems an environment lists, which of them it draws, and which may be asked for.
+
+All problems of the choice are listed. Unless its ruleset checks no problems, or degenerate ones are
+allowed, only those that nothing is known against are drawn, and one that something is known against
+is refused when it is named: by ``problem_id``, or as a single id among ``problems`` (a range or a
+level names nobody). What is known comes from `kernelgym.suites.known_hygiene`; nothing is computed
+here. Device and ruleset, which that depends on, are agreed on here with the evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard, cast
+
+from kernelgym.devices import find_device
+from kernelgym.errors import DegenerateProblem, UsageError
+from kernelgym.hygiene import refuse
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites import Ids, Suite
+from kernelgym.suites import suite as find_suite
+from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
+from kernelgym.suites.known_hygiene import known_hygiene, passing
+from kernelgym.types import Evaluator, Kernel, Problem
+
+__all__ = ["ProblemChoice", "agreed_on", "choose_problems", "start_kernel"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemChoice:
+    """The problems of one environment; made by `choose_problems`."""
+
+    problems: tuple[Problem, ...]
+    """All that are listed."""
+    drawn: tuple[Problem, ...]
+    """Those that are drawn."""
+    ruleset: Ruleset
+    device: str
+    gated: bool
+    """Degenerate problems are not drawn, and are refused by id."""
+    suite: Suite | None = None
+    """If nothing was ruled out, the suite: any problem of it may be asked for."""
+    level: int | None = None
+
+    def find(self, problem_id: object, allow_degenerate: bool = False) -> Problem:
+        """Return the problem that somebody asks for.
+
+        Args:
+            problem_id: A full id, an id without its suite, a name, or a number.
+            allow_degenerate: Let a degenerate one pass.
+
+        Raises:
+            UnknownName: If there is none.
+            DegenerateProblem: If it is degenerate.
+            UsageError: If that is no id.
+        """
+        if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
+            raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
+        found = self._named(str(problem_id))
+        if self.gated and not allow_degenerate:
+            how = "pass options={'problem_id': ..., 'allow_degenerate': True}"
+            refuse(known_hygiene(found, self.ruleset, self.device), how)
+        return found
+
+    def _named(self, text: str) -> Problem:
+        key = int(text) if text.isdecimal() else text
+        for problem in self.problems:
+            if key in problem_keys(problem):
+                return problem
+        if self.suite is not None and (text.isdecimal() or "/" in text):
+            short = f"L{self.level}/{text}" if text.isdecimal() else text
+            name = self.suite.name
+            return self.suite.get(short if short.startswith(f"{name}/") else f"{name}/{short}")
+        return find_problem(self.problems, text)
+
+
+def choose_problems(
+    suite: str | Path | Suite,
+    level: int | None,
+    problems: Ids | Sequence[Problem] | None,
+    split: str | None,
+    *,
+    ruleset: Ruleset,
+    device: str,
+    exclude_degenerate: bool = False,
+    allow_degenerate: bool = False,
+) -> ProblemChoice:
+    """Return an environment's choice; the arguments are those of `KernelEnv`.
+
+    Raises:
+        UsageError: If an argument is unknown or contradicts another, or nothing is left.
+        DegenerateProblem: If a problem named by its id is degenerate, or all of them are.
+    """
+    if exclude_degenerate and allow_degenerate:
+        raise UsageError(
+            "exclude_degenerate and allow_degenerate contradict each other; give one of them"
+        )
+    whole: Suite | None = None
+    named: tuple[Problem, ...] = ()
+    if _are_problems(problems):
+        listed = tuple(problems)
+    else:
+        # Problems big enough to be timed where they can be; the interpreter needs small ones.
+        sized = {"size": "gpu"} if suite == "Synthetic" and device != "cpu" else {}
+        found = find_suite(suite, **sized)
+        ids = cast("Ids | None", problems)
+        listed = found.problems(level, ids, split)
+        if ids is not None:
+            named = _named_singly(listed, ids)
+        elif split is None and not exclude_degenerate:
+            whole = found
+    if exclude_degenerate:
+        listed = non_empty(
+            passing(listed, ruleset, device), "the choice", exclude_degenerate=exclude_degenerate
+        )
+    gated = ruleset.check_problems and not allow_degenerate
+    drawn = listed
+    if gated:
+        if not exclude_degenerate:
+            for problem in named:
+                refuse(known_hygiene(problem, ruleset, device), "pass allow_degenerate=True")
+        drawn = passing(listed, ruleset, device)
+        if not drawn:
+            first = known_hygiene(listed[0], ruleset, device)
+            raise DegenerateProblem(
+                f"all {len(listed)} problems of the choice are degenerate at {ruleset.precision} "
+                f"under {ruleset.label} (such as {first.problem_id}: {first.summary}); choose "
+                "others, or pass allow_degenerate=True to play them all the same"
+            )
+    return ProblemChoice(listed, drawn, ruleset, device, gated, whole, level)
+
+
+def _named_singly(listed: tuple[Problem, ...], ids: Ids) -> tuple[Problem, ...]:
+    """Return the problems that are named one by one, and not as part of a range."""
+    parts = (ids,) if isinstance(ids, str | int) else tuple(ids)
+    pieces = [p for part in parts for p in (part.split(",") if isinstance(part, str) else [part])]
+    entries = [parse_ids(piece) for piece in pieces]
+    keys = {entry[0] for entry in entries if len(entry) == 1}
+    return tuple(problem for problem in listed if problem_keys(problem) & keys)
+
+
+def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[Problem]]:
+    if given is None or isinstance(given, str | int) or not given:
+        return False
+    return all(isinstance(item, Problem) for item in given)
+
+
+def agreed_on(
+    evaluator: Evaluator | None, device: str | None, ruleset: str | Ruleset | None
+) -> tuple[str, Ruleset]:
+    """Return the device and the ruleset that an environment plays by.
+
+    Args:
+        evaluator: The evaluator it was given, if any; its own go before.
+        device: The device that was asked for, if any.
+        ruleset: The ruleset that was asked for, if any.
+
+    Raises:
+        UsageError: If the evaluator is none, or contradicts what was asked for.
+    """
+    if evaluator is None:
+        device = find_device("cpu" if device is None else device)
+        return device, find_ruleset("strict" if ruleset is None else ruleset)
+    if not isinstance(evaluator, Evaluator):
+        raise UsageError(
+            f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "
+            "LocalEvaluator or a ScriptedEvaluator, or leave the option out"
+        )
+    if device not in (None, evaluator.device, evaluator.device.partition(":")[0]):
+        raise UsageError(
+            f"device {device!r} was asked for, but the evaluator runs on {evaluator.device!r}"
+        )
+    if ruleset is not None and find_ruleset(ruleset) != evaluator.ruleset:
+        raise UsageError(
+            f"ruleset {find_ruleset(ruleset).label!r} was asked for, but the evaluator follows "
+            f"{evaluator.ruleset.label!r}"
+        )
+    return evaluator.device, evaluator.ruleset
+
+
+def start_kernel(kernel: object, language: str) -> Kernel | None:
+    """Return the kernel that an episode is to start from, as it was asked for; None if none was.
+
+    Raises:
+        UsageError: If it is neither a kernel in that language nor a source text.
+    """
+    if kernel is None:
+        return None
+    if isinstance(kernel, Kernel):
+        if kernel.language != language:
+            raise UsageError(
+                f"the kernel to start from is in {kernel.language!r}, but this environment's "
+                f"language is {language!r}"
+            )
+        return kernel
+    if not isinstance(kernel, str) or not kernel.strip():
+        raise UsageError(f"option 'kernel' is a kernel's source text, got {kernel!r}")
+    return Kernel(kernel, language)

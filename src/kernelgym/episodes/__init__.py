@@ -1,0 +1,1 @@
+"""One episode, turn by turn, without IO."""

@@ -1,0 +1,220 @@
+"""The turn machine: one episode of one problem, without any IO.
+
+A driver alternates two calls, and decides for itself how a kernel gets its verdict (directly,
+in a batch, awaited)::
+
+    read = episode.read(action)
+    verdict = evaluator.evaluate(problem, read) if isinstance(read, Kernel) else read
+    turn = episode.record(action, verdict)
+
+Contract: `read` never raises on any text of a live episode; sync, batched and async drivers that
+feed the same texts and verdicts get the same turns.
+
+It does not judge, time, prompt or discount.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from kernelgym.answers.parsing import DEFECTS, parse
+from kernelgym.answers.python_source import normal_form
+from kernelgym.answers.screening import screen
+from kernelgym.episodes.stopping import StopRule, ended, stop_rule
+from kernelgym.errors import UsageError
+from kernelgym.feedback import FEEDBACK_TOKENS, check_budget, check_level, feedback
+from kernelgym.languages import language as find_language
+from kernelgym.rewards import RewardPreset, reward_preset, score
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.tokens import TokenCounter, estimate_tokens
+from kernelgym.types import (
+    Ended,
+    Finding,
+    Kernel,
+    Problem,
+    Reply,
+    Severity,
+    Status,
+    Trajectory,
+    Turn,
+    Verdict,
+)
+
+__all__ = ["Episode", "refusal", "with_findings"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What `read` found, kept for `record`."""
+
+    action: str
+    reply: Reply
+    findings: tuple[Finding, ...]
+
+
+class Episode:
+    """One episode: reads answers, records verdicts, knows when it is over.
+
+    Args:
+        problem: The problem to be solved.
+        language: Language of the kernels.
+        ruleset: Rules for screening, or their name.
+        reward: How turns are scored, or a preset's name.
+        max_turns: The turn budget, at least 1.
+        stop_when: When to stop before the budget is used up: ``correct``, ``never``,
+            ``speedup:<x>`` or ``no_improvement:<k>``; see `kernelgym.episodes.stopping`.
+        feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
+        feedback_tokens: Most tokens of a turn's feedback.
+        count: Counts tokens; four characters each if not given.
+
+    Raises:
+        UsageError: If an argument is unknown or out of range.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        language: str,
+        ruleset: str | Ruleset = "strict",
+        reward: str | RewardPreset = "stage2",
+        max_turns: int = 1,
+        stop_when: str | StopRule = "correct",
+        feedback_level: str = "standard",
+        feedback_tokens: int = FEEDBACK_TOKENS,
+        count: TokenCounter = estimate_tokens,
+    ) -> None:
+        if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+            raise UsageError(f"max_turns must be a whole number, at least 1, got {max_turns!r}")
+        self.problem = problem
+        self.language = find_language(language).name
+        self.ruleset = find_ruleset(ruleset)
+        self.reward = reward_preset(reward)
+        self.max_turns = max_turns
+        self.stop_when = stop_rule(stop_when)
+        self.feedback_level = check_level(feedback_level)
+        self.feedback_tokens = check_budget(feedback_tokens)
+        self.count = count
+        self._turns: list[Turn] = []
+        self._ended: Ended = ""
+        self._pending: _Read | None = None
+        self._known: dict[str, Verdict] = {}
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns recorded so far."""
+        return tuple(self._turns)
+
+    @property
+    def ended(self) -> Ended:
+        """Why the episode ended; empty while it goes on."""
+        return self._ended
+
+    @property
+    def over(self) -> bool:
+        """True once no further turn is accepted."""
+        return bool(self._ended)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The episode so far, as a value."""
+        return Trajectory(self.problem, self.turns, self._ended, self.max_turns)
+
+    def read(self, action: str, *, cut_off: bool = False) -> Kernel | Verdict:
+        """Parse and screen one answer.
+
+        Args:
+            action: The model's text.
+            cut_off: Whether sampling stopped at a limit; that is a defect of the form, even if a
+                kernel can be read.
+
+        Returns:
+            A kernel to be judged, or the verdict itself if there is nothing to judge: no kernel
+            in the text, or one that the ruleset refuses.
+
+        Raises:
+            UsageError: If the episode is over.
+        """
+        if self._ended:
+            raise UsageError(
+                f"the episode is over ({self._ended!r} after {len(self._turns)} of "
+                f"{self.max_turns} turns); start a new one"
+            )
+        reply = parse(action, self.language)
+        if cut_off:
+            reply = dataclasses.replace(reply, defects=(*reply.defects, "cut_off"))
+        findings = () if reply.kernel is None else screen(reply.kernel, self.ruleset)
+        self._pending = _Read(action, reply, findings)
+        if reply.kernel is None:
+            why = "; ".join(DEFECTS[code] for code in reply.defects)
+            return Verdict(Status.NO_KERNEL, message=why, ruleset=self.ruleset.label)
+        return refusal(reply.kernel, self.ruleset) or reply.kernel
+
+    def known_verdict(self, kernel: Kernel) -> Verdict | None:
+        """Return the verdict this episode already has for `kernel`, spacing aside, if any.
+
+        A driver that uses it spares the judge, and the same kernel cannot get two verdicts.
+        """
+        return self._known.get(normal_form(kernel.source))
+
+    def remember(self, kernel: Kernel, verdict: Verdict) -> None:
+        """Keep a verdict that a driver got by itself, for `known_verdict` to return."""
+        self._known.setdefault(normal_form(kernel.source), verdict)
+
+    def record(self, action: str, verdict: Verdict) -> Turn:
+        """Record what became of the answer that was read last.
+
+        Args:
+            action: The text given to `read`.
+            verdict: The judge's verdict, or what `read` returned if that was one.
+
+        Raises:
+            UsageError: If `action` was not read before, or was recorded already.
+        """
+        pending = self._pending
+        if pending is None or pending.action != action:
+            raise UsageError("record() needs the action that read() was given last, once")
+        reply = pending.reply
+        if reply.kernel is not None and verdict.valid:
+            self.remember(reply.kernel, verdict)
+        verdict = with_findings(verdict, pending.findings)
+        turn = Turn(
+            index=len(self._turns),
+            action=action,
+            reply=reply,
+            verdict=verdict,
+            feedback=feedback(
+                verdict,
+                reply,
+                level=self.feedback_level,
+                budget=self.feedback_tokens,
+                count=self.count,
+            ),
+            score=score(self.reward, reply, verdict, self._turns),
+        )
+        self._pending = None
+        self._turns.append(turn)
+        self._ended = ended(self.stop_when, self._turns, self.max_turns)
+        return turn
+
+
+def refusal(kernel: Kernel, ruleset: Ruleset) -> Verdict | None:
+    """Return the `rejected` verdict of a kernel that the ruleset refuses unrun; None if it may run.
+
+    For callers that judge a kernel outside an episode, so that both refuse the same.
+    """
+    findings = screen(kernel, ruleset)
+    hard = [finding.message for finding in findings if finding.severity is Severity.HARD]
+    if not hard:
+        return None
+    return Verdict(
+        Status.REJECTED, findings=findings, message="; ".join(hard), ruleset=ruleset.label
+    )
+
+
+def with_findings(verdict: Verdict, findings: tuple[Finding, ...]) -> Verdict:
+    """Return `verdict` with the screening's findings first, none of them twice."""
+    merged = tuple(dict.fromkeys(findings + verdict.findings))
+    return verdict if merged == verdict.findings else dataclasses.replace(verdict, findings=merged)

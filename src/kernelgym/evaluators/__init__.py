@@ -1,0 +1,1 @@
+"""Evaluators that wrap others."""

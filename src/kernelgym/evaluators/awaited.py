@@ -1,0 +1,165 @@
+"""`AwaitedEvaluator`: lets any evaluator be awaited.
+
+Contract:
+
+- kernels that are awaited at the same time are judged together, in one `evaluate_iter`, and each
+  awaiting caller goes on as soon as its own verdict is there;
+- what the evaluator raises for a kernel reaches the caller that awaits it, and no other; none is
+  left waiting;
+- a caller that is cancelled disturbs no other; a kernel not yet begun is then not judged;
+- it never closes the evaluator it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from kernelgym.errors import JudgeError, UsageError
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
+
+__all__ = ["AwaitedEvaluator", "all_of"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    job: Job
+    verdict: Future[Verdict]
+
+
+class AwaitedEvaluator:
+    """An evaluator that is awaited, and judges together what is awaited at the same time.
+
+    Args:
+        evaluator: What judges. It is used from several threads and never closed here.
+        most: Most kernels of a batch.
+        batches: Most batches that are judged at the same time.
+
+    Raises:
+        UsageError: If an argument makes no sense.
+    """
+
+    def __init__(self, evaluator: Evaluator, *, most: int = 256, batches: int = 8) -> None:
+        if most < 1 or batches < 1:
+            raise UsageError(f"most and batches must be at least 1, got {most} and {batches}")
+        self.evaluator = evaluator
+        self._most, self._batches = most, batches
+        self._lock = threading.Lock()
+        self._waiting: list[_Waiting] = []
+        self._running = 0
+        self._closed = False
+        self._threads = ThreadPoolExecutor(batches, thread_name_prefix="kernelgym-await")
+
+    async def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+        """Judge one kernel.
+
+        Raises:
+            UsageError: If this is closed.
+            Exception: Whatever the evaluator raises for this kernel.
+        """
+        waiting = _Waiting(Job(problem, kernel), Future())
+        with self._lock:
+            if self._closed:
+                raise UsageError("this AwaitedEvaluator is closed; make another one")
+            self._waiting.append(waiting)
+        # Not now, but after every task that is ready had its turn to ask for a verdict as well.
+        asyncio.get_running_loop().call_soon(self._dispatch)
+        return await asyncio.wrap_future(waiting.verdict)
+
+    async def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
+        """Judge many kernels; verdicts in the order of the jobs."""
+        return await all_of(self.evaluate(job.problem, job.kernel) for job in jobs)
+
+    async def close(self) -> None:
+        """Wait for what is being judged; what waits to be is not. The evaluator stays open."""
+        with self._lock:
+            self._closed = True
+            left, self._waiting = self._waiting, []
+        _give_up(left)
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _dispatch(self) -> None:
+        """Begin as many batches as there is room for."""
+        while True:
+            with self._lock:
+                if not self._waiting or self._running >= self._batches:
+                    return
+                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                self._running += 1
+            try:
+                self._threads.submit(self._judge, batch)
+            except RuntimeError:  # closed from another thread meanwhile
+                _give_up(batch)
+                return
+
+    def _judge(self, batch: Sequence[_Waiting]) -> None:
+        """Judge a batch, and whatever has come to wait meanwhile; runs in a thread."""
+        while batch:
+            # From here on a caller that is cancelled no longer takes its kernel back.
+            kept = [each for each in batch if each.verdict.set_running_or_notify_cancel()]
+            try:
+                self._judge_together(kept)
+            except BaseException as error:
+                for waiting in kept:
+                    _settle(waiting, error)
+            with self._lock:
+                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                self._running -= not batch
+
+    def _judge_together(self, batch: Sequence[_Waiting]) -> None:
+        if len(batch) > 1:
+            with contextlib.suppress(Exception):  # whose fault it is, the second try tells
+                for index, verdict in self.evaluator.evaluate_iter([each.job for each in batch]):
+                    _settle(batch[index], verdict)
+        for waiting in batch:
+            if not waiting.verdict.done():
+                try:
+                    job = waiting.job
+                    _settle(waiting, self.evaluator.evaluate(job.problem, job.kernel))
+                except Exception as error:
+                    _settle(waiting, error)
+
+
+async def all_of(awaited: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all; if one raises, cancel the others, wait until they are gone, and raise it."""
+    tasks = [asyncio.create_task(each) for each in awaited]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _settle(waiting: _Waiting, outcome: Verdict | BaseException) -> None:
+    """Give a caller its verdict or its error, unless it has one."""
+    if waiting.verdict.done():
+        return
+    if isinstance(outcome, StopIteration | CancelledError | asyncio.CancelledError):
+        # A future does not take these; as they are, the caller would wait for ever.
+        error = JudgeError(f"the evaluator raised {type(outcome).__name__}")
+        error.__cause__ = outcome
+        outcome = error
+    if isinstance(outcome, BaseException):
+        waiting.verdict.set_exception(outcome)
+    else:
+        waiting.verdict.set_result(outcome)
+
+
+def _give_up(left: Iterable[_Waiting]) -> None:
+    for waiting in left:
+        if waiting.verdict.set_running_or_notify_cancel():
+            _settle(waiting, JudgeError("the evaluator was closed before this kernel was judged"))

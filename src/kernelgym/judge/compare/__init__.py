@@ -1,0 +1,1 @@
+"""What a kernel left in its outputs, compared with the reference's."""

@@ -1,0 +1,327 @@
+"""Compare what a kernel left in its output regions with what the reference gives.
+
+Two rules, chosen by the ruleset:
+
+- ``allclose``: KernelBench's ``|ref - out| <= atol + rtol * |out|``; NaN anywhere fails.
+- ``fp64``: ``|out - ref64| <= factor * e + floor * (|ref64| + typical)`` at every element.
+  ``ref64`` is the reference's fp64 twin and ``typical`` the median of its non-zero magnitudes.
+  ``e`` is the fp32 reference's own error: the largest one against ``ref64`` among the elements of
+  about this element's magnitude or smaller, so that large elements lend no slack to small ones.
+  NaN and infinities must stand where the reference has them.
+
+A twin that is missing, or so far from the reference that it computes something else (noise drawn
+anew, values rounded the other way), is not used: the fixed ``atol`` and ``rtol`` apply then, with
+NaN allowed where the reference has it.
+
+Complex tensors are compared by their parts, booleans by their bytes (a poisoned byte is neither
+true nor false), all other tensors must be equal. Nothing here measures how often a kernel is off:
+one element outside the bound fails the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from kernelgym.judge.compare import tolerance
+from kernelgym.judge.compare.mismatch import Places
+from kernelgym.judge.compare.structure import describe_shape_of, outline, structure_problem
+from kernelgym.rulesets import Ruleset
+from kernelgym.verdict import Mismatch
+
+__all__ = [
+    "Calibration",
+    "Comparison",
+    "RowBlocks",
+    "Surroundings",
+    "byte_copy",
+    "compare",
+    "near",
+    "own_errors",
+    "surroundings",
+    "unchanging",
+]
+
+Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
+"""What one output should be: in fp64, or some rows of it, or unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The outcome of one call."""
+
+    passed: bool
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    message: str = ""
+    """Why it failed; never a reference value."""
+    mismatch: Mismatch | None = None
+    """Where the first wrong output differs, if that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known of a problem beforehand that its bound takes into account."""
+
+    factor: float
+    """How many own errors of the reference an output may be off."""
+    own_errors: tuple[float, ...] = ()
+    """The reference's error on each output in calls made earlier. Used for outputs of few
+    elements, whose own error in one call may be small by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlocks:
+    """The fp64 outputs of some rows, where the whole would take too much memory."""
+
+    rows: tuple[slice, ...]
+    """Along the first axis of every output."""
+    outputs: tuple[Any, ...]
+    """One per slice."""
+
+
+def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a region's bytes; `clone` would turn any booleans but zero into proper ones."""
+    if tensor.dtype == torch.bool:
+        return tensor.view(torch.uint8).clone().view(torch.bool)
+    return tensor.clone()
+
+
+def unchanging(region: torch.Tensor) -> torch.Tensor:
+    """Return what lies in an output region, so that no candidate can change what is compared."""
+    return region if tolerance.is_read_once(region) else byte_copy(region)
+
+
+def compare(
+    claimed: Any,
+    outputs: list[torch.Tensor],
+    expected: Any,
+    precise: Any,
+    ruleset: Ruleset,
+    calibration: Calibration | None = None,
+    locate: bool = False,
+) -> Comparison:
+    """Judge one call.
+
+    Args:
+        claimed: The candidate's description of its output; must agree with the reference's.
+        outputs: What lies in the output regions, in order, as `unchanging` returns it.
+        expected: The reference's output.
+        precise: Its fp64 twin's, whole or as `RowBlocks`, or None.
+        ruleset: The rules.
+        calibration: What is known of the problem; None for the ruleset's own error factor.
+        locate: Whether a failure is to be explained: looks at every wrong element once more. If
+            not, comparing ends soon after the first wrong element.
+    """
+    problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
+    if problem:
+        return Comparison(False, message=problem)
+    expected_leaves = list(_leaves(expected))
+    twins = _twins(precise, len(expected_leaves))
+    known = calibration or Calibration(ruleset.error_factor)
+    earlier: Sequence[float] = known.own_errors
+    if len(earlier) != len(expected_leaves):
+        earlier = [0.0] * len(expected_leaves)
+    worst = Comparison(True)
+    for index, (output, reference) in enumerate(zip(outputs, expected_leaves, strict=True)):
+        places = Places(tuple(reference.shape)) if locate and worst.passed else None
+        found = _compare_tensor(
+            output, reference, twins[index], ruleset, known.factor, earlier[index], places
+        )
+        where = worst.mismatch
+        if found.mismatch is not None:
+            where = replace(found.mismatch, output=index, outputs=len(outputs))
+        label = f"output {index}: " if len(outputs) > 1 else ""
+        worst = Comparison(
+            worst.passed and found.passed,
+            max(worst.max_abs_error, found.max_abs_error),
+            max(worst.max_rel_error, found.max_rel_error),
+            worst.message or (label + found.message if found.message else ""),
+            where,
+        )
+    return worst
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """How far outputs may lie from what the reference gives, taken from one call for others."""
+
+    shape: Any
+    """The reference's output, without values."""
+    bounds: tuple[tolerance.Bound, ...] = ()
+    """One per tensor; none for fixed tolerances."""
+
+
+def surroundings(
+    expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
+) -> Surroundings | None:
+    """Return what one call tells about others on inputs of the same kind.
+
+    None if that is not enough to know a right output: integers, or no twin. A reference may
+    itself be off the truth by its own error, so that one more of these is allowed.
+    """
+    leaves, known = list(_leaves(expected)), calibration or Calibration(ruleset.error_factor)
+    if not leaves or any(leaf.is_complex() or not leaf.is_floating_point() for leaf in leaves):
+        return None
+    if ruleset.tolerance != "fp64":
+        return Surroundings(outline(expected))
+    found = []
+    for reference, truth in zip(leaves, _twins(precise, len(leaves)), strict=True):
+        factor = known.factor + isinstance(truth, torch.Tensor)
+        bound = _bound(reference, truth, ruleset, factor, 0.0)
+        if bound is None:
+            return None
+        found.append(bound)
+    return Surroundings(outline(expected), tuple(found))
+
+
+def near(
+    claimed: Any,
+    outputs: list[torch.Tensor],
+    references: list[torch.Tensor],
+    around: Surroundings,
+    ruleset: Ruleset,
+) -> bool:
+    """Say whether a call is right beyond doubt, beside a reference's answer to the same inputs.
+
+    Args:
+        claimed: The candidate's description of its output.
+        outputs: Private copies of its tensors.
+        references: What a process of the reference's gave.
+        around: How far apart they may be.
+        ruleset: The rules.
+    """
+    if structure_problem(claimed, describe_shape_of(around.shape), ruleset):
+        return False
+    if not len(outputs) == len(references) == len(list(_leaves(around.shape))):
+        return False
+    for index, (output, reference) in enumerate(zip(outputs, references, strict=True)):
+        if output.shape != reference.shape or output.dtype != reference.dtype:
+            return False
+        out, ref = output.reshape(-1), reference.reshape(-1)
+        if around.bounds:
+            found = tolerance.outside_bound(out, ref, ref, around.bounds[index])
+        else:
+            found = tolerance.outside_fixed(out, ref, ruleset)
+        if found.count:
+            return False
+    return True
+
+
+def _leaves(output: Any) -> Iterator[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, (list, tuple)):
+        for item in output:
+            yield from _leaves(item)
+    elif isinstance(output, dict):
+        for item in output.values():
+            yield from _leaves(item)
+
+
+def _twins(precise: Any, count: int) -> list[Truth]:
+    twins: list[Truth]
+    if isinstance(precise, RowBlocks):
+        outputs = [list(_leaves(output)) for output in precise.outputs]
+        if any(len(leaves) != count for leaves in outputs):
+            return [None] * count
+        return [
+            [(rows, leaves[index]) for rows, leaves in zip(precise.rows, outputs, strict=True)]
+            for index in range(count)
+        ]
+    twins = list(_leaves(precise))
+    return twins if len(twins) == count else [None] * count
+
+
+def _compare_tensor(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    truth: Truth,
+    ruleset: Ruleset,
+    factor: float,
+    own_error: float,
+    places: Places | None = None,
+) -> Comparison:
+    out, ref = _comparable(output), _comparable(reference)
+    exact = not (out.is_cuda and out.is_floating_point())  # there it takes longer than it saves
+    if exact and torch.equal(out, ref):
+        return Comparison(True)
+    parts = 2 if reference.is_complex() else 1
+    flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
+    if not ref.is_floating_point():
+        return _summary(tolerance.unequal(flat_out, flat_ref, parts, places), output, reference)
+    bound = _bound(reference, truth, ruleset, factor, own_error)
+    if bound is None:
+        found = tolerance.outside_fixed(flat_out, flat_ref, ruleset, parts, places)
+    elif isinstance(truth, torch.Tensor):
+        true = _comparable(truth).reshape(-1)
+        found = tolerance.outside_bound(flat_out, flat_ref, true, bound, parts, places)
+    else:
+        found = tolerance.outside_bound(flat_out, flat_ref, flat_ref, bound, parts, places)
+    return _summary(found, output, reference)
+
+
+def _bound(
+    reference: torch.Tensor, truth: Truth, ruleset: Ruleset, factor: float, own_error: float
+) -> tolerance.Bound | None:
+    if ruleset.tolerance != "fp64" or truth is None or not _comparable(reference).numel():
+        return None
+    blocks = truth if isinstance(truth, list) else [(slice(None), truth)]
+    pairs = []
+    for rows, block in blocks:
+        ref = reference[rows] if isinstance(truth, list) else reference
+        if block.shape != ref.shape or block.is_complex() != ref.is_complex():
+            return None
+        given, true = _comparable(ref).reshape(-1), _comparable(block).reshape(-1)
+        if not true.is_floating_point() or not given.is_floating_point():
+            return None
+        pairs.append((given, true))
+    factor += isinstance(truth, list)  # the reference, with its own errors, stands for the truth
+    return tolerance.calibrate(pairs, ruleset, factor, own_error)
+
+
+def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | None:
+    """Return the reference's largest error on each floating-point output.
+
+    None if `precise` is missing, or so far from `output` that it computes something else.
+    """
+    leaves, twins = list(_leaves(output)), _twins(precise, len(list(_leaves(output))))
+    found = []
+    for reference, truth in zip(leaves, twins, strict=True):
+        if not _comparable(reference).is_floating_point() or not reference.numel():
+            found.append(0.0)
+            continue
+        bound = _bound(reference, truth, ruleset, 1.0, 0.0)
+        if bound is None:
+            return None
+        floor = ruleset.error_floor * bound.typical + tolerance.TINY
+        found.append(max(0.0, float(bound.slack.max()) - floor))
+    return found
+
+
+def _comparable(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.resolve_conj())
+    return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
+
+
+def _summary(
+    found: tolerance.Difference, output: torch.Tensor, reference: torch.Tensor
+) -> Comparison:
+    if not found.count:
+        return Comparison(True, found.worst_abs, found.worst_rel)
+    place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
+    many = f"{found.count} or more" if found.is_partial else str(found.count)
+    message = f"values differ at {many} of {output.numel()} elements, first at {place}"
+    # One digit: of an output that is zero, the error is the reference's value.
+    message += f"; largest absolute error about {found.worst_abs:.1g}" if found.worst_abs else ""
+    if found.strange:
+        message += f"; {found.strange} elements are NaN or infinite where the reference is finite"
+    where = None
+    if found.places is not None:
+        where = found.places.mismatch(found.count, found.strange)
+    return Comparison(False, found.worst_abs, found.worst_rel, message, where)

@@ -1,0 +1,171 @@
+"""Collects where an output is wrong and what it is there, chunk by chunk, for one failing call.
+
+Costs a few passes over the wrong elements, so callers ask for it only where a failure is to be
+explained (see `compare`). Counts along an axis are kept for at most 65536 stretches of
+positions, and at most 4096 pairs of values: memory does not grow with the output. What leaves
+this module is a `Mismatch`: places and sizes, and one factor where the reference's own values
+vary too much to be read off it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernelgym.judge.compare.mismatch_pattern import Counts, pattern
+from kernelgym.verdict import Mismatch, Relation
+
+__all__ = ["Places", "relation"]
+
+Values: TypeAlias = NDArray[np.float64]
+
+_STRETCHES = 1 << 16
+_AT_ONCE = 1 << 22  # temporaries of 32 MB each
+_FIRST = 4
+_SAMPLE, _SAMPLE_OF_CHUNK = 4096, 256
+_LEAST_SAMPLE = 16
+_ALIKE = 0.02  # of the factor or the difference
+_VARIED = 0.1  # of the reference's typical magnitude
+
+
+class Places:
+    """Where one output is wrong.
+
+    Args:
+        shape: The output's shape.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        total = math.prod(shape)
+        self._shape, self._total = shape, total
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        self._axes = [*(_Axis(*pair) for pair in zip(shape, strides, strict=True))]
+        self._axes.append(_Axis(total, 1))
+        self._first: list[int] = []
+        self._worst, self._worst_at = -1.0, -1
+        self._pairs: list[tuple[Values, Values]] = []
+        self._sampled = 0
+
+    def add(
+        self,
+        start: int,
+        wrong: torch.Tensor,
+        out: torch.Tensor,
+        ref: torch.Tensor,
+        error: torch.Tensor | None,
+    ) -> None:
+        """Take in the chunk that begins at element `start`.
+
+        Args:
+            start: Its first element's number in row-major order.
+            wrong: Whether each element is wrong; at least one is.
+            out: What the kernel left, as flat numbers: one per element, or two (complex).
+            ref: What the reference gave.
+            error: Size of the difference, where that means something; finite.
+        """
+        inside = wrong.nonzero().reshape(-1)
+        if len(self._first) < _FIRST:
+            self._first += [start + int(i) for i in inside[: _FIRST - len(self._first)]]
+        if error is not None:
+            sizes = error.reshape(len(wrong), -1).amax(1)[inside]
+            at = int(sizes.argmax())
+            if float(sizes[at]) > self._worst:
+                self._worst, self._worst_at = float(sizes[at]), start + int(inside[at])
+        if out.numel() == len(wrong) and self._sampled < _SAMPLE:
+            chosen = inside[:: max(1, len(inside) // _SAMPLE_OF_CHUNK)][:_SAMPLE_OF_CHUNK]
+            pair = (out[chosen].double().cpu().numpy(), ref[chosen].double().cpu().numpy())
+            self._pairs.append(pair)
+            self._sampled += len(chosen)
+        for numbers in inside.add_(start).split(_AT_ONCE):
+            for axis in self._axes:
+                axis.add(numbers)
+
+    def mismatch(self, wrong: int, strange: int) -> Mismatch:
+        """Return what was found.
+
+        Args:
+            wrong: How many elements are wrong.
+            strange: How many of them are not finite where the reference is.
+        """
+        *axes, flat = (axis.result() for axis in self._axes)
+        known = self._worst > 0.0
+        kind: Relation = ""
+        ratio = 0.0
+        if self._pairs:
+            out, ref = (np.concatenate(side) for side in zip(*self._pairs, strict=True))
+            kind, ratio = relation(out, ref)
+        return Mismatch(
+            wrong,
+            self._shape,
+            tuple(self._index(number) for number in self._first),
+            self._index(self._worst_at) if known else None,
+            strange,
+            pattern(self._shape, wrong, axes, flat),
+            kind,
+            ratio,
+        )
+
+    def _index(self, number: int) -> tuple[int, ...]:
+        return tuple(int(i) for i in np.unravel_index(number, self._shape))
+
+
+class _Axis:
+    def __init__(self, size: int, stride: int) -> None:
+        self._size, self._stride = size, stride
+        self._step = 1
+        while self._size > self._step * _STRETCHES:
+            self._step *= 2
+        self._length = -(-size // self._step)
+        self._counts: torch.Tensor | None = None
+        self._low, self._high = size, -1
+
+    def add(self, numbers: torch.Tensor) -> None:
+        """Count elements, given by their numbers in row-major order."""
+        places = numbers.div(self._stride, rounding_mode="floor").remainder_(self._size)
+        self._low = min(self._low, int(places.min()))
+        self._high = max(self._high, int(places.max()))
+        if self._step > 1:
+            places = places.div_(self._step, rounding_mode="floor")
+        counts = torch.bincount(places, minlength=self._length)
+        self._counts = counts if self._counts is None else self._counts.add_(counts)
+
+    def result(self) -> Counts:
+        """Return what was counted."""
+        assert self._counts is not None
+        counts = self._counts.cpu().numpy()
+        return Counts(self._size, self._step, counts, self._low, self._high)
+
+
+def relation(out: Values, ref: Values) -> tuple[Relation, float]:
+    """Say what wrong values are, beside the right ones; and the factor, if they are multiples.
+
+    A factor is named only if the reference's values vary by more than a tenth of their typical
+    size: of a reference that is the same everywhere, it would tell the value. A difference is
+    never told.
+    """
+    if np.isnan(out).all():
+        return "nan", 0.0
+    if (out == 0).all():
+        return "zero", 0.0
+    if len(out) < _LEAST_SAMPLE:
+        return "", 0.0
+    if (out == out[0]).all():
+        return "constant", 0.0
+    if not (np.isfinite(out).all() and np.isfinite(ref).all()):
+        return "", 0.0
+    typical = float(np.median(np.abs(ref)))
+    low, high = np.quantile(ref, (0.1, 0.9))
+    if not typical or high - low < _VARIED * typical:
+        return "", 0.0
+    sized = np.abs(ref) > 1e-3 * typical
+    factor = float(np.median(out[sized] / ref[sized]))
+    if np.all(np.abs(out - factor * ref) <= _ALIKE * np.abs(factor * ref) + 1e-3 * typical):
+        return "scaled", float(f"{factor:.2g}")
+    shift = float(np.median(out - ref))
+    if np.all(np.abs(out - ref - shift) <= _ALIKE * abs(shift)):
+        return "shifted", 0.0
+    return "", 0.0

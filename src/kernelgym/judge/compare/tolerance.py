@@ -1,0 +1,306 @@
+"""How far values may be off, and where they are off by more: arithmetic on flat tensors.
+
+The bound of ``fp64`` is ``factor * e + floor * (|ref64| + typical)`` at every element (see
+`compare`). It is taken from the reference and its fp64 twin, either over whole outputs or over
+some rows of them; in the second case the reference itself stands for the truth everywhere and may
+differ from it by ``e``, so that the factor grows by one.
+
+Works through tensors in chunks, on whatever device they lie, so that its own memory is bounded.
+Decides nothing about structure, shape or type.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from kernelgym.judge.compare.fused import fused_for
+from kernelgym.judge.compare.mismatch import Places
+from kernelgym.rulesets import Ruleset
+
+__all__ = [
+    "TINY",
+    "Bound",
+    "Difference",
+    "Pair",
+    "calibrate",
+    "outside_bound",
+    "outside_fixed",
+    "unequal",
+]
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+"""What the reference gave and the truth, both flat."""
+
+_CHUNK = {"cpu": 1 << 15, "cuda": 1 << 24}
+# On the CPU: stays in the processor's cache, and below torch's threshold for threads. Elsewhere:
+# few enough waits for the device, and temporaries below 1 GB.
+_LANES = {"cpu": 1, "cuda": 512}  # copies of the bins, so that threads do not queue for one
+_BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
+_NEIGHBOURS = 2  # octaves above its own from which an element borrows own errors
+_POPULATION = 16  # elements, the smallest ones, that always share their own errors
+_SAMPLE = 1 << 20
+_SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes that fit in the fp32 numbers kernels are given
+TINY = 2.0**-126
+"""The smallest normal fp32 number: kernels may flush what is below to zero."""
+
+
+def _chunk_of(tensor: torch.Tensor) -> int:
+    return _CHUNK.get(tensor.device.type, _CHUNK["cpu"])
+
+
+@dataclass(slots=True)
+class Difference:
+    """Where one output differs from what it should be; filled chunk by chunk."""
+
+    parts: int = 1
+    """Numbers per element: two for complex tensors."""
+    count: int = 0
+    """Elements that differ by too much."""
+    first: int = -1
+    """The first of them."""
+    strange: int = 0
+    """Those that are not finite where the reference is."""
+    worst_abs: float = 0.0
+    worst_rel: float = 0.0
+    places: Places | None = None
+    """Where they lie, if that is wanted. If not, looking ends with the first chunk that has any."""
+    is_partial: bool = False
+    """There may be more of them: not all was looked at."""
+
+    def chunks(self, tensor: torch.Tensor) -> Iterator[slice]:
+        """Cut a flat tensor in chunks, up to where enough is known."""
+        step = _chunk_of(tensor)
+        for start in range(0, tensor.numel(), step):
+            if self.count and self.places is None:
+                self.is_partial = True
+                return
+            yield slice(start, start + step)
+
+    def add(
+        self,
+        start: int,
+        wrong: torch.Tensor,
+        out: torch.Tensor,
+        ref: torch.Tensor,
+        error: torch.Tensor | None = None,
+    ) -> None:
+        """Count what is wrong in the chunk that begins at number `start`."""
+        joined = wrong.reshape(-1, self.parts).any(1)
+        found = int(joined.sum())
+        if not found:
+            return
+        if self.first < 0:
+            self.first = start // self.parts + int(joined.to(torch.uint8).argmax())
+        self.count += found
+        if out.is_floating_point():
+            odd = (~out.isfinite() & ref.isfinite()).reshape(-1, self.parts).any(1)
+            self.strange += int(odd.sum())
+        if self.places is not None:
+            self.places.add(start // self.parts, joined, out, ref, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How far an output may be off: ``slack[bin of ref64] + relative * |ref64|``."""
+
+    slack: torch.Tensor
+    relative: float
+    typical: float
+
+
+def _bins_of(size: torch.Tensor) -> torch.Tensor:
+    """The exponent bits of non-negative fp64 numbers."""
+    return (size.view(torch.int64) >> 52).bitwise_and_(_BINS - 1)
+
+
+def _typical(truths: list[torch.Tensor]) -> float:
+    """The median of the non-zero finite magnitudes."""
+    step = max(1, -(-sum(t.numel() for t in truths) // _SAMPLE)) | 1  # odd: not along columns
+    sample = torch.cat([truth.detach()[::step].double() for truth in truths]).abs_()
+    wanted = (sample > 0) & sample.isfinite()
+    if sample.device.type == "cpu":  # torch would wake its threads for so little
+        sizes = sample.numpy()[wanted.numpy()]
+        middle = (len(sizes) - 1) // 2
+        return float(np.partition(sizes, middle)[middle]) if len(sizes) else 0.0
+    sample = sample[wanted]
+    return float(sample.median()) if sample.numel() else 0.0
+
+
+def calibrate(
+    pairs: list[Pair], ruleset: Ruleset, factor: float, own_error: float = 0.0
+) -> Bound | None:
+    """Take the bound from the reference's own errors.
+
+    Args:
+        pairs: The output, whole or in parts.
+        ruleset: Names the floor and what is distrusted.
+        factor: How many own errors are allowed.
+        own_error: What the reference erred elsewhere on outputs of so few elements; the elements
+            at hand may be right by chance.
+
+    Returns:
+        None if the truths are no twin of what the reference gave.
+    """
+    like = pairs[0][0]
+    device, typical = like.device, _typical([truth for _, truth in pairs])
+    grain = torch.finfo(like.dtype).eps  # matters where the output is narrower than fp32
+    distrust = max(ruleset.error_distrust, 4 * grain)
+    tables = _tables_at_once(pairs, typical, distrust) or _tables(pairs, typical, distrust)
+    if tables is None:
+        return None
+    largest, counts = tables
+    up_to = largest.cummax(0).values
+    fullest = int((counts.cumsum(0) < _POPULATION).sum())  # the bin that holds the 16th smallest
+    lenders = torch.arange(_BINS, device=device).add_(_NEIGHBOURS)
+    lent = up_to[lenders.clamp_(min(fullest, _BINS - 1), _BINS - 1)]
+    if int(counts.sum()) < _POPULATION:
+        lent.clamp_min_(own_error)
+    slack = lent * factor + (ruleset.error_floor * typical + TINY)
+    return Bound(slack, max(ruleset.error_floor, grain), typical)
+
+
+def _tables_at_once(
+    pairs: list[Pair], typical: float, distrust: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """What `_tables` returns, quickly; None where it has to be found out slowly."""
+    fused = fused_for(*(tensor for pair in pairs for tensor in pair))
+    if fused is None or not _SMALLEST < typical < _LARGEST:
+        return None
+    device = pairs[0][0].device
+    errors = torch.zeros(_BINS, dtype=torch.int64, device=device)
+    counts = torch.zeros_like(errors)
+    if not all(fused.own_errors(*pair, errors, counts, typical, distrust) for pair in pairs):
+        return None
+    return errors.view(torch.float64), counts
+
+
+def _tables(
+    pairs: list[Pair], typical: float, distrust: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the largest own error and the number of elements by exponent; None if no twins."""
+    device = pairs[0][0].device
+    lanes = _LANES.get(device.type, 1)
+    own_errors = torch.zeros(lanes * _BINS, dtype=torch.float64, device=device)
+    counts = torch.zeros(_BINS, dtype=torch.int64, device=device)
+    for ref, true in _chunks(pairs):
+        own, size = (ref - true).abs_(), true.abs()
+        bins = _bins_of(size)
+        if not math.isfinite(float(own.max())):
+            if bool((ref.isfinite() & ~true.isfinite()).any()):
+                return None
+            own.nan_to_num_(0.0, 0.0, 0.0)  # overflow of fp32, or the same on both sides
+        counts += torch.bincount(bins, minlength=_BINS)
+        if lanes > 1:
+            bins += torch.arange(bins.numel(), device=device).remainder_(lanes).mul_(_BINS)
+        own_errors.scatter_reduce_(0, bins, own, "amax")
+        if bool((own > size.add_(typical).mul_(distrust).add_(TINY)).any()):
+            return None
+    return own_errors.view(lanes, _BINS).amax(0), counts
+
+
+def _chunks(pairs: list[Pair]) -> Iterable[Pair]:
+    for reference, truth in pairs:
+        step = _chunk_of(truth)
+        for start in range(0, truth.numel(), step):
+            part = slice(start, start + step)
+            yield reference[part].double(), truth[part].double()
+
+
+def outside_bound(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    truth: torch.Tensor,
+    bound: Bound,
+    parts: int = 1,
+    places: Places | None = None,
+) -> Difference:
+    """Find where `output` is outside the bound around `truth`; see `is_read_once`."""
+    found = Difference(parts, places=places)
+    if (fused := fused_for(output, truth)) is not None:
+        least = bound.slack.new_tensor([max(bound.typical, TINY)])
+        table = torch.cat((bound.slack, least))
+        if (sure := fused.within_bound(output, truth, table, bound.relative)) is not None:
+            return _inside(found, sure)
+    output = _still(output)
+    for part in found.chunks(output):
+        out, true = output[part].double(), truth[part].double()
+        error, size = (out - true).abs_(), true.abs()
+        slack = bound.slack.index_select(0, _bins_of(size)).add_(size, alpha=bound.relative)
+        close = error <= slack
+        largest = float(error.max())
+        if not math.isfinite(largest) or not bool(close.all()):
+            ref = reference[part].double()
+            close &= size.isfinite()
+            close |= (out == true) | (out == ref) | (out.isnan() & ref.isnan())
+            largest = float(error.nan_to_num_(0.0, 0.0, 0.0).max())
+            size.nan_to_num_(0.0, 0.0, 0.0)
+            found.add(part.start, ~close, out, ref, error)
+        found.worst_abs = max(found.worst_abs, largest)
+        relative = float(error.div_(size.clamp_min_(max(bound.typical, TINY))).max())
+        found.worst_rel = max(found.worst_rel, min(relative, sys.float_info.max))
+    return found
+
+
+def is_read_once(output: torch.Tensor) -> bool:
+    """Say whether what is compared of an output is read once, or else copied first.
+
+    Then it may lie where a candidate can write: nothing is found right that was not there to be
+    read. What is not floating-point, and whatever lies on the host, is read several times.
+    """
+    return bool(output.is_cuda and output.is_floating_point())
+
+
+def _still(output: torch.Tensor) -> torch.Tensor:
+    """Return an output that nobody changes while it is read several times."""
+    return output.clone() if is_read_once(output) else output
+
+
+def _inside(found: Difference, errors: tuple[float, float]) -> Difference:
+    found.worst_abs, found.worst_rel = (min(error, sys.float_info.max) for error in errors)
+    return found
+
+
+def outside_fixed(
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    ruleset: Ruleset,
+    parts: int = 1,
+    places: Places | None = None,
+) -> Difference:
+    """Find where `output` is outside the fixed tolerances; see `is_read_once`."""
+    found = Difference(parts, places=places)
+    atol, rtol = ruleset.tolerances
+    fused = fused_for(output, reference)
+    if fused is not None and output.dtype == reference.dtype == torch.float32:
+        if (sure := fused.within_fixed(output, reference, atol, rtol)) is not None:
+            return _inside(found, sure)
+    output = _still(output)
+    same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
+    for part in found.chunks(output):
+        out, ref = output[part], reference[part]
+        close = torch.isclose(ref, out, rtol=rtol, atol=atol, equal_nan=same_nan)
+        error = (out.double() - ref.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        found.add(part.start, ~close, out, ref, error)
+        size = ref.double().abs_().nan_to_num_(0.0, 0.0, 0.0).clamp_min_(1e-12)
+        found.worst_abs = max(found.worst_abs, float(error.max()))
+        found.worst_rel = max(
+            found.worst_rel, min(float(error.div_(size).max()), sys.float_info.max)
+        )
+    return found
+
+
+def unequal(
+    output: torch.Tensor, reference: torch.Tensor, parts: int = 1, places: Places | None = None
+) -> Difference:
+    """Find where integers, or bytes of truth values, differ."""
+    found = Difference(parts, places=places)
+    for part in found.chunks(output):
+        out, ref = output[part], reference[part]
+        found.add(part.start, out != ref, out, ref)
+    return found

@@ -1,0 +1,1 @@
+"""C++ and CUDA extensions built for candidates, and the tools that Triton needs."""

@@ -1,0 +1,197 @@
+"""Build C++ and CUDA extensions for candidates: elsewhere, confined, once per content, and fast.
+
+A candidate's `load_inline` sends its arguments here. Its C++ and its CUDA sources are compiled side
+by side against thin headers (the tensor, and only those operators whose names occur), beside the
+binding unit, which is the same for every kernel and therefore compiled once per toolchain. Only if
+a compiler misses something that torch's headers do declare is that unit compiled again with the
+real ones; a genuine error is never compiled twice. A candidate is handed a sealed copy of its
+library (`sealed_copy`).
+
+Does not cover headers of the candidate's own, and compiles the files of `load` as one unit per
+language.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+import shutil
+import sysconfig
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge.compiling import compiler_process
+from kernelgym.judge.compiling.compilation import STAGES, Compilation, Tools, content_key
+from kernelgym.judge.compiling.compiler_process import Ready, Running
+from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
+from kernelgym.judge.compiling.library_cache import CACHE_BYTES, Built, LibraryCache
+from kernelgym.judge.compiling.library_symbols import RULES
+from kernelgym.judge.compiling.request import BadRequest, read_request
+from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
+from kernelgym.judge.compiling.toolchain import compiler_folders, find_compiler
+from kernelgym.judge.compiling.toolchain import toolchain as find_toolchain
+from kernelgym.judge.compiling.triton_tools import Away, assemble, build_launcher
+from kernelgym.judge.untrusted.sandbox.sandbox import Plan
+from kernelgym.rulesets import Limits
+
+__all__ = ["Away", "Builder", "Built", "sealed_copy"]
+
+_MEMORY_BYTES = 8 << 30
+"""Address space of one compiler process; nvcc's passes over torch's headers take 3 GiB."""
+_FILE_BYTES = 256 << 20
+"""Least size of a compiler's file: preprocessed CUDA is longer than any kernel may write."""
+_MAX_FAILURES = 256
+
+
+class Builder:
+    """Builds extensions for one worker.
+
+    Args:
+        cache: Folder of finished libraries; shared with other workers.
+        scratch_root: Folder for intermediate files.
+        tier: Sandbox tier of the compiler.
+        limits: `build_s` bounds one build.
+        readable: Paths that a sandboxed Python needs, from `sandbox_paths.readable_paths`.
+        capability: Compute capability of the worker's CUDA device; None on a CPU, where CUDA
+            sources are refused.
+        cache_bytes: Size above which the folder is cut back.
+    """
+
+    def __init__(
+        self,
+        cache: Path,
+        scratch_root: Path,
+        tier: str,
+        limits: Limits,
+        readable: tuple[str, ...],
+        capability: tuple[int, int] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self._cache, self._scratch_root = LibraryCache(cache, cache_bytes), scratch_root
+        self._tier, self._limits, self._readable = tier, limits, readable
+        self._capability = capability
+        self._failures: dict[str, Built] = {}
+        self._standing: Ready | None = None
+
+    def stand_by(self) -> None:
+        """Have a process stand in its sandbox for the next kernel that is assembled."""
+        if self._standing is None:
+            self._standing = self._ready()
+
+    def close(self) -> None:
+        """End what stands by."""
+        if self._standing is not None:
+            self._standing.end()
+            self._standing = None
+
+    def build(self, arguments: Any, away: Away = nullcontext) -> Built:
+        """Build what a candidate asked for. Never raises for the candidate's mistakes.
+
+        Args:
+            arguments: What it asked for.
+            away: Entered for as long as anything slow is done: others may go first meanwhile.
+
+        Raises:
+            UnsupportedLanguage: If there is no compiler; a missing nvcc fails the build instead,
+                since C++ kernels on a CUDA device do without.
+            JudgeError: If a compiler cannot be run.
+        """
+        started = time.monotonic()
+        allowed_s = self._limits.build_s
+        if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
+            text = str(arguments["launcher"])
+            return build_launcher(text, self._cache, self._ready, allowed_s, away)
+        if isinstance(arguments, dict) and arguments.keys() == {"ptx", "options"}:
+            text, named = str(arguments["ptx"]), arguments["options"]
+            return assemble(text, named, self._cache, self._take, allowed_s, away)
+        try:
+            request = read_request(arguments, cuda=self._capability is not None)
+        except BadRequest as error:
+            return Built("", "", str(error), False, 0.0)
+        toolkit = None
+        if self._capability is not None:
+            try:
+                toolkit = cuda_toolkit(find_nvcc(), self._capability)
+            except UnsupportedLanguage as error:
+                if request.cuda_sources:
+                    return Built("", "", str(error), False, 0.0, may_pass_later=True)
+        if toolkit is not None and toolkit.root not in self._readable:
+            self._readable = (*self._readable, toolkit.root)
+        tools = Tools(find_toolchain(find_compiler()), toolkit)
+        key = content_key(RULES, dataclasses.astuple(tools), dataclasses.astuple(request))
+        if (finished := self._cache.find(key)) is not None:
+            return dataclasses.replace(finished, wall_s=time.monotonic() - started)
+        if key in self._failures:
+            return dataclasses.replace(self._failures[key], cached=True)
+        scratch_folder = tempfile.TemporaryDirectory(prefix="build-", dir=self._scratch_root)
+        with away(), scratch_folder as scratch:
+            compilation = Compilation(request, tools, Path(scratch), self._start, self._cache)
+            built = compilation.run(started + allowed_s)
+            if built.path:
+                # pybind11 takes modules of one name for the same one; the initializer is named
+                # after the last part alone.
+                unique = f"kernelgym_{key}.{built.module}"
+                built = self._cache.file(dataclasses.replace(built, module=unique), key)
+        if not built.path and not built.may_pass_later:
+            self._failures[key] = built
+            if len(self._failures) > _MAX_FAILURES:
+                del self._failures[next(iter(self._failures))]
+        return dataclasses.replace(built, wall_s=time.monotonic() - started)
+
+    def _start(self, command: list[str], scratch: Path, allowed_s: float = 0.0) -> Running:
+        plan = self._plan(scratch)
+        return compiler_process.start(command, plan, allowed_s or self._limits.build_s)
+
+    def _take(self) -> Ready:
+        """Return what stands by, or another that does from now on."""
+        ready, self._standing = self._standing, None
+        if ready is not None and not ready.stands():
+            ready.end()  # whatever became of it
+            ready = None
+        return ready or self._ready()
+
+    def _ready(self) -> Ready:
+        scratch = Path(tempfile.mkdtemp(prefix="triton-", dir=self._scratch_root))
+        try:
+            return Ready(self._plan(scratch))
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+    def _plan(self, scratch: Path) -> Plan:
+        return Plan(
+            tier=self._tier,
+            scratch=str(scratch),
+            readable=(
+                *(*self._readable, "/usr", "/etc/alternatives", "/bin"),
+                *compiler_folders(find_compiler()),
+                sysconfig.get_paths()["include"],
+                str(THIN_HEADERS),
+                str(STAGES),
+            ),
+            listable=(),
+            memory_bytes=_MEMORY_BYTES,
+            file_bytes=max(self._limits.file_bytes, _FILE_BYTES),
+            open_files=self._limits.open_files,
+            processes=self._limits.processes,
+            exec_allowed=True,
+        )
+
+
+def sealed_copy(path: str) -> int:
+    """Return a descriptor of a copy of a file that nobody can write to; the caller closes it."""
+    fd = os.memfd_create("extension", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(path, "rb") as file, os.fdopen(os.dup(fd), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

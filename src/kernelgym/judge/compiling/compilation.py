@@ -1,0 +1,217 @@
+"""Compile one extension: its units side by side, against thin headers where possible; link them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.compiling import source as source
+from kernelgym.judge.compiling.compiler_process import Running, bounded, has_failed, is_transient
+from kernelgym.judge.compiling.cuda_toolkit import CudaToolkit
+from kernelgym.judge.compiling.library_cache import Built, LibraryCache
+from kernelgym.judge.compiling.library_symbols import library_work, needed_symbols
+from kernelgym.judge.compiling.missing_headers import missing_from_thin
+from kernelgym.judge.compiling.request import Request, names_architecture
+from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
+from kernelgym.judge.compiling.toolchain import Toolchain
+
+__all__ = ["STAGES", "Compilation", "Tools", "content_key"]
+
+STAGES = Path(__file__).with_name("nvcc_stages.py")
+"""The program that runs nvcc's stages side by side."""
+_BINDING_S = 600.0  # compiled once per toolchain, so no kernel's own time is spent on it
+_PYTHON = (sys.executable, "-I", "-S", "-B")
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What builds: the host's compiler and, where CUDA can be built, a toolkit."""
+
+    host: Toolchain
+    cuda: CudaToolkit | None
+
+
+class Compilation:
+    """One extension on its way.
+
+    Args:
+        request: What a candidate asked for.
+        tools: What builds it.
+        scratch: An empty folder of its own; the binding unit gets another one beside it.
+        start: Starts a command in a folder, confined; its third argument bounds it in seconds, 0
+            for what a build is usually allowed.
+        cache: Where the binding unit is kept.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        tools: Tools,
+        scratch: Path,
+        start: Callable[[list[str], Path, float], Running],
+        cache: LibraryCache,
+    ) -> None:
+        self._request, self._tools, self._scratch = request, tools, scratch
+        self._start, self._cache = start, cache
+
+    def run(self, deadline: float) -> Built:
+        """Compile every unit, thin where possible, and link them.
+
+        Args:
+            deadline: `time.monotonic` by which the extension's own units must be done.
+
+        Raises:
+            JudgeError: If a compiler cannot be run.
+        """
+        request, scratch = self._request, self._scratch
+        units = source.units(request)
+        bound = any(unit.tabled and unit.can_be_thin for unit in units)
+        with contextlib.ExitStack() as running:
+
+            def start(unit: source.Unit, thin: bool) -> Running:
+                folder = scratch / f"{unit.file}-{'thin' if thin else 'full'}"
+                folder.mkdir()
+                process = self._start_unit(unit, folder, thin)
+                running.callback(process.end)
+                return process
+
+            binding = running.enter_context(self._binding()) if bound else None
+            first = [(unit, start(unit, unit.can_be_thin)) for unit in units]
+            done: list[tuple[source.Unit, Running, str]] = []
+            again: list[tuple[source.Unit, Running]] = []
+            for unit, process in first:
+                log = process.finish(deadline)
+                text = "\n".join(unit.sources)
+                if unit.can_be_thin and has_failed(log) and missing_from_thin(log, text):
+                    again.append((unit, start(unit, False)))
+                else:
+                    done.append((unit, process, log))
+            if not any(has_failed(said) for _, _, said in done):
+                done += [(unit, process, process.finish(deadline)) for unit, process in again]
+            if failed := [said for _, _, said in done if has_failed(said)]:
+                return _failed("\n".join(failed))
+            log = "".join(said for _, _, said in done)
+            objects = []
+            for unit, process, _ in done:
+                objects.append(scratch / f"{unit.file}.o")
+                os.replace(process.scratch / "kernel.o", objects[-1])
+            if binding is not None and not any(unit.tabled for unit, _ in again):
+                waiting_since = time.monotonic()
+                finished = binding.finish()
+                deadline += time.monotonic() - waiting_since
+                # A copy, since the linker may not see the folder the binding unit lies in.
+                objects.append(scratch / "binding.o")
+                shutil.copyfile(finished, objects[-1])
+            else:
+                binding = None
+        module = source.module_name(request, tabled=binding is not None)
+        return self._link(module, objects, log, deadline)
+
+    def _start_unit(self, unit: source.Unit, scratch: Path, thin: bool) -> Running:
+        request = self._request
+        for name, text in source.compose(request, unit, thin).items():
+            (scratch / name).write_text(text, encoding="utf-8", errors="replace")
+        host, toolkit = self._tools.host, self._tools.cuda
+        if unit.cuda:
+            assert toolkit is not None  # or the request would have been refused
+            own = not names_architecture(unit.flags)
+            command = [*_PYTHON, str(STAGES), toolkit.nvcc, "-ccbin", host.compiler]
+            command += [*host.defines, *toolkit.flags(own)]
+        else:
+            command = [host.compiler, *host.flags, *(toolkit.defines if toolkit else ())]
+        if thin:
+            headers = thin_headers(unit.sources, Path(host.torch_include))
+            for name, text in headers.files.items():
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                (scratch / name).write_text(text)
+            command += [*headers.macros, f"-I{THIN_HEADERS}", f"-I{scratch}"]
+        command += host.includes(python=not thin or unit.binds)
+        if toolkit is not None and not unit.cuda:
+            command += toolkit.includes()
+        name = source.module_name(request, tabled=thin and unit.tabled)
+        command += [f"-DTORCH_EXTENSION_NAME={name}", *source.compile_flags(unit, thin)]
+        command += ["-c", unit.file, "-o", "kernel.o"]
+        return self._start(command, scratch, 0.0)
+
+    def _link(self, module: str, objects: list[Path], log: str, deadline: float) -> Built:
+        request, tools, scratch = self._request, self._tools, self._scratch
+        library = scratch / "extension.so"
+        command = [tools.host.compiler, "-shared", *map(str, objects), *tools.host.libraries]
+        flags: tuple[str | None, ...] = request.ldflags
+        if tools.cuda is not None:
+            command += tools.cuda.libraries
+            flags = tuple(map(tools.cuda.link_flag, request.ldflags))
+        command += [*filter(None, flags), "-o", str(library)]
+        link_log = self._start(command, scratch, 0.0).finish(deadline)
+        if has_failed(link_log):
+            return _failed(link_log)
+        try:
+            work = library_work(needed_symbols(library))
+        except ValueError as error:  # linker flags of its own made something else of it
+            return _failed(f"error: {error}")
+        return Built(str(library), module, bounded(log + link_log), False, 0.0, work=work)
+
+    def _binding(self) -> _Binding:
+        """Begin to compile the binding unit, unless it is there already."""
+        host = self._tools.host
+        name = f"binding-{content_key(dataclasses.astuple(host))}.o"
+        if (path := self._cache.find_object(name)) is not None:
+            return _Binding(None, path, self._cache, name)
+        scratch = Path(tempfile.mkdtemp(prefix="binding-", dir=self._scratch.parent))
+        command = [host.compiler, *host.flags, f"-I{THIN_HEADERS}"]
+        command += [*host.includes(python=True), "-c", str(source.BINDING_UNIT), "-o", "binding.o"]
+        running = self._start(command, scratch, _BINDING_S)
+        return _Binding(running, scratch / "binding.o", self._cache, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """The binding unit, there already or being compiled, and where it is to go."""
+
+    running: Running | None
+    path: Path
+    cache: LibraryCache
+    name: str
+
+    def finish(self) -> Path:
+        """Wait for it.
+
+        Raises:
+            JudgeError: If it does not compile.
+        """
+        if self.running is None:
+            return self.path
+        log = self.running.finish(time.monotonic() + _BINDING_S)
+        if has_failed(log):
+            raise JudgeError(f"the binding unit does not compile: {bounded(log)}")
+        return self.cache.file_object(self.path, self.name)
+
+    def __enter__(self) -> _Binding:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.running is not None:
+            self.running.end()
+            shutil.rmtree(self.running.scratch, ignore_errors=True)
+
+
+def content_key(*parts: Any) -> str:
+    """Return a name for what has this content: anything that JSON can hold."""
+    text = json.dumps(parts, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _failed(log: str) -> Built:
+    return Built("", "", bounded(log), False, 0.0, may_pass_later=is_transient(log))

@@ -1,0 +1,109 @@
+"""Whether a compiler's errors could go away with torch's real headers.
+
+Reads what g++ and nvcc's front end (EDG) say; clang's messages are not known and never lead to a
+second attempt.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from pathlib import Path
+
+__all__ = ["missing_from_thin"]
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+# The log may quote a hostile source. Every piece below is possessive and ends at a quote, so a
+# line is searched in linear time; lines and their number are bounded besides.
+_NOT_A_MEMBER = re.compile(
+    r"[‘'](\w++)[^‘’']*+[’'] is not a member of [‘'](?:torch|at|c10|pybind11|py)\b|"
+    r"[‘'](\w++)[^‘’']*+[’'] in namespace [‘'](?:torch|at|c10|pybind11|py)\b|"
+    r'namespace "(?:torch|at|c10|pybind11|py|std)\b[\w:]*+" has no member "(\w++)"'
+)
+_UNDECLARED = re.compile(
+    r"[‘'](?:torch::|at::|c10::)?+(\w++)[^‘’']*+[’'] "
+    r"(?:was not declared|has not been declared|does not name a type|is not a class)|"
+    r'identifier "(\w++)" is undefined'
+)
+_NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
+_QUALIFIED = re.compile(r"\b(?:torch|at|c10|pybind11|py)::(\w++)")
+# Of the tensor, whose methods are there by name.
+_NO_METHOD = re.compile(
+    r"[‘'][^‘’']*\bat::Tensor[^‘’']*+[’'] has no member named [‘'](\w++)|"
+    r'class "at::Tensor" has no member "(\w++)"'
+)
+# An error within torch's headers or ours that a missing declaration can be behind.
+_IN_HEADERS = re.compile(r"/torch/include/|/judge/compiling/thin/|\bATen/core/")
+_MISSING = re.compile(
+    r"has no member|is not a member|is undefined|not declared|not defined|is not a template|"
+    r"does not name|must be a class or namespace|no instance of|no matching|inherited"
+)
+_NEEDS_A_FILE = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h")
+_SIGNS_OF_REAL_HEADERS = (
+    "incomplete type",
+    "type is incomplete",
+    "expected constructor, destructor, or type conversion before",
+)
+_ERROR_LINES, _ERROR_CHARACTERS = 300, 500
+_NAMESPACES = frozenset({"py", "pybind11", "torch", "at", "c10", "nn", "autograd"})
+_CUDA_HEADER = re.compile(r"#\s*include\s*[<\"](?:ATen|c10)/cuda/")
+
+
+def missing_from_thin(log: str, source: str = "") -> bool:
+    """Say whether the errors could go away with torch's real headers.
+
+    True if an undeclared name occurs in torch's headers, or a type cannot be bound without
+    pybind11; false for an ordinary mistake, which must not be compiled twice.
+
+    Args:
+        log: What the compiler said.
+        source: The candidate's text; its includes say whether torch's CUDA names can be had.
+    """
+    if "is defined in header" in log:
+        return True
+    lines = [line[:_ERROR_CHARACTERS] for line in log.splitlines()]
+    own = frozenset(_IDENTIFIER.findall(source))
+    numbers = (number for number, line in enumerate(lines) if "error:" in line)
+    names: set[str] = set()
+    for number in itertools.islice(numbers, _ERROR_LINES):
+        line = lines[number]
+        kind, _, text = line.partition("error: ")
+        if "kernelgym::Kind<" in line or any(sign in text for sign in _SIGNS_OF_REAL_HEADERS):
+            return True
+        if kind.endswith("fatal ") and _NEEDS_A_FILE.search(text):
+            return True
+        if _IN_HEADERS.search(kind) and _MISSING.search(text):
+            return True
+        if (method := _NO_METHOD.search(text)) and not {*method.groups()} & own:
+            return True  # a method that the source calls by a name put together
+        names.update(name for found in _NOT_A_MEMBER.findall(line) for name in found if name)
+        if _NO_NAMESPACE in text:  # it says which in the next line, where it quotes the source
+            names.update(_QUALIFIED.findall("".join(lines[number + 1 : number + 2])))
+        # A name without a namespace is torch's only if it is a macro, or pybind11's own
+        # namespace; anything else is a slip, however common a word it is in torch's headers.
+        bare = (first or second for first, second in _UNDECLARED.findall(line))
+        names.update(name for name in bare if name.isupper() or name in _NAMESPACES)
+    return not names.isdisjoint(_torch_words(_CUDA_HEADER.search(source) is not None))
+
+
+@functools.lru_cache(maxsize=2)
+def _torch_words(cuda: bool) -> frozenset[str]:
+    """Names that torch's C++ front end and its pybind11 headers declare.
+
+    Those of its CUDA headers count only if the source includes one: the front end brings none.
+    """
+    import torch
+
+    include = Path(torch.__file__).parent / "include"
+    folders = ("torch/csrc/api/include", "torch/csrc/utils", "torch/csrc/autograd", "pybind11")
+    paths = [path for folder in folders for path in (include / folder).rglob("*.h")]
+    patterns = ["ATen/*.h", "c10/core/*.h", "c10/macros/*.h", "c10/util/*.h", "torch/*.h"]
+    if cuda:
+        patterns += ["ATen/cuda/*.h", "ATen/cuda/*.cuh", "c10/cuda/*.h"]
+    paths += [path for pattern in patterns for path in include.glob(pattern)]
+    words: set[str] = set()
+    for path in paths:
+        words.update(_IDENTIFIER.findall(path.read_text(errors="replace")))
+    return frozenset(words)

@@ -1,0 +1,142 @@
+"""From the arguments of `load_inline` to the text that is compiled.
+
+Pure. Which headers that text meets is for `thin_headers` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.judge.compiling.request import Request
+from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
+
+__all__ = [
+    "BINDING_UNIT",
+    "CUDA_UNIT",
+    "UNIT",
+    "Unit",
+    "compile_flags",
+    "compose",
+    "module_name",
+    "units",
+]
+
+UNIT, CUDA_UNIT = "unit.cpp", "unit.cu"
+BINDING_UNIT = THIN_HEADERS / "binding.cpp"
+# Kernels name the standards that torch once wanted. Its headers need C++17, the thin ones C++20.
+_OLD_STANDARD = {
+    thin: re.compile(rf"-std=(c|gnu)\+\+(98|03|0x|11|1y|14{'|1z|17' if thin else ''})")
+    for thin in (False, True)
+}
+_CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
+_BINDS_ITSELF = re.compile(r"\b(PYBIND11_\w+|TORCH_LIBRARY\w*|pybind11|py::)")
+# Parts of the C++ front end that thin headers would only be tried for in vain.
+_WANTS_ALL = re.compile(r"\btorch::(nn|autograd|optim|data|serialize)\b")
+_BRINGS_TORCH = re.compile(r"^\s*#\s*include\s*[<\"]torch/(extension|torch|all)\.h[>\"]", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One translation unit of an extension."""
+
+    file: str
+    sources: tuple[str, ...]
+    flags: tuple[str, ...]
+    """The candidate's own, for this unit's compiler."""
+    tabled: bool = False
+    """Whether its functions are bound by our table, so that it can do without pybind11."""
+
+    @property
+    def cuda(self) -> bool:
+        """Whether nvcc compiles it."""
+        return self.file == CUDA_UNIT
+
+    @property
+    def can_be_thin(self) -> bool:
+        """Whether it is worth trying without all of torch's headers."""
+        return not any(_WANTS_ALL.search(text) for text in self.sources)
+
+    @property
+    def binds(self) -> bool:
+        """Whether it needs Python's headers."""
+        return any(_BINDS_ITSELF.search(text) for text in self.sources)
+
+
+def units(request: Request) -> tuple[Unit, ...]:
+    """Return what is to be compiled: a C++ unit, a CUDA unit or both."""
+    implicit = request.implicit_headers or any(map(_BRINGS_TORCH.search, request.cpp_sources))
+    found = []
+    blank = not any(text.strip() for text in request.cpp_sources)
+    if not (blank and request.functions is None and request.cuda_sources):
+        tabled = request.functions is not None and implicit
+        found.append(Unit(UNIT, request.cpp_sources, request.cflags, tabled))
+    if request.cuda_sources:
+        found.append(Unit(CUDA_UNIT, request.cuda_sources, request.cuda_cflags))
+    return tuple(found)
+
+
+def module_name(request: Request, tabled: bool) -> str:
+    """Name under which Python imports the library, by whether our table binds its functions."""
+    return "kernelgym_extension" if tabled else request.name
+
+
+def compile_flags(unit: Unit, thin: bool) -> tuple[str, ...]:
+    """Return the candidate's flags for the compiler, without a standard the headers are past."""
+    old = _OLD_STANDARD[thin and not unit.cuda]  # only the table of functions needs C++20
+    flags = tuple(
+        f"-std={match[1]}++20" if (match := old.fullmatch(flag)) else flag for flag in unit.flags
+    )
+    if unit.cuda and not any(flag.startswith(("-std", "--std")) for flag in flags):
+        return ("-std=c++20", *flags)  # nvcc warns of a second one
+    return flags
+
+
+def compose(request: Request, unit: Unit, thin: bool) -> dict[str, str]:
+    """Return the files to compile, by name; the unit's own includes the others.
+
+    Each of the candidate's texts is a file of its own, unchanged, so that the compiler's line
+    numbers are those its author knows.
+    """
+    suffix = Path(unit.file).suffix
+    files = {_file_name(number, suffix): text for number, text in enumerate(unit.sources)}
+    parts = []
+    if request.implicit_headers:
+        implicit = _CUDA_HEADERS if unit.cuda else ("torch/extension.h",)
+        parts += [f"#include <{name}>" for name in implicit]
+    parts += [f'#include "{name}"' for name in files]
+    if request.functions is None or unit.cuda:
+        return {**files, unit.file: "\n".join(parts) + "\n"}
+    if thin and unit.tabled:
+        bound = ", ".join(
+            f"kernelgym::bind({_quoted(name)}, {_quoted(doc)}, &{name})"
+            for name, doc in request.functions
+        )
+        parts += [
+            '#include "kernelgym_bind.h"',
+            'extern "C" kernelgym::Table kernelgym_functions() {',
+            f"  static const kernelgym::Function table[] = {{{bound}}};",
+            f"  return {{table, {len(request.functions)}}};",
+            "}",
+        ]
+    else:
+        parts.append("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {")
+        parts += [
+            f"m.def({_quoted(name)}, torch::wrap_pybind_function({name}), {_quoted(doc)});"
+            for name, doc in request.functions
+        ]
+        parts.append("}")
+    return {**files, unit.file: "\n".join(parts) + "\n"}
+
+
+def _file_name(number: int, suffix: str) -> str:
+    return f"kernel{suffix}" if number == 0 else f"kernel_{number + 1}{suffix}"
+
+
+def _quoted(text: str) -> str:
+    escaped = "".join(
+        char if char.isascii() and char.isprintable() and char not in '"\\?' else " "
+        for char in text
+    )
+    return f'"{escaped}"'

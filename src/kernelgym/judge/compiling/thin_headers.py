@@ -1,0 +1,181 @@
+"""What a unit is compiled against in place of all of torch's headers.
+
+Names in the source decide: ``torch::empty_like`` brings ``ATen/ops/empty_like.h``, ``x.relu()``
+keeps that method of the tensor, ``at::parallel_for`` brings ``ATen/Parallel.h``, a word with
+"complex" in it the functions of complex numbers. The files under ``thin`` stand in for those that
+bring the rest; what they leave out is switched on again by macros.
+
+Does not preprocess: a name in a comment counts, and one glued together by macros does not.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.judge.compiling.tensor_header import TENSOR_BODY, tensor_body
+
+__all__ = ["THIN_HEADERS", "ThinHeaders", "thin_headers"]
+
+THIN_HEADERS = Path(__file__).with_name("thin")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">\n]+)[">]', re.M)
+_CALL = re.compile(r"(?:\.|->)\s*(\w+)\s*\(")
+
+# Names outside ATen/ops whose header has another name.
+_HEADERS = {
+    "AT_DISPATCH_": "ATen/Dispatch.h",
+    "parallel_for": "ATen/Parallel.h",
+    "parallel_reduce": "ATen/Parallel.h",
+    "get_num_threads": "ATen/Parallel.h",
+    "get_thread_num": "ATen/Parallel.h",
+    "NoGradGuard": "c10/core/GradMode.h",
+    "indexing": "ATen/TensorIndexing.h",
+    "Slice": "ATen/TensorIndexing.h",
+    "vec": "ATen/cpu/vec/vec.h",
+    "Scalar": "c10/core/Scalar.h",
+    "opmath_type": "ATen/OpMathType.h",
+    "acc_type": "ATen/AccumulateType.h",
+    "PYBIND11_": "torch/csrc/utils/pybind.h",
+    "pybind11": "torch/csrc/utils/pybind.h",
+    "py": "torch/csrc/utils/pybind.h",
+    "TORCH_LIBRARY": "torch/library.h",
+}
+# What `thin` leaves out, by the macro that brings it back: names in a source that call for it...
+_IN_SOURCES = {
+    # Complex numbers, CCCL, and the small floating-point types that only CCCL brings.
+    "KERNELGYM_COMPLEX": re.compile(
+        r"complex|thrust|\bcub\b|cccl|cutlass|\bcute\b|libcu|\bfp[468]|_fp[468]|\bNV_|"
+        r"(?<!at::)(?<!c10::)\bcuda::",
+        re.I,
+    ),
+    "KERNELGYM_CONTEXT": re.compile(
+        r"\b(globalContext|Context|getCPUAllocator|getDeprecatedTypeProperties|getNumGPUs|"
+        r"manual_seed|has[A-Z]\w+|NoTF32Guard|CPUGeneratorImpl|get\w*Hooks|\w+HooksInterface|"
+        r"getAccelerator|(Blas|Linalg|SDP|ROCmFA)Backend|Float32\w+)\b"
+    ),
+    "KERNELGYM_CUDA_LIBRARIES": re.compile(
+        r"cublas|cusparse|cusolver|cudnn|(Blas|Sparse|Dn|Lt)(Handle|Workspace)|getCUDADeviceAlloc",
+        re.I,
+    ),
+}
+# ... and in torch's other headers.
+_IN_HEADERS = {
+    "KERNELGYM_COMPLEX": re.compile(r"#\s*include\s*<(thrust/(?!complex\.h)|cub/)"),
+    "KERNELGYM_CONTEXT": re.compile(r"\bglobalContext\b"),
+    "KERNELGYM_CUDA_LIBRARIES": re.compile(r"cublas|cusparse|cusolver"),
+}
+_ENTRY = "torch/extension.h"
+
+
+@dataclass(frozen=True, slots=True)
+class ThinHeaders:
+    """What is particular to one unit."""
+
+    files: dict[str, str]
+    """Texts by path, to be found by the compiler after those of ``thin``."""
+    macros: tuple[str, ...]
+
+
+def thin_headers(sources: tuple[str, ...], include: Path) -> ThinHeaders:
+    """Return what sources need beside `THIN_HEADERS`.
+
+    Args:
+        sources: The candidate's texts.
+        include: torch's folder of headers.
+    """
+    text = "\n".join(sources)
+    words = frozenset(_IDENTIFIER.findall(text))
+    needed = _needed(text, words, include)
+    included = frozenset(_INCLUDE.findall(text))
+    folders = (THIN_HEADERS, include, include / "torch/csrc/api/include")
+    reach = _reach(folders, included | needed | {_ENTRY})
+    files = {"kernelgym_needed.h": "#pragma once\n" + _lines(needed)}
+    if (body := tensor_body(include, words | reach.called)) is not None:
+        files[TENSOR_BODY] = body
+    elsewhere = any("/" in name and name not in reach.read for name in included)
+    macros = set(reach.macros).union(
+        macro for macro, pattern in _IN_SOURCES.items() if pattern.search(text)
+    )
+    if elsewhere:
+        macros.add("KERNELGYM_COMPLEX")
+    return ThinHeaders(files, tuple(f"-D{macro}" for macro in sorted(macros)))
+
+
+def _needed(text: str, words: frozenset[str], include: Path) -> frozenset[str]:
+    """Return the headers that the names in the sources call for."""
+    wanted = {
+        header
+        for name, header in _HEADERS.items()
+        if (name in words if not name.endswith("_") else name in text)
+    }
+    unqualified = re.search(r"using\s+namespace\s+(torch|at)\b|using\s+(torch|at)::", text)
+    named = words if unqualified else set(re.findall(r"\b(?:torch|at)::(\w+)", text))
+    operators = named & _operator_headers(include)
+    wanted |= {f"ATen/ops/{name}.h" for name in operators}
+    if any("ITensorListRef" in _text(include / f"ATen/ops/{name}.h") for name in operators):
+        wanted.add("ATen/core/IListRef.h")  # declared only, until something makes one
+    return frozenset(wanted)
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
+
+
+def _lines(headers: Iterable[str]) -> str:
+    return "".join(f"#include <{header}>\n" for header in sorted(headers))
+
+
+@functools.lru_cache(maxsize=2)
+def _operator_headers(include: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in (include / "ATen/ops").glob("*.h"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What headers and those they include do: one header's, or all that can be got to."""
+
+    called: frozenset[str]
+    """Names called as a member of something."""
+    read: frozenset[str]
+    included: frozenset[str]
+    macros: frozenset[str]
+
+
+def _reach(folders: tuple[Path, ...], headers: Iterable[str]) -> _Reach:
+    """Follow includes, with `thin`'s files in place of those they stand in for."""
+    seen = set(headers)
+    waiting = list(seen)
+    found: list[_Reach] = []
+    while waiting:
+        found.append(one := _read_header(folders, waiting.pop()))
+        waiting += one.included - seen
+        seen |= one.included
+    return _Reach(
+        called=frozenset().union(*(one.called for one in found)),
+        read=frozenset().union(*(one.read for one in found)),
+        included=frozenset(seen),
+        macros=frozenset().union(*(one.macros for one in found)),
+    )
+
+
+@functools.lru_cache(maxsize=8192)
+def _read_header(folders: tuple[Path, ...], name: str) -> _Reach:
+    """Read one header; nothing of those that do not lie in the folders."""
+    for folder in folders:
+        try:
+            text = (folder / name).read_text(errors="replace")
+        except OSError:
+            continue
+        included = frozenset(_INCLUDE.findall(text)) - {"ATen/MethodOperators.h"}
+        called = frozenset(_CALL.findall(text))
+        named = {macro for macro, pattern in _IN_HEADERS.items() if pattern.search(text)}
+        if folder == THIN_HEADERS or name == TENSOR_BODY:  # what those leave out is on purpose
+            named = set()
+            called = frozenset() if name == TENSOR_BODY else called
+        return _Reach(called, frozenset({name}), included, frozenset(named))
+    return _Reach(frozenset(), frozenset(), frozenset(), frozenset())

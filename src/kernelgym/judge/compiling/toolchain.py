@@ -1,0 +1,133 @@
+"""Which compiler builds extensions, and with what flags."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
+from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
+
+__all__ = [
+    "Toolchain",
+    "compiler_folders",
+    "describe_cpu",
+    "find_compiler",
+    "find_nvcc",
+    "toolchain",
+]
+
+
+def find_compiler() -> str:
+    """Return the path of the C++ compiler ($CXX, c++, g++ or clang++).
+
+    Raises:
+        UnsupportedLanguage: If there is none, or not the one that $CXX names.
+    """
+    own = os.environ.get("CXX")
+    wanted = [own] if own else ["g++", "c++", "clang++"]
+    for name in wanted:
+        if path := shutil.which(name):
+            return path
+    raise UnsupportedLanguage(
+        f"no C++ compiler found (looked for {', '.join(wanted)}); "
+        "language 'cpp' needs one: install g++ or set CXX, or use language 'triton'"
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def compiler_folders(compiler: str) -> tuple[str, ...]:
+    """Return the folders that a compiler's programs and libraries lie in, links resolved.
+
+    A compiler need not lie under ``/usr``; its whole prefix, which may be somebody's home, is more
+    than a sandbox should open.
+    """
+    asked = [compiler, "-print-search-dirs"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    listed = [line.partition("=")[2] or line.partition(": ")[2] for line in answer.splitlines()]
+    folders = [os.path.dirname(compiler), os.path.dirname(os.path.realpath(compiler))]
+    folders += [folder for row in listed for folder in row.split(":") if folder.startswith("/")]
+    real = dict.fromkeys(os.path.realpath(folder) for folder in folders if os.path.isdir(folder))
+    return tuple(folder for folder in real if folder != "/")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler and the torch it builds for; part of every library's key."""
+
+    compiler: str
+    version: str
+    torch_version: str
+    python_version: str
+    flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+    torch_include: str
+    headers_digest: str
+    cpu: str
+    """Model and features of this machine's CPU: ``-march=native`` means another one elsewhere."""
+
+    @property
+    def defines(self) -> list[str]:
+        """Macros that torch's headers want of any compiler."""
+        return [flag for flag in self.flags if flag.startswith("-D")]
+
+    def includes(self, python: bool) -> list[str]:
+        """Include folders of torch, and of Python where it is asked for."""
+        folders = [self.torch_include, f"{self.torch_include}/torch/csrc/api/include"]
+        if python:
+            folders.append(sysconfig.get_paths()["include"])
+        return [part for folder in folders for part in ("-isystem", folder)]
+
+
+@functools.lru_cache(maxsize=4)
+def toolchain(compiler: str) -> Toolchain:
+    """Describe the toolchain around one compiler."""
+    import torch
+
+    answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    root = Path(torch.__file__).parent
+    headers = sorted(p for p in THIN_HEADERS.rglob("*") if p.is_file())
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in headers)).hexdigest()
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    flags = ("-std=c++20", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H")
+    return Toolchain(
+        compiler=compiler,
+        version=answer.stdout.partition("\n")[0],
+        torch_version=str(torch.__version__),
+        python_version=sys.version.partition(" ")[0],
+        flags=(*flags, f"-D_GLIBCXX_USE_CXX11_ABI={abi}"),
+        libraries=(f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
+        torch_include=str(root / "include"),
+        headers_digest=digest,
+        cpu=_cpu(),
+    )
+
+
+def _cpu() -> str:
+    with open("/proc/cpuinfo", errors="replace") as file:
+        return describe_cpu(file.read())
+
+
+def describe_cpu(cpuinfo: str) -> str:
+    """Return what identifies the first CPU in the text of ``/proc/cpuinfo``, shortened."""
+    lines = [line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines()]
+    fields = {name.strip(): value.strip() for name, _, value in lines}
+    known = [f"{name}={fields[name]}" for name in _CPU_FIELDS if name in fields]
+    digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+    return f"{fields.get('model name', platform.machine())} {digest}"
+
+
+# Of x86 and of ARM; frequencies and the like change from one look to the next.
+_CPU_FIELDS = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
+)

@@ -1,0 +1,1 @@
+"""One device of this machine: lock, health, memory budget."""

@@ -1,0 +1,316 @@
+"""The trusted side's device: its lease, its health, its bandwidth. CPU or one CUDA device."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import math
+import secrets
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelgym.devices import CONTEXT_BYTES
+from kernelgym.errors import JudgeError, ProblemError
+from kernelgym.judge.device.file_lock import Turns
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.memory_budget import SPARE_BYTES, Ration, kernel_bytes, usable_bytes
+from kernelgym.judge.device.recent_kills import Hangs
+from kernelgym.judge.memory.arena import new_arena
+from kernelgym.judge.reference.problem_code import input_bytes, output_bytes
+from kernelgym.judge.stage_clock import StageClock
+from kernelgym.types import Problem
+
+__all__ = ["Accelerator", "DeviceLost"]
+
+_COPIES = 8
+_CACHED_BYTES = 256 << 10
+_DEVICE_COPY_BYTES = 1 << 30
+_PROBED_BYTES, _PROBES, _PROBE_PAUSE_S = 256 << 20, 5, 0.02
+_PROBE_COPIES = 64  # longer than what the driver gives one process of several at a time
+_FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
+_COUNTED = 1025
+_MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at the other's context
+_KEPT_BYTES = 2 << 30
+_SCARCE_OF = 4  # what is free is little if it is less than this part of all
+_SHARED_PATIENCE_S, _SHARED_POLL_S = 2.0, 0.05
+_OWN_LOOKS, _LOOKS_APART_S = 3, 1.0
+
+
+class DeviceLost(JudgeError):
+    """The device does not compute any more for this process."""
+
+
+class Accelerator:
+    """One device as the worker sees it.
+
+    Args:
+        name: ``cpu`` or such as ``cuda:0``.
+        folder: Cache folder that all workers share.
+        called: What the caller calls it; as above if empty.
+        spare_contexts: Processes that stand ready on it beside one for each worker.
+
+    Raises:
+        JudgeError: If the device cannot be used.
+    """
+
+    def __init__(self, name: str, folder: Path, called: str = "", spare_contexts: int = 0) -> None:
+        self.device, self._called = torch.device(name), called or name
+        self._contexts_bytes = spare_contexts * CONTEXT_BYTES
+        self.on_cuda = self.device.type == "cuda"
+        self.capability: tuple[int, int] | None = None
+        """Compute capability; None on the CPU."""
+        self._bandwidth = 0.0
+        self._trial: Any = None
+        self._counted: torch.Tensor | None = None
+        self._ration: Ration | None = None
+        self._holds_room = False
+        self.is_alone = False
+        """Whether all of the device's memory is held here."""
+        owner = "cpu"
+        if self.device.type == "cuda":
+            try:
+                torch.cuda.set_device(self.device)
+                self.canary()
+            except (RuntimeError, AssertionError, DeviceLost) as error:
+                raise JudgeError(f"device {self._called} cannot be used: {error}") from None
+            properties = torch.cuda.get_device_properties(self.device)
+            self.capability = (properties.major, properties.minor)
+            owner = f"gpu-{properties.uuid}"
+            # Contexts of processes that stand ready take memory, too.
+            usable = usable_bytes(int(properties.total_memory))
+            self._ration = Ration(folder, owner, usable - self._contexts_bytes)
+        self.clock = StageClock()
+        """Where the current verdict's time goes."""
+        self.lease = Lease(folder / f"{owner}.lock", self.clock)
+        self.hangs = Hangs(folder, owner)
+        self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
+        """Turns at making processes and their contexts ahead, those of one device."""
+        self._again = Turns(folder, f"{owner}.again", 1)
+
+    def check_room(self, problem: Problem) -> None:
+        """Make sure that the device holds a problem's inputs twice.
+
+        Raises:
+            ProblemError: If it does not.
+        """
+        if self.device.type == "cpu":
+            return
+        needed = 2 * input_bytes(problem) + SPARE_BYTES
+        there = torch.cuda.get_device_properties(self.device).total_memory - self._contexts_bytes
+        if needed > there:
+            raise ProblemError(
+                f"problem {problem.id!r} takes at least {needed / 1e9:.1f} GB on device "
+                f"{self._called!r}, which has {there / 1e9:.1f} GB for it; choose a smaller "
+                "problem, a larger device or fewer processes that stand ready"
+            )
+
+    def room(self, problem: Problem) -> contextlib.AbstractContextManager[None]:
+        """Wait for memory enough for one kernel on a problem, and hold it, on a CUDA device."""
+        if self._ration is None or self._holds_room:
+            return contextlib.nullcontext()  # nobody waits for what he holds himself
+        size = kernel_bytes(input_bytes(problem), output_bytes(problem))
+        return self._hold(self._ration.taken(size))
+
+    def while_nobody_is_timed(self) -> contextlib.AbstractContextManager[None]:
+        """Hold off timing on a CUDA device: contexts are made and ended, memory given back.
+
+        On the CPU such things take too little to be waited for.
+        """
+        return self.lease.shared() if self.on_cuda else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def quiet(self, patience_s: float) -> Iterator[bool]:
+        """Hold the lease alone, for timing; says whether the device is at full pace.
+
+        If it is not, others get the lease for a while: what a kernel has left on the device comes
+        to an end, and another program may.
+
+        Args:
+            patience_s: How long to wait for what halted kernels have left to do on the device. It
+                begins anew when one is killed, three times as long is the most.
+        """
+        first = begun = math.inf
+        looks = 0
+        while True:
+            with self.lease.exclusive():
+                now = time.monotonic()
+                # All others stand still for a look, and pay for it: those of all are apart.
+                if looks < _OWN_LOOKS or self.lease.since_in_vain_s() >= _LOOKS_APART_S:
+                    ours, looks = self.is_ours(), looks + 1
+                    if not ours:
+                        self.lease.note_in_vain(time.monotonic() - now)
+                else:
+                    ours = False
+                first = min(first, now)
+                killed = time.monotonic() - max(0.0, time.time() - self.hangs.latest())
+                begun = min(max(first, killed), first + 2 * patience_s)
+                limit_s = patience_s if self.lease.is_halfway() else _SHARED_PATIENCE_S
+                if ours or time.monotonic() > begun + min(limit_s, patience_s):
+                    yield ours
+                    return
+            pause_s = 0.0 if looks < _OWN_LOOKS else _LOOKS_APART_S - self.lease.since_in_vain_s()
+            with self.clock.stage("queue"):
+                time.sleep(max(_SHARED_POLL_S, pause_s))
+
+    @contextlib.contextmanager
+    def second_chance(self, patience_s: float) -> Iterator[None]:
+        """Try a kernel again that may have been held up: one of them at a time, if that may be.
+
+        Otherwise the one that has held up others does so again, whose last chance it is.
+
+        Args:
+            patience_s: How long to wait until nobody else is at it, and the device is free.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            with self._again.taken() as is_mine:
+                if (is_mine and not self.is_kept_busy()) or time.monotonic() > deadline:
+                    yield
+                    return
+            with self.clock.stage("queue"):
+                time.sleep(_LOOKS_APART_S)
+
+    def is_kept_busy(self) -> bool:
+        """Say whether the device is at work though everything of ours stands still."""
+        with self.lease.exclusive():
+            return not self.is_ours()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until nobody else holds memory of the device, and hold all of it."""
+        assert self._ration is not None and not self._holds_room
+        gc.collect()  # tensors may hang on a failed attempt's exception
+        with self.while_nobody_is_timed():
+            torch.cuda.empty_cache()
+        with self._hold(self._ration.taken(self._ration.total_bytes)):
+            self.is_alone = True
+            try:
+                yield
+            finally:
+                self.is_alone = False
+
+    @property
+    def in_company(self) -> bool:
+        """Whether other workers may be using the device's memory, too."""
+        return self._ration is not None and not self.is_alone
+
+    @contextlib.contextmanager
+    def _hold(self, room: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        with self.clock.waiting(room):
+            self._holds_room = True
+            try:
+                yield
+            finally:
+                self._holds_room = False
+
+    def canary(self) -> None:
+        """Compute something small and look at it.
+
+        Raises:
+            DeviceLost: If the device no longer computes: this process's context is lost.
+        """
+        if self.device.type == "cpu":
+            return
+        try:
+            if self._counted is None:  # once: a device that is full is not lost
+                self._counted = torch.empty(_COUNTED + 1, dtype=torch.int64, device=self.device)
+            numbers, sum_of_them = self._counted.split([_COUNTED, 1])
+            first = secrets.randbelow(1 << 20)  # so that an old answer is no right one
+            torch.arange(first, first + _COUNTED, out=numbers)
+            total = int(torch.sum(numbers, dim=0, keepdim=True, out=sum_of_them).item())
+        except RuntimeError as error:
+            raise DeviceLost(f"the device fails after this kernel: {error}") from None
+        if total != sum(range(first, first + _COUNTED)):
+            raise DeviceLost("the device computes wrong sums after this kernel")
+
+    def trial_memory(self) -> str:
+        """Return a handle of device memory that a sandbox can be tried with; empty on the CPU."""
+        if self.device.type == "cpu":
+            return ""
+        if self._trial is None:
+            self._trial = new_arena(0, 1, self.device)
+        fields, _ = self._trial.handle()
+        return str(fields["memory"])
+
+    def floor_ms(self, moved_bytes: int) -> float:
+        """Return what moving so many bytes takes at the least, in milliseconds.
+
+        On a CUDA device by the bandwidth of its memory; on the CPU by that of its caches, since
+        what is timed there need not have left them.
+        """
+        if not self._bandwidth:
+            self._bandwidth = self._measure_bandwidth()
+        return moved_bytes / self._bandwidth * 1e3
+
+    def is_ours(self) -> bool:
+        """Say whether a CUDA device does its work at full pace: nobody else keeps it busy.
+
+        For who holds the lease alone, and so knows of no work of ours.
+        """
+        if not self.on_cuda:
+            return True
+        self.floor_ms(0)  # what its memory can do is measured now, where it has to be
+        most_ms = 2 * _PROBED_BYTES / self._bandwidth * 1e3 / _FULL_PACE
+        for _ in range(_PROBES):
+            # Their mean, not the least: in between, other processes have the device to themselves.
+            if statistics.fmean(self._copy_ms(_PROBED_BYTES, _PROBE_COPIES)) < most_ms:
+                return True
+            time.sleep(_PROBE_PAUSE_S)
+        return False
+
+    def _copy_ms(self, size: int, times: int) -> list[float]:
+        source = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        target = torch.empty_like(source)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+        marks[0].record()
+        for mark in marks[1:]:
+            target.copy_(source)
+            mark.record()
+        self.finish()
+        return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
+
+    def _measure_bandwidth(self) -> float:
+        """Bytes that a copy reads and writes in a second, at best."""
+        if self.device.type == "cpu":
+            source = torch.zeros(_CACHED_BYTES, dtype=torch.uint8)
+            target = torch.empty_like(source)
+            shortest_s = float("inf")
+            for _ in range(_COPIES):
+                started = time.perf_counter()
+                target.copy_(source)
+                shortest_s = min(shortest_s, time.perf_counter() - started)
+            return float(2 * _CACHED_BYTES * torch.get_num_threads() / shortest_s)
+        free, _ = torch.cuda.mem_get_info(self.device)
+        size = min(_DEVICE_COPY_BYTES, free // 8)
+        shortest_ms = min(self._copy_ms(size, _COPIES))
+        return float(2 * size / (shortest_ms / 1e3))
+
+    def tidy(self) -> None:
+        """Give back memory that torch keeps for later, if it is much: others may want it."""
+        if self.is_untidy():
+            torch.cuda.empty_cache()
+
+    def make_room(self) -> None:
+        """Give that memory back if little is free: other processes are going to need it."""
+        if self.is_untidy():
+            free, total = torch.cuda.mem_get_info(self.device)
+            if free < total // _SCARCE_OF:
+                torch.cuda.empty_cache()
+
+    def is_untidy(self) -> bool:
+        """Say whether torch keeps much memory for later, beside what is in use."""
+        if not self.on_cuda:
+            return False
+        kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(kept) > _KEPT_BYTES
+
+    def finish(self) -> None:
+        """Wait until the device has nothing to do for this process."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)

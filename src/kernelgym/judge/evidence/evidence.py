@@ -1,0 +1,344 @@
+"""Evidence that a custom kernel did the work, gathered from a process of the kernel's.
+
+Three questions, asked of kernels that are correct already and in this order:
+
+1. Was a custom kernel launched, and did any launch do more than copy or keep what it was given?
+2. Is there less left to torch's operators than in the reference? By bytes that they move, kind by
+   kind, or by floating-point operations where the reference is a matter of matrix products; so
+   neither other names for the same work nor a fused operator in place of several helps.
+3. Is the output wrong once the custom kernels are taken out?
+
+Most Triton kernels are asked in the midst of their judged calls
+(`kernelgym.judge.evidence.inline`): one call, chosen in secret, is watched, and one that is not
+judged is made without the custom kernels. That can only speak for a kernel. Whoever it does not
+speak for, and whatever cannot be asked so, is asked in a second process of its own (`gather`).
+
+A kernel may leave part of the work to torch: something has to be gone. Everything here is read
+from a process that the kernel shares, so it is policy for honest and for lazy kernels; a hostile
+one can forge the first two answers (`tracing.py` says how they are got), and its outputs are
+compared all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.evidence.torch_share import Work, torch_share
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.untrusted.watch.operator_work import Counter
+from kernelgym.languages import LANGUAGES, noun_of
+from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity, Status, Verdict
+
+__all__ = [
+    "Evidence",
+    "counted",
+    "first_two",
+    "gather",
+    "prepare",
+    "profiled",
+    "read_profile",
+    "third",
+    "with_evidence",
+]
+
+_ABLATED_S = 10.0
+_MARGIN = 0.01
+_CROSSING = 0.01  # of the reference's traffic
+_SMALL_CROSSING_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the watched run showed."""
+
+    launches: int = 0
+    """Custom launches in one call."""
+    torch_share: float = 0.0
+    """Work left to torch's operators, relative to the reference's; 1 or more if none is gone."""
+    contributes: bool = False
+    """The output is wrong once the custom kernels are taken out."""
+    crashed: bool = False
+    """A process failed on the way; on a device, that should be looked at."""
+    profile: Profile | None = None
+    """Where the time of a call goes, where that means something."""
+    complaint: str = ""
+    """What is missing; empty if the kernel may count as custom."""
+    findings: tuple[Finding, ...] = ()
+
+
+def prepare(session: Session) -> None:
+    """Have a process ready to be watched, before it holds any kernel code.
+
+    Raises:
+        JudgeError: If it cannot be: whatever it is, it is not the kernel's fault.
+    """
+    try:
+        session.trace("off")
+    except Rejected as end:
+        raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
+
+
+def gather(
+    fresh: Callable[[], AbstractContextManager[Session]],
+    load: Callable[[Session], None],
+    reference: Callable[[], Reference],
+    kernel: Kernel,
+) -> Evidence:
+    """Run a correct kernel again, watched, and then without its custom launches.
+
+    Args:
+        fresh: Gives a session with a new process.
+        load: Sends it the kernel.
+        reference: Gives the reference, in the state that it was constructed in.
+        kernel: The kernel, for the language that messages name.
+
+    Raises:
+        JudgeError: If a process cannot be watched even before it holds any kernel code.
+    """
+    failure = ""
+    for attempt in range(2):
+        with fresh() as session:
+            prepare(session)
+            try:
+                model = _started(session, load, reference)
+                session.trace("record")
+                with counted(model.model) as counter:
+                    outcome = session.call(model, len(model.plan))
+                seen = session.trace("ablate")
+            except Rejected as end:
+                failure = str(end)
+                continue
+            if not outcome.passed:
+                failure = outcome.message
+                continue
+            evidence = first_two(seen, Work.of(counter), kernel)
+            evidence = dataclasses.replace(evidence, crashed=attempt > 0)
+            if evidence.complaint:
+                return evidence
+            if seen.get("captured") is not True:
+                found = third(evidence, session, model, kernel)
+                return profiled(found, session, model, kernel)
+        # A CUDA graph holds the launches it was captured with: take them out before there is one.
+        with fresh() as session:
+            try:
+                session.trace("ablate")
+                model = _started(session, load, reference)
+            except Rejected as end:
+                failure = str(end)
+                continue
+            return third(evidence, session, model, kernel)
+    message = (
+        "the kernel passed, but failed twice when it was run again to see what its custom "
+        f"kernels do: {failure}"
+    )
+    return _refused("no_evidence_run", message, Evidence(crashed=True))
+
+
+def _started(
+    session: Session,
+    load: Callable[[Session], None],
+    reference: Callable[[], Reference],
+) -> Reference:
+    load(session)
+    model = reference()
+    session.await_load()
+    session.construct(model)
+    return model
+
+
+def third(
+    evidence: Evidence,
+    session: Session,
+    reference: Reference,
+    kernel: Kernel,
+) -> Evidence:
+    """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
+    session.grant(_ABLATED_S)
+    crashed = evidence.crashed
+    try:
+        # A call past the planned ones is on a kind of inputs that leaves something to do.
+        contributes = not session.call(reference, len(reference.plan) + 1).passed
+    except Rejected:
+        contributes = crashed = True
+    found = dataclasses.replace(evidence, contributes=contributes, crashed=crashed)
+    if contributes:
+        return found
+    name = noun_of(kernel.language)
+    message = (
+        f"the {name}'s result is not used: with its launches skipped the output stays right. "
+        "Compute the output, or a part of it that matters, in the custom kernel"
+    )
+    return _refused("decoy_kernel", message, found)
+
+
+def profiled(
+    evidence: Evidence, session: Session, reference: Reference, kernel: Kernel
+) -> Evidence:
+    """Have one more call's launches timed. Nothing of the verdict rests on it."""
+    timed = LANGUAGES[kernel.language].is_timed(str(session.device))
+    if evidence.complaint or evidence.crashed or not timed:
+        return evidence
+    try:
+        session.trace("profile")
+        inputs = reference.inputs_for_timing(reference.seeds.derive("profile"))
+        if not session.alike(inputs):
+            return evidence
+        session.run([inputs], [reference.seeds.derive("profile-forward")])
+        seen = session.trace("off")
+    except Rejected:  # it was run with its kernels taken out before, and may not bear that
+        return dataclasses.replace(evidence, crashed=True)
+    return dataclasses.replace(evidence, profile=read_profile(seen))
+
+
+def read_profile(seen: dict[str, Any]) -> Profile | None:
+    """Read what the other process says of its launches; it may say anything."""
+    call_ms, listed = _number(seen.get("call_ms")), seen.get("kernels")
+    kernels = []
+    for entry in listed[:16] if isinstance(listed, list) else ():
+        match entry:
+            case [str(name), [calls, ms]] if _number(calls) >= 1:
+                text = name[:80].encode("utf-8", "replace").decode("utf-8")
+                kernels.append(KernelTime(text, int(_number(calls)), round(_number(ms), 6)))
+    return Profile(round(call_ms, 6), tuple(kernels)) if call_ms > 0 and kernels else None
+
+
+def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
+    """Answer the first two questions.
+
+    Args:
+        seen: What the kernel's process says of a watched call.
+        work: What torch did in the same call of the reference.
+        kernel: The kernel.
+    """
+    launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
+    theirs = seen.get("bytes")
+    left = Work(
+        {str(k): _number(v) for k, v in theirs.items()} if isinstance(theirs, dict) else {},
+        _number(seen.get("products")),
+        _number(seen.get("elements")),
+    )
+    share = torch_share(work, left)
+    findings: tuple[Finding, ...] = ()
+    if seen.get("compiled") is True:
+        message = "torch.compile is called; the kernels that it generates count as torch's own"
+        findings = (Finding("torch_compile", message),)
+    found = Evidence(launches, share, findings=findings)
+    name = noun_of(kernel.language)
+    if seen.get("hidden") is True:
+        message = (
+            "a CUDA graph is replayed that was captured before the first call, where nobody saw "
+            "what it holds: capture it in forward, in the first call"
+        )
+        return _refused("hidden_graph", message, found)
+    if launches == 0:
+        message = f"no {name} was launched while the output was computed"
+        return _refused("no_kernel_launch", message, found)
+    if working == 0:
+        message = (
+            f"every launch of a {name} left its tensors as they were or made a plain copy of one: "
+            "the work is done elsewhere"
+        )
+        return _refused("decoy_kernel", message, found)
+    if host := _on_host(seen, work, name):
+        return _refused("work_on_host", host, found)
+    if share > 1 - _MARGIN:
+        ran = ", ".join(sorted(left.bytes, key=lambda k: -left.bytes[k])[:4]) or "other operators"
+        message = (
+            f"PyTorch's own operators still do all of the reference's work ({ran[:200]}): a {name} "
+            "must replace some of it, not come on top"
+        )
+        return _refused("work_not_replaced", message, found)
+    return found
+
+
+def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
+    """Say what was handed to the host's side of Python that may hold work; empty if little."""
+    instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
+    library = seen.get("library")
+    if isinstance(library, str) and library:
+        return f"{library[:60]} of a numeric library is called through ctypes: {instead}"
+    crossed = _number(seen.get("crossed"))
+    if crossed <= max(_SMALL_CROSSING_BYTES, _CROSSING * sum(work.bytes.values())):
+        return ""
+    ways = seen.get("crossings")
+    named = ", ".join(map(str, ways))[:200] if isinstance(ways, list) else ""
+    return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
+
+
+def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Kernel) -> Verdict:
+    """Return the verdict of a kernel whose calls all agreed, as the evidence leaves it.
+
+    Args:
+        verdict: Of the judged calls.
+        evidence: What the watched run showed.
+        tally: What the judged calls launched.
+        kernel: The kernel.
+    """
+    idle = tally.finding(kernel, Severity.HARD, evidence.launches)
+    if idle is not None and not evidence.complaint:
+        evidence = dataclasses.replace(
+            evidence, complaint=idle.message, findings=(idle, *evidence.findings)
+        )
+    # The first run's softer word on launches says nothing more.
+    kept = tuple(f for f in verdict.findings if f.code != "no_kernel_launch")
+    findings = evidence.findings + kept
+    if not evidence.complaint:
+        replaced = round(1.0 - min(1.0, evidence.torch_share), 6)
+        return dataclasses.replace(
+            verdict, findings=findings, custom_share=replaced, profile=evidence.profile
+        )
+    return dataclasses.replace(
+        verdict, status=Status.REJECTED, message=evidence.complaint, findings=findings
+    )
+
+
+@contextmanager
+def counted(model: torch.nn.Module) -> Iterator[Counter]:
+    """Count what torch does in the next call of a model; not around it, nor in later ones."""
+    counter = Counter()
+    depths = [0]
+
+    def enter(*_: object) -> None:
+        depths[0] += 1
+        if depths[0] == 1:
+            counter.__enter__()
+
+    def leave(*_: object) -> None:
+        if depths[0] == 1:
+            counter.__exit__(None, None, None)
+
+    hooks = [
+        model.register_forward_pre_hook(enter),
+        model.register_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield counter
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _refused(code: str, message: str, found: Evidence) -> Evidence:
+    finding = Finding(code, message, Severity.HARD)
+    return dataclasses.replace(found, complaint=message, findings=(finding, *found.findings))
+
+
+def _number(value: Any) -> float:
+    """Return a number that the other process sent, or 0: it may send anything."""
+    if type(value) not in (int, float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return number if math.isfinite(number) and number >= 0 else 0.0

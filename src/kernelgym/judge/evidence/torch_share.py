@@ -1,0 +1,108 @@
+"""How much of the reference's work a kernel leaves to torch's operators. Pure.
+
+By bytes that they move, kind by kind, or by floating-point operations where the reference is a
+matter of matrix products; so neither other names for the same work nor a fused operator in place of
+several helps. `kernelgym.judge.untrusted.watch.operator_work` counts;
+`kernelgym.judge.evidence.evidence` judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter, is_untold
+
+__all__ = ["Work", "torch_share"]
+
+_OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
+
+# What an operator's work costs when written out, in multiples of the bytes it moves itself: the
+# least (believed of the reference) and the most (believed of the kernel) in natural programs.
+_WRITTEN_OUT: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("_softmax", "_log_softmax"), (2.5, 5.0)),
+    **dict.fromkeys(
+        (
+            "native_layer_norm",
+            "native_group_norm",
+            "native_batch_norm",
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_no_training",
+            "_batch_norm_with_update",
+            "cudnn_batch_norm",
+            "_fused_rms_norm",
+            "rms_norm",
+            "_weight_norm_interface",
+        ),
+        (3.0, 9.0),
+    ),
+    **dict.fromkeys(("gelu", "mish", "selu", "elu", "celu"), (1.5, 10.0)),
+    **dict.fromkeys(("silu", "softplus", "hardswish", "log_sigmoid_forward"), (1.5, 6.0)),
+    **dict.fromkeys(("sigmoid", "tanh", "hardsigmoid", "leaky_relu", "prelu"), (1.0, 5.0)),
+    **dict.fromkeys(("hardtanh", "clamp", "logsumexp", "cumsum", "logcumsumexp"), (1.0, 5.0)),
+    **dict.fromkeys(("mse_loss", "smooth_l1_loss", "huber_loss"), (1.5, 8.0)),
+    **dict.fromkeys(("binary_cross_entropy", "linalg_vector_norm", "var", "std"), (1.0, 8.0)),
+    **dict.fromkeys(("addcmul", "addcdiv", "lerp", "var_mean", "std_mean"), (1.0, 4.0)),
+    **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru"), (100.0, 100.0)),
+    "pow": (1.0, 3.0),
+    # Counted with a fused attention; written out, it may be left out or folded into the query.
+    "attention_scale": (0.0, 3.0),
+    # Counted with distances; written out as products, they are never there.
+    "differences": (0.0, 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What torch's operators did in one call; see `untrusted/watch/operator_work.py`."""
+
+    bytes: dict[str, float]
+    products: float
+    elements: float
+
+    @classmethod
+    def of(cls, counter: Counter) -> Work:
+        """Read a counter of ours."""
+        return cls(dict(counter.bytes), counter.products, counter.elements)
+
+
+def torch_share(reference: Work, kernel: Work) -> float:
+    """Return the work a kernel leaves to torch, relative to the reference's.
+
+    What both do under the same name cancels; of the rest, the reference's is taken to be worth
+    the least that it would cost written out, and the kernel's the most.
+    """
+    joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
+    total = _worth(reference.bytes, 0)
+    if not total and not joined:
+        # A problem that only moves data: then moving is the work.
+        copied = sum(reference.bytes.get(name, 0.0) for name in COPIES)
+        left = sum(kernel.bytes.values())
+        return left / copied if copied else 0.0
+    shares = []
+    if total:
+        common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
+        rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
+        shares.append((_worth(common, 0) + _worth(rest, 1)) / total)
+    # What whole layers of torch's do that the reference has not is not told, in products.
+    untold = any(is_untold(name) and name not in reference.bytes for name in kernel.bytes)
+    if reference.products and not untold:
+        shares.append((kernel.products + kernel.elements) / reference.products)
+    if joined and (not shares or shares[0] <= 1.0):
+        # Putting tensors together counts as gone only if no copies took its place.
+        moved = sum(kernel.bytes.get(name, 0.0) for name in JOINS | COPIES)
+        shares.append(moved / joined)
+    return min(shares)
+
+
+def _worth(work: dict[str, float], end: int) -> float:
+    return sum(
+        moved * _WRITTEN_OUT.get(name, _unlisted(name))[end]
+        for name, moved in work.items()
+        if name not in COPIES and name not in JOINS
+    )
+
+
+def _unlisted(name: str) -> tuple[float, float]:
+    if is_untold(name):
+        return _LAYERS
+    return _GRADIENTS if "_backward" in name else _OTHERS

@@ -1,0 +1,1 @@
+"""KernelBench's public inputs, drawn faster, bit for bit."""

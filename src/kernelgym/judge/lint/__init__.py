@@ -1,0 +1,1 @@
+"""The degeneracy gate: can a problem be passed without work?"""

@@ -1,0 +1,264 @@
+"""The tests of the degeneracy gate, on one problem.
+
+"Passes" means: passes the ruleset's own comparison on all of a few calls, with the error bound from
+the fp64 twin, the kinds of inputs and the varied state where the ruleset has them. Weights and
+inputs are drawn as for a verdict, but from a fixed seed, so that a problem gets the same answer
+every time.
+
+Runs the problem's own code in this process, which is `hygiene`'s. A problem that cannot be run is
+broken, unless what it lacks is memory or a package: then it is not tested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, compare
+from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.inputs.kinds import GIVEN
+from kernelgym.judge.lint.trivial_answers import Answer, leaves_of, worthless_answers
+from kernelgym.judge.reference.constant_state import put_state
+from kernelgym.judge.reference.reference import Expected, Reference, Seeds, tensors_of
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Problem
+
+__all__ = ["Found", "examine"]
+
+Found = Callable[[str, str], None]
+"""Called with a reason and its details."""
+
+_SECRET = b"hygiene".hex()
+_OTHER = 32  # number of the draw that gives the other inputs
+_NAMED = 5  # parameters that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One set of inputs and what the reference makes of it."""
+
+    inputs: list[Any]
+    kind: str
+    forward_seed: int
+    expected: Expected
+
+
+class _Gate:
+    """The tests of one problem."""
+
+    def __init__(self, problem: Problem, rules: Ruleset, device: str) -> None:
+        self._problem, self._rules, self._device = problem, rules, device
+        self._seeds = Seeds(_SECRET if rules.secret_seed else "")
+        self._reference = self._build(rules)
+        self._reference.prepare()
+        others = sorted(set(self._reference.plan) - {GIVEN})
+        self._kinds = (GIVEN, GIVEN, *(others or [GIVEN]))
+        self.first = self._call(0)
+
+    def _build(self, rules: Ruleset) -> Reference:
+        return Reference(self._problem, rules, self._seeds, self._device)
+
+    def _fresh(self) -> Reference:
+        """Build the reference again, without the twin, which is not needed."""
+        reference = self._build(dataclasses.replace(self._rules, tolerance="allclose"))
+        put_state(reference.model, self._reference.state)
+        return reference
+
+    def _call(self, index: int) -> _Call:
+        kind, seed = self._kinds[index], self._seeds.forward(index)
+        for last in (False, True):
+            inputs = self._reference.inputs(self._seeds.trial(index), kind)
+            try:
+                return _Call(inputs, kind, seed, self._reference.expect(inputs, seed, kind))
+            except JudgeError as error:
+                # Raised by itself, it says that inputs too large to be copied in case were changed.
+                if last or error.__cause__ is not None:
+                    raise
+        raise AssertionError
+
+    def _calls(self) -> Iterator[_Call]:
+        """Yield the first call, then further ones of each kind that the problem can bear."""
+        yield self.first
+        for index in range(1, len(self._kinds)):
+            call = self._call(index)
+            if call.kind == GIVEN or self._reference.bears(call.expected):
+                yield call
+
+    def _complaint(self, output: Any, call: _Call) -> str:
+        """Judge an output as a kernel's; empty if it passes."""
+        expected = call.expected
+        return self._judge(output, expected.output, expected.precise, expected.calibration)
+
+    def _judge(
+        self, output: Any, expected: Any, precise: Any, known: Calibration | None = None
+    ) -> str:
+        copies = [byte_copy(tensor) for tensor in tensors_of(output)]
+        claimed = describe_shape_of(output)
+        verdict = compare(claimed, copies, expected, precise, self._rules, known)
+        return "" if verdict.passed else verdict.message or "it does not pass"
+
+    def non_finite(self) -> str:
+        """Return where the output is not finite; empty if nowhere."""
+        for number, tensor in enumerate(tensors_of(self.first.expected.output)):
+            if tensor.is_floating_point() or tensor.is_complex():
+                count = int((~tensor.isfinite()).sum())
+                if count:
+                    return f"{count} of {tensor.numel()} elements of output {number}"
+        return ""
+
+    def worthless(self) -> Iterator[str]:
+        """Yield the reasons for which an answer without work passes all calls."""
+        left = worthless_answers(self.first.inputs, self.first.expected.output)
+        left["input_independent"] = []
+        for call in self._calls():
+            for reason in list(left):
+                if reason == "input_independent":
+                    passes = self._passes_with_other_inputs(call)
+                else:
+                    left[reason] = self._still_passing(left[reason], call)
+                    passes = all(left[reason])
+                if not passes:
+                    del left[reason]
+            if not left:
+                return
+        yield from left
+
+    def _still_passing(self, choices: list[list[Answer]], call: _Call) -> list[list[Answer]]:
+        """Return, for every part of the output, the answers that pass this call too."""
+        given = leaves_of(call.inputs)
+        parts = leaves_of(call.expected.output)
+        precise = _twins(call.expected.precise, len(parts))
+        if len(choices) != len(parts):
+            return [[]]
+        known = call.expected.calibration
+        if known is not None and len(parts) > 1:
+            known = Calibration(known.factor)  # the rest of it is for all parts together
+        kept: list[list[Answer]] = []
+        for answers, part, twin in zip(choices, parts, precise, strict=True):
+            passing = [a for a in answers if not self._judge(a(given), part, twin, known)]
+            kept.append(passing)
+            if not passing:
+                break
+        return kept
+
+    def _passes_with_other_inputs(self, call: _Call) -> bool:
+        other = self._reference.inputs(self._seeds.trial(_OTHER), call.kind)
+        output = self._reference.expect(other, call.forward_seed, call.kind).output
+        return not self._complaint(output, call)
+
+    def disagreement(self) -> str:
+        """Return how the reference disagrees with itself; empty if it does not."""
+        first = self.first
+        runs = [("run twice with the same seeds", first.forward_seed)]
+        if self._reference.draws:
+            runs.append(("run with another forward seed", self._seeds.forward(_OTHER)))
+        for how, seed in runs:
+            reference = self._fresh()
+            complaint = self._complaint(reference.expect(first.inputs, seed).output, first)
+            if complaint:
+                return f"{how}, {complaint}"
+        return ""
+
+    def idle_parameters(self, deadline: float) -> tuple[list[str], str]:
+        """Return the parameters that can be changed unnoticed, and what was not tested."""
+        reference = self._fresh()
+        model = reference.model
+        state = {name: buffer.clone() for name, buffer in model.named_buffers()}
+
+        def run(call: _Call) -> Any:
+            with torch.no_grad():
+                for name, buffer in model.named_buffers():
+                    if name in state and state[name].shape == buffer.shape:
+                        buffer.copy_(state[name])
+            return reference.expect(call.inputs, call.forward_seed, call.kind).output
+
+        candidates = [
+            (name, value)
+            for name, value in model.named_parameters()
+            if value.numel() and (value.is_floating_point() or value.is_complex())
+        ]
+        if not candidates:
+            return [], ""
+        if self._complaint(run(self.first), self.first):
+            return [], "parameters: the reference does not repeat itself from call to call"
+        idle: list[str] = []
+        for number, (name, value) in enumerate(candidates):
+            if time.monotonic() > deadline:
+                return idle, f"parameters from {name!r} on ({number} of {len(candidates)} done)"
+            kept = value.detach().clone()
+            with torch.no_grad():
+                value.add_(_noise_like(kept))
+            if not any(self._complaint(run(call), call) for call in self._calls()):
+                idle.append(name)
+            with torch.no_grad():
+                value.copy_(kept)
+        return idle, ""
+
+
+def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadline: float) -> str:
+    """Run every test on one problem.
+
+    Args:
+        problem: The problem; its code is run in this process.
+        rules: The ruleset whose comparison counts, and whose precision.
+        device: Where the reference runs.
+        found: Called with each reason and its details as soon as it is known.
+        deadline: `time.monotonic` after which no further parameter is tried.
+
+    Returns:
+        What could not be tested and why; empty if everything was.
+    """
+    try:
+        gate = _Gate(problem, rules, device)
+        if where := gate.non_finite():
+            found("non_finite_output", where)
+        for reason in gate.worthless():
+            found(reason, "")
+        if how := gate.disagreement():
+            found("nondeterministic_reference", how)
+        idle, untested = gate.idle_parameters(deadline)
+        if idle:
+            more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
+            found("idle_parameters", ", ".join(idle[:_NAMED]) + more)
+        return untested
+    except (JudgeError, MemoryError, RuntimeError) as error:
+        cause = error.__cause__ or error
+        text = " ".join(str(error).split())[:500]
+        if _lacks_memory(cause):
+            return f"out of memory: {text}"
+        if isinstance(cause, ImportError) or not isinstance(error, JudgeError):
+            return text
+        found("broken_reference", text)
+        return ""
+
+
+def _twins(precise: Any, parts: int) -> list[Any]:
+    """Return the twin's output part by part; None for each if there is none of that many."""
+    if isinstance(precise, RowBlocks):
+        columns = [leaves_of(output) for output in precise.outputs]
+        if all(len(column) == parts for column in columns):
+            return [RowBlocks(precise.rows, part) for part in zip(*columns, strict=True)]
+    leaves = leaves_of(precise)
+    return leaves if len(leaves) == parts else [None] * parts
+
+
+def _noise_like(value: torch.Tensor) -> torch.Tensor:
+    """Draw changes as large as the parameter's own values; of size 1 where they are all zero."""
+    generator = torch.Generator().manual_seed(value.numel())
+    real = torch.float64 if not value.is_complex() else torch.complex128
+    noise = torch.randn(value.shape, dtype=real, generator=generator)
+    scale = float(value.abs().double().square().mean().sqrt())
+    return (noise * (scale if 0.0 < scale < float("inf") else 1.0)).to(value)
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    text = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in text for words in ("out of memory", "can't allocate memory", "not enough memory")
+    )

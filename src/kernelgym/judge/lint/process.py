@@ -1,0 +1,241 @@
+"""The caller's side of the degeneracy gate: starts its processes, keeps deadlines and results.
+
+The caller imports no torch. A problem whose test overruns its deadline is killed, and keeps the
+reasons found until then. Only complete results are kept on disk, under ``hygiene`` in the cache
+folder; see `kernelgym.hygiene`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import JudgeError
+from kernelgym.hygiene import Hygiene, read_kept, write_kept
+from kernelgym.judge.untrusted import protocol
+from kernelgym.paths import hygiene_folder
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Problem
+
+__all__ = ["HygieneProcess", "lint"]
+
+_START_S = 300.0
+_GRACE_S = 0.9  # share of the time after which no further parameter is tried
+
+
+class HygieneProcess:
+    """Tests problems one after the other; used by one thread at a time.
+
+    Args:
+        rules: The ruleset whose comparison counts.
+        device: Where references run.
+
+    Raises:
+        JudgeError: If the process does not start.
+    """
+
+    def __init__(self, rules: Ruleset, device: str) -> None:
+        self._rules, self._device = rules, device
+        self._socket, theirs = socket.socketpair()
+        self._decoder = protocol.Decoder()
+        self._errors = tempfile.TemporaryFile()
+        # -P: what lies in the current folder must not stand in for a library of the judge.
+        command = [sys.executable, "-P", "-m", "kernelgym.judge.lint"]
+        watching = "1" if rules.tolerance == "fp64" else "0"
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), watching],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+                start_new_session=True,
+            )
+        self._finalizer = weakref.finalize(self, _end, self._process, self._socket, self._errors)
+        try:
+            self._receive(time.monotonic() + _START_S)
+        except (OSError, EOFError, protocol.WireError) as error:
+            text = f"{type(error).__name__} {self._complaint()}".strip()
+            self.close()
+            raise JudgeError(f"the process that tests problems did not start: {text}") from None
+
+    @property
+    def alive(self) -> bool:
+        """False once it was closed, or had to be killed."""
+        return self._finalizer.alive
+
+    def examine(self, problem: Problem, timeout_s: float) -> Hygiene:
+        """Test one problem.
+
+        Args:
+            problem: The problem.
+            timeout_s: Wall seconds after which the test is killed.
+        """
+        found: list[tuple[str, str]] = []
+        deadline = time.monotonic() + timeout_s
+        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem) if f.init}
+        job = {
+            "problem": fields,
+            "ruleset": dataclasses.asdict(self._rules),
+            "device": self._device,
+            "seconds": timeout_s * _GRACE_S,
+        }
+        untested = None
+        try:
+            protocol.send(self._socket, job)
+            while "ended" not in (message := self._receive(deadline)):
+                if "reason" in message:
+                    found.append((str(message["reason"]), str(message["detail"])))
+                elif "untested" in message:
+                    untested = str(message["untested"])
+                elif "failed" in message:
+                    found.append(("broken_reference", str(message["failed"])))
+                    untested = ""
+            if untested is None and message["ended"] == -signal.SIGKILL:
+                untested = "its process was killed, for want of memory perhaps"
+            elif untested is None:
+                found.append(("broken_reference", _how_it_ended(int(message["ended"]))))
+                untested = ""
+        except TimeoutError:
+            untested = f"not done after {timeout_s:g} s"
+            self.close()
+        except (OSError, EOFError, protocol.WireError) as error:
+            untested = f"the testing process was lost: {type(error).__name__} {self._complaint()}"
+            self.close()
+        details = [f"{reason}: {text}" for reason, text in found if text]
+        details += [f"not tested: {untested}"] if untested else []
+        return Hygiene(
+            problem.id,
+            self._rules.label,
+            self._rules.precision,
+            self._device.partition(":")[0],
+            tuple(reason for reason, _ in found),
+            "; ".join(details),
+            tested=not untested,
+        )
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
+        while (message := self._decoder.next()) is None:
+            self._socket.settimeout(max(1e-3, deadline - time.monotonic()))
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise EOFError
+            self._decoder.feed(data)
+        return message
+
+    def _complaint(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:500] if lines else f"(exit code {self._process.returncode})"
+
+    def close(self) -> None:
+        """End it and everything below it. Closing twice is harmless."""
+        self._finalizer()
+
+
+def lint(
+    problems: Sequence[Problem],
+    rules: Ruleset,
+    device: str = "cpu",
+    *,
+    workers: int = 1,
+    timeout_s: float = 600.0,
+    refresh: bool = False,
+    folder: Path | None = None,
+) -> Iterator[tuple[int, Hygiene]]:
+    """Test many problems; yields (index, result) as they come, kept results first.
+
+    Args:
+        problems: The problems.
+        rules: The ruleset whose comparison, and precision, count.
+        device: Where references run.
+        workers: Problems tested at the same time.
+        timeout_s: Wall seconds for one problem.
+        refresh: Test anew what was tested before.
+        folder: Where results are kept; `hygiene_folder` if None.
+
+    Raises:
+        JudgeError: If a process does not start.
+    """
+    folder = hygiene_folder() if folder is None else folder
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting = 0
+    for index, problem in enumerate(problems):
+        kept = None if refresh else read_kept(folder, problem, rules, device)
+        if kept is not None:
+            yield index, kept
+        else:
+            todo.put(index)
+            waiting += 1
+    done: queue.SimpleQueue[tuple[int, Hygiene] | BaseException] = queue.SimpleQueue()
+    running: list[HygieneProcess] = []
+    stopped = threading.Event()
+
+    def work() -> None:
+        process: HygieneProcess | None = None
+        try:
+            while not stopped.is_set():
+                index = todo.get_nowait()
+                if process is None or not process.alive:
+                    process = HygieneProcess(rules, device)
+                    running.append(process)
+                done.put((index, process.examine(problems[index], timeout_s)))
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            done.put(error)
+        finally:
+            if process is not None:
+                process.close()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, waiting))]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(waiting):
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            index, result = outcome
+            if result.tested:
+                write_kept(folder, problems[index], rules, device, result)
+            yield index, result
+    finally:
+        stopped.set()
+        for process in list(running):
+            process.close()
+        for thread in threads:
+            thread.join(5.0)
+
+
+def _how_it_ended(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its process was killed by {signal.Signals(-code).name}"
+    return f"its process ended with exit code {code}"
+
+
+def _end(process: subprocess.Popen[bytes], sock: socket.socket, errors: Any) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+    sock.close()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    errors.close()

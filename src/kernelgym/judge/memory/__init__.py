@@ -1,0 +1,1 @@
+"""Memory that both sides of a verdict map."""

@@ -1,0 +1,250 @@
+"""Shared memory that the trusted side owns and a candidate maps: inputs out, outputs back.
+
+Regions are laid out with wide gaps, so that an access past a tensor's end lands in none. On the
+host the memory is a sealed file: a candidate that shrinks it would otherwise kill the trusted side
+with SIGBUS. On a CUDA device it is an allocation of its own, shared by IPC.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym.judge.out_of_memory import our_failure
+from kernelgym.judge.untrusted import cuda_ipc
+
+__all__ = ["Arena", "Region", "encode", "new_arena", "spanned"]
+
+_HOST_GAP_BYTES = 1 << 20  # untouched pages of a memory file take no memory
+_DEVICE_GAP_BYTES = 1 << 16
+_DEVICE_PAGE_BYTES = 2 << 20  # the driver maps no less
+_F_ADD_SEALS, _SEAL_ALL_BUT_WRITE = 1033, 1 | 2 | 4
+_POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # NaN; a large negative number
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where one tensor lies."""
+
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    count: int
+    """Elements its storage spans."""
+    arena: int = 0
+    """Number of its arena, of those that one process has mapped at a time."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a candidate needs to lay a tensor over the region."""
+        return {
+            "offset": self.offset,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "shape": list(self.shape),
+            "strides": list(self.strides),
+            "count": self.count,
+            "arena": self.arena,
+        }
+
+
+def spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements a tensor's storage spans, gaps included."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+
+
+class Arena:
+    """Memory with room for some tensors, mapped by both sides; made by `new_arena`.
+
+    Subclasses say where it lies and how it reaches the other process.
+    """
+
+    _gap_bytes = _HOST_GAP_BYTES
+    _alignment = 64  # torch aligns its own allocations on the host to 64 bytes
+
+    _page_bytes = mmap.PAGESIZE
+
+    def __init__(self, tensors: int, total_bytes: int, number: int = 0) -> None:
+        self.bytes = self._needed_bytes(tensors, total_bytes)
+        self._number = number
+        self._next = self._gap_bytes
+
+    def _needed_bytes(self, tensors: int, total_bytes: int) -> int:
+        room = total_bytes + (tensors + 1) * (self._gap_bytes + self._alignment)
+        return max(self._page_bytes, room + -room % self._page_bytes)
+
+    def fits(self, tensors: int, total_bytes: int) -> bool:
+        """Say whether it is as large as one made for such tensors would be."""
+        return self.bytes == self._needed_bytes(tensors, total_bytes)
+
+    def clear(self) -> None:
+        """Forget all regions, so that others can be placed. What lies there stays."""
+        self._next = self._gap_bytes
+
+    def place(self, like: torch.Tensor, contiguous: bool = False) -> Region:
+        """Reserve a region for a tensor of the same type, shape and strides as `like`.
+
+        Raises:
+            ValueError: If there is no room left.
+        """
+        strides = like.stride()
+        if contiguous:
+            strides = torch.empty(like.shape, device="meta").stride()
+        count = spanned(like.shape, strides)
+        shape, dtype = tuple(like.shape), like.dtype
+        region = Region(self._next, dtype, shape, tuple(strides), count, self._number)
+        size = count * like.element_size()
+        self._next += size + self._gap_bytes
+        self._next += -self._next % self._alignment
+        if self._next > self.bytes:
+            raise ValueError(f"the arena of {self.bytes} bytes is full")
+        return region
+
+    def view(self, region: Region) -> torch.Tensor:
+        """Return a tensor over a region, sharing its memory."""
+        raise NotImplementedError
+
+    def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """Return what the other process maps it by: fields of a message, and descriptors."""
+        raise NotImplementedError
+
+    def span(self) -> tuple[int, int]:
+        """Return its address on the device, and its bytes."""
+        raise NotImplementedError
+
+    def poison(self, region: Region) -> None:
+        """Fill a region so that an output never written cannot be right."""
+        if region.count:
+            value = _POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER
+            self._bytes_of(region).fill_(value)
+
+    def _bytes_of(self, region: Region) -> torch.Tensor:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give the memory back, once views of it are gone too. Closing twice is harmless."""
+        raise NotImplementedError
+
+
+class _HostArena(Arena):
+    """A sealed memory file."""
+
+    def __init__(self, tensors: int, total_bytes: int, number: int = 0) -> None:
+        super().__init__(tensors, total_bytes, number)
+        fd = self._fd = os.memfd_create("kernelgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, self.bytes)
+        fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE)
+        self._memory = mmap.mmap(fd, self.bytes, mmap.MAP_SHARED)
+        self._finalizer = weakref.finalize(self, os.close, fd)
+
+    def view(self, region: Region) -> torch.Tensor:
+        if region.count == 0:
+            return torch.empty_strided(region.shape, region.strides, dtype=region.dtype)
+        flat = torch.frombuffer(
+            self._memory, dtype=region.dtype, count=region.count, offset=region.offset
+        )
+        return flat.as_strided(region.shape, region.strides)
+
+    def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        return {"bytes": self.bytes}, (self._fd,)
+
+    def _bytes_of(self, region: Region) -> torch.Tensor:
+        size = region.count * region.dtype.itemsize
+        return torch.frombuffer(self._memory, dtype=torch.uint8, count=size, offset=region.offset)
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+class _DeviceArena(Arena):
+    """An allocation of its own on a CUDA device, opened by the other side through IPC."""
+
+    _gap_bytes = _DEVICE_GAP_BYTES
+    _alignment = 512  # as torch's allocator; Triton specialises kernels on alignment
+    _page_bytes = _DEVICE_PAGE_BYTES
+
+    def __init__(self, tensors: int, total_bytes: int, device: torch.device, number: int) -> None:
+        super().__init__(tensors, total_bytes, number)
+        self._device = device
+        self._address = cuda_ipc.allocate(self.bytes)
+        self._finalizer = weakref.finalize(self, cuda_ipc.free, self._address)
+        # What lay there before may be anything, an earlier kernel's expected output included.
+        cuda_ipc.view(self._address, self.bytes, device).fill_(_POISON_FLOAT)
+
+    def view(self, region: Region) -> torch.Tensor:
+        if region.count == 0:
+            return torch.empty_strided(
+                region.shape, region.strides, dtype=region.dtype, device=self._device
+            )
+        flat = self._bytes_of(region).view(region.dtype)
+        return flat.as_strided(region.shape, region.strides)
+
+    def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        shared = cuda_ipc.share(self._address)
+        return {"bytes": self.bytes, "memory": shared, "arena": self._number}, ()
+
+    def span(self) -> tuple[int, int]:
+        return self._address, self.bytes
+
+    def _bytes_of(self, region: Region) -> torch.Tensor:
+        size = region.count * region.dtype.itemsize
+        return cuda_ipc.view(self._address + region.offset, size, self._device)
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def new_arena(tensors: int, total_bytes: int, device: torch.device, number: int = 0) -> Arena:
+    """Make an arena on a device.
+
+    Args:
+        tensors: Number of tensors it will hold.
+        total_bytes: Their bytes together.
+        device: Where it lies.
+        number: Tells it from others that one process maps at the same time, on a device.
+
+    Raises:
+        JudgeError: If it cannot be had; `DeviceFull`, if there is too little memory.
+    """
+    if device.type == "cpu":
+        return _HostArena(tensors, total_bytes)
+    try:
+        return _DeviceArena(tensors, total_bytes, device, number)
+    except cuda_ipc.DriverError:
+        torch.cuda.empty_cache()  # what torch keeps for later may be what is missing
+    try:
+        return _DeviceArena(tensors, total_bytes, device, number)
+    except cuda_ipc.DriverError as error:
+        raise our_failure(f"there is no place for this problem's tensors: {error}") from None
+
+
+def encode(value: Any, place: Any) -> Any:
+    """Encode an argument for a candidate: tensors become regions, the rest JSON.
+
+    Args:
+        value: Tensor, number, string, None, dtype, or a list, tuple or dict of such.
+        place: Called with each tensor; returns its `Region`.
+
+    Raises:
+        TypeError: If a value cannot be handed to another process.
+    """
+    if isinstance(value, torch.Tensor):
+        return {"tensor": place(value).to_json()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, dict):
+        return {"dict": [[key, encode(item, place)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [encode(item, place) for item in value]}
+    raise TypeError(f"an argument of type {type(value).__name__} cannot be given to a kernel")

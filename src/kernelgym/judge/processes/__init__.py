@@ -1,0 +1,1 @@
+"""The trusted handles on zygote and candidates."""

@@ -1,0 +1,426 @@
+"""The trusted side's handle on one candidate process.
+
+A `Candidate` is asked one thing at a time and answers in JSON; everything it sends is treated as
+hostile. Its stdout and stderr are read while waiting and kept within bounds. Whatever happens, it
+is killed when its handle is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import secrets
+import select
+import signal
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.out_of_memory import our_failure
+from kernelgym.judge.processes.scratch import remove_folder
+from kernelgym.judge.processes.threads import Threads
+from kernelgym.judge.untrusted import protocol
+from kernelgym.rulesets import Limits
+
+__all__ = [
+    "USUAL",
+    "BoundedStream",
+    "Candidate",
+    "CandidateEnded",
+    "CandidateTimedOut",
+    "Keeper",
+    "Kind",
+    "makes_streams",
+]
+
+_SEND_S = 5.0
+_MAX_LATE_READS = 1000
+_MAX_BUILDS = 1024  # among them what Triton has assembled, for each configuration it tries
+_STOP_S = 5.0
+_WAY_S = 0.01  # from one look at whether somebody waits for the device to the next
+
+
+_STREAMS = re.compile(r"\bStream\b|Stream(Create|FromPool|PerThread|Legacy)|[Gg]raph")
+
+
+def makes_streams(source: str) -> bool:
+    """Say whether a source may work on several streams of a CUDA device at once.
+
+    Those that hide it have their streams take turns.
+    """
+    return _STREAMS.search(source) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a candidate is forked for."""
+
+    exec: bool = False
+    """Whether it may start programs, in a scratch folder that outlives it: for compiling ahead,
+    never for a run that is judged."""
+    streams: bool = False
+    """Whether work on several streams of its own may run side by side on a CUDA device. A context
+    for that takes three times as long to make and to end."""
+
+
+USUAL = Kind()
+
+
+_KEPT_OUTPUT_BYTES = 16_384
+
+
+class BoundedStream:
+    """The beginning and the end of a stream."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._head, self._tail = bytearray(), bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take in what was written next."""
+        self.total += len(data)
+        room = _KEPT_OUTPUT_BYTES // 2 - len(self._head)
+        self._head += data[:room]
+        self._tail += data[max(0, room) :]
+        del self._tail[: -_KEPT_OUTPUT_BYTES // 2]
+
+    def text(self) -> str:
+        """Return beginning and end, and how much is missing between them."""
+        cut = self.total - len(self._head) - len(self._tail)
+        middle = f"\n... {cut} bytes cut ...\n" if cut > 0 else ""
+        head = self._head.decode("utf-8", "replace")
+        return head + middle + self._tail.decode("utf-8", "replace")
+
+
+class CandidateEnded(Exception):
+    """The candidate's process ended, or broke the protocol, before it answered."""
+
+
+class CandidateTimedOut(Exception):
+    """The candidate did not answer by its deadline."""
+
+
+class Keeper(Protocol):
+    """Who forked a candidate, can end it and knows how it ended."""
+
+    def pid(self, candidate_id: int) -> int:
+        """Process id of a candidate that is known to run."""
+
+    def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
+        """Exit code of a candidate (negative: signal), or None if it still runs."""
+
+    def kill(self, candidate_id: int) -> None:
+        """Kill a candidate with everything it started; returns when it is gone."""
+
+    def begin_kill(self, candidate_id: int) -> None:
+        """Have a candidate be killed; returns at once."""
+
+
+class Candidate:
+    """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
+
+    def __init__(self, keeper: Keeper, number: int, root: Path, limits: Limits) -> None:
+        self._keeper, self._id, self._limits = keeper, number, limits
+        self._output_bytes = limits.output_bytes
+        self.scratch = tempfile.mkdtemp(prefix="run-", dir=root)
+        self._channel, self._their_channel = socket.socketpair()
+        pairs = [os.pipe() for _ in range(2)]
+        self._pipes = {read: BoundedStream() for read, _ in pairs}
+        self._ended_streams: list[BoundedStream] = []
+        self._their_fds = [write for _, write in pairs]
+        self._decoder = protocol.Decoder()
+        self._nonce = ""
+        self._threads: Threads | None = None
+        self._context: bool | None = None
+        """Whether its context is made; None if nobody has asked for that."""
+        self._killed = False
+        self._builds = 0
+        self._deadline = 0.0
+        self.building_s = 0.0
+        self.stood_s = 0.0
+        """Seconds for which it stood still while others went first; counted by who halts it."""
+        self.in_vain_s = 0.0
+        """Seconds for which others waited meanwhile, or while it built, for a busy device."""
+        self.put_off_s = 0.0
+        """Seconds by which the deadlines of its answers were put off."""
+        # A candidate that never reads must not hold us up when its channel is full.
+        wait = struct.pack("ll", int(_SEND_S), 0)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+
+    def start(self, control: socket.socket, kind: Kind = USUAL) -> None:
+        """Ask the zygote for the process behind this handle."""
+        message = {"op": "spawn", "id": self._id, "scratch": self.scratch, **asdict(kind)}
+        protocol.send(control, message, (self._their_channel.fileno(), *self._their_fds))
+        self._close_their_ends()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until it stands in its sandbox, before it is given any code.
+
+        Raises:
+            JudgeError: If it does not get there: our failure, or the machine's.
+        """
+        if self._threads is not None:
+            return
+        try:
+            self._deadline = time.monotonic() + timeout_s
+            message = self._until_message()
+        except (CandidateEnded, CandidateTimedOut) as end:
+            why = f"{end} {self.output()}".strip()
+            raise JudgeError(f"a candidate's sandbox could not be set up: {why}") from None
+        if message != {"standby": True}:
+            raise JudgeError("a candidate's first message was not ours")
+        self._threads = Threads(self._keeper.pid(self._id))
+
+    def ask_for_context(self) -> None:
+        """Have it make its context on the device, as soon as it stands in its sandbox."""
+        if self._context is None:
+            self._context = False
+            self.post({"op": "context"})
+
+    @property
+    def has_context(self) -> bool:
+        """Whether its context on the device is known to be made."""
+        return self._context is True
+
+    def wait_for_context(self, timeout_s: float) -> None:
+        """Wait until its context is made, asking for it if need be.
+
+        Raises:
+            JudgeError: If it does not get there: our failure, or the machine's. `DeviceFull`, if
+                for want of memory.
+        """
+        self.ask_for_context()
+        if self._context:
+            return
+        try:
+            answer = self.answer(time.monotonic() + timeout_s)
+        except (CandidateEnded, CandidateTimedOut) as end:
+            why = f"{end} {self.output()}".strip()
+            raise our_failure(f"a candidate could not take the device: {why}") from None
+        if "error" in answer:
+            raise our_failure(f"a candidate could not take the device: {answer['error']}")
+        self._context = True
+
+    def ended(self) -> bool:
+        """True if its process is known to be gone."""
+        return self._keeper.exit_code(self._id) is not None
+
+    def stop(self) -> None:
+        """Halt all of its threads; returns when they stand still.
+
+        Raises:
+            CandidateEnded: If they do not: a system call that has begun is finished first, and one
+                that writes for seconds was made to.
+        """
+        if not self.halt(_STOP_S):
+            raise CandidateEnded("it did not stand still when it was halted")
+
+    def halt(self, patience_s: float) -> bool:
+        """Halt all of its threads; False, and it goes on, if they do not stand still in time."""
+        assert self._threads is not None
+        return self._threads.halt(patience_s)
+
+    def resume(self) -> None:
+        """Let a halted candidate go on.
+
+        Raises:
+            CandidateEnded: If it has run since it was halted.
+        """
+        assert self._threads is not None
+        if not self._threads.resume():
+            raise CandidateEnded("it ran while it was halted")
+
+    def threads(self) -> int:
+        """Count its threads and its children, as this side sees them; 0 if it is gone."""
+        return 0 if self._threads is None else self._threads.count()
+
+    def _close_their_ends(self) -> None:
+        self._their_channel.close()
+        while self._their_fds:
+            os.close(self._their_fds.pop())
+
+    def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Send a request without waiting for its answer."""
+        self._nonce = secrets.token_hex(8)
+        # A candidate that is gone is noticed when its answer is awaited.
+        with contextlib.suppress(OSError):
+            protocol.send(self._channel, {**message, "nonce": self._nonce}, fds)
+
+    def answer(
+        self,
+        deadline: float,
+        build: Callable[[Any], tuple[dict[str, Any], tuple[int, ...]]] | None = None,
+        make_way: Callable[[], float] | None = None,
+    ) -> dict[str, Any]:
+        """Wait for the answer to the last request.
+
+        Args:
+            deadline: `time.monotonic` at which to give up; builds push it back by what they take,
+                but for what others wait in vain meanwhile.
+            build: Serves extension builds: returns the answer and the descriptors to go with it,
+                which are closed here. None where none is allowed.
+            make_way: Called every now and then; returns for how many seconds the candidate stood
+                still meanwhile, which push the deadline back.
+
+        Raises:
+            CandidateTimedOut: If there is no answer by the deadline.
+            CandidateEnded: If the process ends, breaks the protocol or floods its output.
+        """
+        self._deadline = deadline
+        while True:
+            message = self._until_message(make_way)
+            if "build" in message and build is not None:
+                started = time.monotonic()
+                self._builds += 1
+                if self._builds > _MAX_BUILDS:
+                    raise CandidateEnded(f"it asked for more than {_MAX_BUILDS} builds")
+                if self._builds > 1 and self.building_s > self._limits.build_s:
+                    raise CandidateEnded(
+                        f"its builds took more than {self._limits.build_s:g} s together"
+                    )
+                stood_before, in_vain_before = self.stood_s, self.in_vain_s
+                result, fds = build(message["build"])
+                spent = time.monotonic() - started
+                self.building_s += spent - (self.stood_s - stood_before)
+                self._put_off(spent - (self.in_vain_s - in_vain_before))
+                try:
+                    with contextlib.suppress(OSError):
+                        protocol.send(self._channel, result, fds)
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+            elif message.get("nonce") == self._nonce:
+                return message
+            else:
+                raise CandidateEnded("it sent a message nobody asked for")
+
+    def _until_message(self, make_way: Callable[[], float] | None = None) -> dict[str, Any]:
+        late, longest_s = 0, math.inf if make_way is None else _WAY_S
+        while (message := self._next_message(longest_s)) is None:
+            if make_way is not None:
+                self._put_off(make_way())
+            late += time.monotonic() > self._deadline
+            if late > _MAX_LATE_READS:  # it dribbles bytes to keep us here
+                raise CandidateTimedOut
+        return message
+
+    def _put_off(self, seconds: float) -> None:
+        self._deadline += max(0.0, seconds)
+        self.put_off_s += max(0.0, seconds)
+
+    def _next_message(self, longest_s: float) -> dict[str, Any] | None:
+        try:
+            message = self._decoder.next()
+        except protocol.WireError as error:
+            raise CandidateEnded(f"it sent {error}") from None
+        if message is not None:
+            return message
+        # An answer that is there already counts even if we come for it late.
+        left = max(0.0, self._deadline - time.monotonic())
+        ready = _readable([self._channel.fileno(), *self._pipes], min(left, longest_s))
+        if not ready and not left:
+            raise CandidateTimedOut
+        for fd in [fd for fd in self._pipes if fd in ready]:
+            self._drain(fd)
+        if self._channel.fileno() in ready:
+            try:
+                data = self._channel.recv(1 << 16)
+            except ConnectionError:
+                data = b""
+            if not data:
+                raise CandidateEnded(self._how_it_ended())
+            self._decoder.feed(data)
+        return None
+
+    def _drain(self, fd: int) -> None:
+        data = os.read(fd, 1 << 16)
+        self._pipes[fd].add(data)
+        if sum(stream.total for stream in self._streams()) > self._output_bytes:
+            raise CandidateEnded(f"it wrote more than {self._output_bytes} bytes of output")
+        if not data:
+            # An end of file would make every later select return at once.
+            self._ended_streams.append(self._pipes.pop(fd))
+            os.close(fd)
+
+    def _how_it_ended(self) -> str:
+        code = self._keeper.exit_code(self._id, 1.0)
+        if code is None:
+            return "it closed its channel"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"it was killed by {signal.Signals(-code).name}"
+        return f"it exited with status {code} before answering"
+
+    def output(self) -> str:
+        """What it wrote to stdout and stderr, cut in the middle."""
+        for fd in list(self._pipes):
+            while _readable([fd], 0):
+                data = os.read(fd, 1 << 16)
+                self._pipes[fd].add(data)
+                if not data or self._pipes[fd].total > self._output_bytes:
+                    break
+        texts = [stream.text().strip() for stream in self._streams()]
+        return "\n".join(filter(None, texts))
+
+    def _streams(self) -> list[BoundedStream]:
+        return [*self._ended_streams, *self._pipes.values()]
+
+    def kill(self) -> None:
+        """Kill the process; its scratch folder and what it wrote stay until `discard`.
+
+        Raises:
+            JudgeError: If it cannot be killed.
+        """
+        if not self._killed:
+            self._keeper.kill(self._id)
+            self._killed = True
+
+    def begin_kill(self) -> None:
+        """Have the process be killed, without waiting until it is gone.
+
+        Raises:
+            JudgeError: If nobody is there to do so.
+        """
+        if not self._killed:
+            self._keeper.begin_kill(self._id)
+
+    def discard(self) -> None:
+        """Kill the process and remove what it left. Never raises for a process already gone.
+
+        Raises:
+            JudgeError: If it cannot be killed.
+        """
+        try:
+            self.kill()
+        finally:
+            self._close_their_ends()
+            self._channel.close()
+            for fd in self._pipes:
+                os.close(fd)
+            self._pipes.clear()
+            if self._threads is not None:
+                self._threads.close()
+                self._threads = None
+            remove_folder(self.scratch)
+
+    def __enter__(self) -> Candidate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+
+def _readable(fds: list[int], timeout_s: float) -> set[int]:
+    """Return which descriptors can be read; `poll`, since `select` ends at number 1023."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return {fd for fd, _ in poll.poll(timeout_s * 1e3)}

@@ -1,0 +1,1 @@
+"""The reference model: run, examined, remembered."""

@@ -1,0 +1,287 @@
+"""What a problem can bear: which kinds of inputs, and secret values for its constant state.
+
+Under a kind of inputs a reference may overflow, lose all its digits or give one number everywhere;
+then an honest kernel could fail, or a worthless one pass, and that kind is left out. It is found
+out once per problem, ruleset and device in a process, under seeds that do not depend on the
+verdict's secret, so that a verdict can be repeated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own_errors
+from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.inputs.kinds import GIVEN, variants
+from kernelgym.judge.inputs.seeds import seed_all
+from kernelgym.judge.out_of_memory import lacked_memory
+from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.operator_class import Watching
+from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner
+from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["NOTHING_KNOWN", "Conditions", "bears", "examine"]
+
+Draw = Callable[[int, str], tuple[list[Any], bool]]
+"""Draws inputs under a seed and of a kind; also says whether the kind changed anything."""
+
+_SEED = 2026
+_FEW_ELEMENTS = 16
+_MORE_DRAWS = 3
+_STEADY_BYTES = 1 << 30
+_JITTER = 2.0**-21  # four units in the last place of fp32
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What is known of a problem under one ruleset on one device."""
+
+    usable: tuple[str, ...]
+    """Kinds of inputs, beside its own."""
+    perturbs: bool
+    """Whether its constant state may be replaced."""
+    mutates: bool
+    """Whether it changes its inputs."""
+    factor: float | None
+    """How many own errors are allowed; None for the ruleset's base."""
+    own_errors: Mapping[str, tuple[float, ...]]
+    """The reference's error on each output by kind, where outputs have few elements."""
+    telling: str = GIVEN
+    """Kind of inputs on which the output is not just a copy of an input, if there is one: on
+    its own inputs, none of which is negative, a ReLU has nothing to do."""
+    fits: bool = True
+    """Whether the device has room for precise runs, if nobody else uses it."""
+
+    def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
+        """Return what the bound takes into account for one kind of inputs."""
+        factor = ruleset.error_factor if self.factor is None else self.factor
+        return Calibration(factor, self.own_errors.get(kind, ()))
+
+
+NOTHING_KNOWN = Conditions((), False, False, None, MappingProxyType({}))
+
+
+def examine(
+    build: Callable[[int], Any],
+    draw: Draw,
+    ruleset: Ruleset,
+    device: Any,
+    in_company: bool = False,
+) -> Conditions:
+    """Find out what a problem can bear.
+
+    Args:
+        build: Makes the model under a seed, in place on the device.
+        draw: Draws inputs.
+        ruleset: The rules.
+        device: A `torch.device`.
+        in_company: Whether others use its memory, too: want of it tells nothing of the problem
+            then, and is raised.
+
+    Raises:
+        Exception: Whatever the problem raises on its own inputs.
+    """
+    twin = ruleset.tolerance == "fp64"
+    runner = Runner(build(_SEED), device, twin, raises_want=in_company)
+    inputs, _ = draw(_SEED, GIVEN)
+    try:
+        own = runner.expect(inputs, _SEED)
+    except InputsChanged:
+        inputs, _ = draw(_SEED, GIVEN)
+        own = runner.expect(inputs, _SEED)
+    mutates = own.mutates_inputs
+    operation = _operation(runner, inputs, mutates) if twin else ""
+    factor = ruleset.factor_for(operation) if twin else None
+    perturbs = ruleset.perturb_state and _bears_other_state(runner, inputs, own)
+    if perturbs:
+        own = runner.expect(inputs, _SEED)
+    telling = "" if _is_copy(own.output, inputs) else GIVEN
+    del inputs
+    known: dict[str, tuple[float, ...]] = {}
+    usable: list[str] = []
+    if own_errors(own.output, own.precise, ruleset) is not None:
+        more = partial(_errors_of_few, runner, draw, ruleset)
+        known[GIVEN] = more(GIVEN, own)
+        for kind in ruleset.distributions:
+            for variant in variants(kind, operation):
+                found, copies = _try(runner, draw, variant, ruleset, own, factor)
+                if found is not None:
+                    usable.append(variant)
+                    known[variant] = more(variant, found)
+                    telling = telling or ("" if copies else variant)
+                    break
+    return Conditions(
+        tuple(usable),
+        perturbs,
+        mutates,
+        factor,
+        MappingProxyType(known),
+        telling or GIVEN,
+        fits=not runner.too_large,
+    )
+
+
+def bears(expected: Expected, ruleset: Ruleset) -> bool:
+    """Say whether the reference gave something to compare with, within its bound."""
+    return own_errors(expected.output, expected.precise, ruleset) is not None
+
+
+def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
+    watching = Watching()
+    with torch.no_grad():
+        seed_all(_SEED, runner.device)
+        given = copy.deepcopy(inputs) if mutates else inputs
+        try:
+            with watching:
+                runner.model(*given)
+        except Exception as error:
+            if lacked_memory(error):
+                raise
+            return ""  # not everything runs under a dispatch mode
+    return watching.operation
+
+
+def _bears_other_state(runner: Runner, inputs: list[Any], before: Expected) -> bool:
+    """Replace the constant state, and say whether the output stays a useful one."""
+    constants = constant_state(runner.model)
+    if not constants:
+        return False
+    kept = {name: value.clone() for name, value in constants.items()}
+    put_state(runner.model, vary(constants, _SEED))
+    runner.renew_twin()
+    try:
+        after = runner.expect(inputs, _SEED)
+    except Exception as error:
+        if _is_to_be_raised(error, runner):
+            raise
+        after = None
+    if after is not None and _is_useful(after.output, before.output):
+        return True
+    put_state(runner.model, kept)
+    runner.renew_twin()
+    return False
+
+
+def _try(
+    runner: Runner,
+    draw: Draw,
+    variant: str,
+    ruleset: Ruleset,
+    own: Expected,
+    factor: float | None,
+) -> tuple[Expected | None, bool]:
+    """Run the problem on one kind of inputs.
+
+    Returns:
+        What it gave, None if it cannot bear it; and whether that is a copy of an input.
+    """
+    try:
+        inputs, changed = draw(_SEED, variant)
+        if not changed:
+            return None, False
+        found = runner.expect(inputs, _SEED)
+        if not bears(found, ruleset) or not _is_useful(found.output, own.output):
+            return None, False
+        if not _is_steady(runner, inputs, found, ruleset, factor):
+            return None, False
+        return found, _is_copy(found.output, inputs)
+    except Exception as error:
+        if _is_to_be_raised(error, runner):
+            raise
+        # Else an index out of range, a check of its own: not the inputs it was made for.
+    return None, False
+
+
+def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
+    """Say whether something failed for want of memory that others may have."""
+    lacked = lacked_memory(error)
+    if lacked and not runner.raises_want:
+        torch.cuda.empty_cache()
+    return lacked and runner.raises_want
+
+
+def _is_copy(output: Any, inputs: list[Any]) -> bool:
+    """Say whether every output has the bytes of some input."""
+    given = tensors_of(inputs)
+    return all(any(same_bytes(out, tensor) for tensor in given) for out in tensors_of(output))
+
+
+def _is_useful(output: Any, usual: Any) -> bool:
+    """Say whether outputs are finite and varied wherever the usual ones are."""
+    now, before = tensors_of(output), tensors_of(usual)
+    if len(now) != len(before):
+        return False
+    for a, b in zip(now, before, strict=True):
+        if not a.is_floating_point() or not a.numel() or not b.numel():
+            continue
+        usual_share = _share_finite(b)
+        if _share_finite(a) < (usual_share if usual_share == 1 else usual_share - 0.1):
+            return False
+        if _is_constant(a) and not _is_constant(b):
+            return False
+    return True
+
+
+def _share_finite(tensor: torch.Tensor) -> float:
+    finite = tensor.isfinite()
+    return 1.0 if bool(finite.all()) else int(finite.sum()) / finite.numel()
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    finite, most = tensor.isfinite(), torch.finfo(tensor.dtype).max
+    if tensor.numel() < 2 or not bool(finite.any()):
+        return bool(tensor.numel() > 1)
+    low = float(torch.where(finite, tensor, most).min())
+    high = float(torch.where(finite, tensor, -most).max())
+    return bool(high - low <= 1e-5 * max(abs(low), abs(high)))
+
+
+def _is_steady(
+    runner: Runner, inputs: list[Any], found: Expected, ruleset: Ruleset, factor: float | None
+) -> bool:
+    """Say whether inputs that are off in their last places give outputs within the bound.
+
+    An honest kernel may err as much as if it had been given such inputs.
+    """
+    if bytes_of(inputs) > _STEADY_BYTES or isinstance(found.precise, RowBlocks):
+        return True  # too dear to find out
+    source = torch.Generator(device=runner.device).manual_seed(_SEED)
+    moved = []
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            step = torch.rand(value.shape, generator=source, device=value.device).sub_(0.5)
+            moved.append(value.double() * (1 + 2 * _JITTER * step.double()))
+        else:
+            moved.append(value)
+    with torch.no_grad():
+        output = runner.run_twin(moved, _SEED, aside=True)
+    outputs = [
+        a.to(b.dtype) for a, b in zip(tensors_of(output), tensors_of(found.output), strict=True)
+    ]
+    known = None if factor is None else Calibration(factor)
+    claimed = describe_shape_of(found.output)
+    return compare(claimed, outputs, found.output, found.precise, ruleset, known).passed
+
+
+def _errors_of_few(
+    runner: Runner, draw: Draw, ruleset: Ruleset, kind: str, first: Expected
+) -> tuple[float, ...]:
+    """Return the largest own error over some calls, for outputs of few elements."""
+    leaves = tensors_of(first.output)
+    if not any(leaf.numel() < _FEW_ELEMENTS and leaf.is_floating_point() for leaf in leaves):
+        return ()
+    errors = own_errors(first.output, first.precise, ruleset) or [0.0] * len(leaves)
+    for number in range(1, _MORE_DRAWS + 1):
+        found = runner.expect(draw(_SEED + number, kind)[0], _SEED)
+        now = own_errors(found.output, found.precise, ruleset)
+        if now is not None and len(now) == len(errors):
+            errors = [max(a, b) for a, b in zip(errors, now, strict=True)]
+    return tuple(errors)

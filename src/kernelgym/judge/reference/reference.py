@@ -1,0 +1,321 @@
+"""The trusted side's reference: the problem's own model, its inputs and what they should give.
+
+Lives in the worker process only. A problem's source is trusted code; if it fails, that is the
+judge's failure (`JudgeError`), never the kernel's.
+
+The model is built on the CPU under the init seed, as a candidate builds its own, and then moved
+to the device, so that weights are the same on every device. Inputs under secret seeds are drawn
+on the device itself; public ones are those that KernelBench draws on the CPU and moves, made in
+less time where that can be done bit for bit (see `drawing`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
+from kernelgym.judge.inputs.kinds import GIVEN, Sampling, is_salted, plan
+from kernelgym.judge.inputs.seeds import Seeds, seed_all
+from kernelgym.judge.out_of_memory import lacked_memory, our_failure
+from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.examine import NOTHING_KNOWN, Conditions, bears, examine
+from kernelgym.judge.reference.known_calls import PublicCalls
+from kernelgym.judge.reference.problem_code import names_of
+from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner, place
+from kernelgym.judge.tensors import same_bytes, tensors_of
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Finding, Problem, Severity
+
+__all__ = [
+    "Expected",
+    "Reference",
+    "Seeds",
+    "allow_tf32",
+    "same_bytes",
+    "tensors_of",
+]
+
+_CPU = torch.device("cpu")
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_KEPT_CONDITIONS = 4096
+_known: dict[tuple[str, str, str], Conditions] = {}
+
+
+class Reference:
+    """One problem's model, built under one seed, on one device.
+
+    Args:
+        problem: The problem.
+        ruleset: Decides the precision, the use of TF32, and whether an fp64 twin is made.
+        seeds: Randomness of this verdict.
+        device: Where it runs, such as ``cpu`` or ``cuda:0``.
+        in_company: Whether others use the device's memory, too: what there is none for then may
+            well fit another time, so it is no property of the problem.
+
+    Raises:
+        JudgeError: If the problem's own code fails; `DeviceFull`, if for want of memory.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        ruleset: Ruleset,
+        seeds: Seeds,
+        device: str = "cpu",
+        in_company: bool = False,
+    ) -> None:
+        self.problem = problem
+        """What it is the reference of."""
+        self.seeds = seeds
+        """Randomness of the verdict that it is made for."""
+        self._ruleset = ruleset
+        self.device = torch.device(device)
+        self.dtype = _DTYPES[ruleset.precision]
+        self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
+        """Which kind of inputs each judged call is made on."""
+        self.state: dict[str, torch.Tensor] = {}
+        """What takes the place of constant state, by name, on the CPU."""
+        self._conditions = NOTHING_KNOWN
+        self._needs_cpu = False  # to draw its inputs
+        self._draws_inputs_on_device = self.device.type != "cpu" and ruleset.secret_seed
+        if self.device.type == "cuda":
+            allow_tf32(ruleset.tf32)
+        with _our_fault("define its model"), torch.no_grad():
+            self._names = names_of(problem.source, problem.id)
+            self._get_inputs: Callable[[], Any] = self._names["get_inputs"]
+            seed_all(seeds.init())
+            # These stay on the CPU: both sides construct there.
+            self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
+            model = self._build(seeds.init())
+            self._in_company = in_company
+            known = _known.get(self._key, NOTHING_KNOWN)
+            twin, raises_want = ruleset.tolerance == "fp64", in_company and known.fits
+            self._runner = Runner(model, self.device, twin, raises_want)
+        self.stateful = self._runner.stateful
+        """Its output may depend on the calls made before, so both sides must make the same."""
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model, on the device."""
+        model: torch.nn.Module = self._runner.model
+        return model
+
+    @property
+    def draws(self) -> bool:
+        """Whether a forward call so far consumed random numbers."""
+        return self._runner.draws
+
+    def prepare(self) -> None:
+        """Replace constant state and plan the judged calls, as the problem can bear it.
+
+        Raises:
+            JudgeError: If the problem's own code fails.
+        """
+        rules = self._ruleset
+        if rules.tolerance != "fp64" and not rules.distributions and not rules.perturb_state:
+            return
+        with _our_fault("run"):
+            self._conditions = self._known_conditions()
+        self._runner.raises_want = self._in_company and self._conditions.fits
+        calls, usable = len(self.plan), self._conditions.usable
+        self.plan = plan(
+            self.seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
+        )
+        self._runner.copies_inputs = self._conditions.mutates
+        if self._conditions.perturbs:
+            self.state = vary(constant_state(self.model), self.seeds.derive("state"))
+            put_state(self.model, self.state)
+            self._runner.renew_twin()
+
+    @property
+    def _key(self) -> tuple[str, str, str]:
+        return (self.problem.digest, self._ruleset.label, str(self.device))
+
+    def _known_conditions(self) -> Conditions:
+        key = self._key
+        if key not in _known:
+            if len(_known) >= _KEPT_CONDITIONS:
+                del _known[next(iter(_known))]
+            _known[key] = self.examine()
+        return _known[key]
+
+    def examine(self) -> Conditions:
+        """Find out what the problem can bear, on models of its own."""
+        return examine(self._build, self._draw_kind, self._ruleset, self.device, self._in_company)
+
+    def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
+        """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""
+        with _our_fault("draw its inputs"):
+            return self._draw_kind(seed, kind)[0]
+
+    @property
+    def telltales(self) -> tuple[str, ...]:
+        """Kinds of inputs on which timed calls are looked at, beside the problem's own.
+
+        A kernel that takes a short cut once it is timed, right on the problem's own inputs alone,
+        is wrong there. Those that differ in a few elements, if it bears them, since they take as
+        long as its own; otherwise all that it bears.
+        """
+        usable = self._conditions.usable
+        return tuple(kind for kind in usable if is_salted(kind)) or usable
+
+    def inputs_for_timing(self, seed: int, kind: str = GIVEN) -> list[Any]:
+        """Draw one set of inputs on the device, which is quick, even where judged ones are not."""
+        judged_there = self._draws_inputs_on_device
+        self._draws_inputs_on_device = self.device.type != "cpu" and not self._needs_cpu
+        try:
+            return self.inputs(seed, kind)
+        finally:
+            self._draws_inputs_on_device = judged_there and not self._needs_cpu
+
+    def expect(self, inputs: list[Any], forward_seed: int, kind: str = GIVEN) -> Expected:
+        """Run the reference (and its fp64 twin) on `inputs`, which are left as they are.
+
+        Args:
+            inputs: The inputs.
+            forward_seed: Seed set before.
+            kind: Which kind of inputs they are.
+        """
+        with _our_fault("run"):
+            found = self._runner.expect(inputs, forward_seed)
+        known = self._conditions.calibration(kind, self._ruleset)
+        return Expected(found.output, found.precise, found.mutates_inputs, kind, known)
+
+    def judged_call(
+        self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
+    ) -> tuple[list[Any], Expected]:
+        """Return inputs of a judged call and what they should give; neither may be changed.
+
+        Args:
+            seed: Seed of the inputs.
+            forward_seed: Seed set before the call.
+            kind: Which kind of inputs they are.
+            public: What is known of calls on values that everybody knows.
+        """
+        key = (self.problem.digest, seed, forward_seed, kind)
+        # A call that depends on the calls before it, or on random numbers, is made again.
+        alike = not (self.seeds.secret or self.stateful or self.draws)
+        if public is not None and alike and (found := public.find(key)) is not None:
+            return found
+        inputs = self.inputs(seed, kind)
+        try:
+            expected = self.expect(inputs, forward_seed, kind)
+        except InputsChanged:
+            inputs = self.inputs(seed, kind)
+            expected = self.expect(inputs, forward_seed, kind)
+        if public is not None and alike and not (self.draws or expected.mutates_inputs):
+            public.keep(key, inputs, expected)
+        return inputs, expected
+
+    def bears(self, expected: Expected) -> bool:
+        """Say whether the reference was well conditioned in this call."""
+        return bears(expected, self._ruleset)
+
+    def kind_of(self, index: int) -> str:
+        """Return which kind of inputs a call is made on.
+
+        Calls past the planned ones, which look for evidence, are made where there is work to do.
+        """
+        return self.plan[index] if index < len(self.plan) else self._conditions.telling
+
+    def needs(self, names: list[str], seed: int) -> bool:
+        """Say whether any of these entries of `state` has influence on the output.
+
+        A model in training mode, for one, does not read its running statistics.
+        """
+        try:
+            runners = [Runner(copy.deepcopy(self.model), self.device, twin=False) for _ in range(2)]
+        except Exception as error:
+            if lacked_memory(error):
+                raise our_failure(f"the reference could not be copied: {error!r}") from error
+            return True  # not every module can be copied
+        for runner in runners:
+            runner.copies_inputs = self._conditions.mutates
+        put_state(runners[1].model, vary({name: self.state[name] for name in names}, seed))
+        inputs = self.inputs(seed)
+        with _our_fault("run"):
+            outputs = [tensors_of(runner.expect(inputs, seed).output) for runner in runners]
+        return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What the verdict should say of how outputs were compared."""
+        if not self._runner.too_large:
+            return ()
+        atol, rtol = self._ruleset.tolerances
+        message = (
+            "outputs were compared with fixed tolerances "
+            f"(atol {atol:g}, rtol {rtol:g}): an fp64 run takes too much memory"
+        )
+        return (Finding("fixed_tolerance", message, Severity.SOFT),)
+
+    def _build(self, seed: int) -> torch.nn.Module:
+        with torch.no_grad():
+            seed_all(seed)
+            model = self._names["Model"](*self.init_args)
+            placed: torch.nn.Module = place(model, self.device, self.dtype)
+            return placed
+
+    def _draw_kind(self, seed: int, kind: str) -> tuple[list[Any], bool]:
+        """Draw inputs of a kind, and say whether they differ from the problem's own."""
+        with torch.no_grad():
+            if kind == GIVEN:
+                return [self._cast(value, self.device) for value in self._draw(seed)], False
+            sampling = Sampling(kind)
+            with sampling:
+                drawn = self._draw(seed)
+            return [self._cast(value, self.device) for value in drawn], sampling.replaced > 0
+
+    def _draw(self, seed: int) -> Any:
+        if self._draws_inputs_on_device:
+            seed_all(seed, self.device)
+            try:
+                with self.device:
+                    return self._get_inputs()
+            except Exception as error:
+                if lacked_memory(error):
+                    raise
+                seed_all(seed)
+                drawn = self._get_inputs()
+                self._draws_inputs_on_device = False
+                self._needs_cpu = True  # it insists on it somewhere
+                return drawn
+        if not self._ruleset.secret_seed:
+            return draw_as_on_cpu(self._get_inputs, seed, self.device)
+        seed_all(seed)
+        return self._get_inputs()
+
+    def _cast(self, value: Any, device: torch.device) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if any(
+            step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True)
+        ):
+            value = value.contiguous()  # an expanded tensor's elements cannot be written apart
+        return value.detach().to(device, self.dtype if value.is_floating_point() else value.dtype)
+
+
+def allow_tf32(policy: str) -> None:
+    """Set whether this process' fp32 work on CUDA may use TF32: ``off``, or torch's defaults."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = policy == "torch"
+
+
+class _our_fault:
+    """Turn whatever the problem's own code raises into a `JudgeError`."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, JudgeError):
+            raise our_failure(
+                f"the reference could not {self._doing}: {type(error).__name__}: {error}"
+            ) from error

@@ -1,0 +1,282 @@
+"""Run a model and its fp64 twin on the same inputs, on one device.
+
+Where whole fp64 runs would take too much of a device's memory, the twin runs on some blocks of
+rows, provided that the model treats rows apart from each other: this is checked by running the
+model itself on the blocks.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelgym.errors import DeviceFull, JudgeError
+from kernelgym.judge.compare.compare import Calibration, RowBlocks
+from kernelgym.judge.inputs.seeds import random_state, seed_all
+from kernelgym.judge.out_of_memory import lacked_memory
+from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
+
+__all__ = ["Expected", "InputsChanged", "Runner", "place"]
+
+_USABLE = 0.9  # of a device's memory, by one worker alone
+_LARGE_SHARE = 16  # of the device's memory: what is above one part in so many is large
+_COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run
+_BLOCKS = 4
+_BLOCK_BYTES = 64 << 20
+_AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
+
+
+class InputsChanged(JudgeError):
+    """A model changed inputs that were too large to be copied in case; it will not do so again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the reference gives for one set of inputs."""
+
+    output: Any
+    """Tensor, or nested tuples, lists and dicts of tensors and numbers."""
+    precise: Any
+    """The same computed in fp64, or some `RowBlocks` of it; None if it cannot be."""
+    mutates_inputs: bool
+    kind: str = "given"
+    """Which kind of inputs it was (see `distributions`)."""
+    calibration: Calibration | None = None
+    """What is known of the problem; None for the ruleset's own error factor."""
+
+
+class Runner:
+    """A model and its fp64 twin.
+
+    Args:
+        model: The model, in place on the device.
+        device: The device.
+        twin: Whether there is to be a twin.
+        raises_want: Whether want of memory is raised where the twin would be given up otherwise.
+    """
+
+    def __init__(
+        self, model: Any, device: torch.device, twin: bool, raises_want: bool = False
+    ) -> None:
+        self.model, self.device, self.raises_want = model, device, raises_want
+        self.draws = False
+        """Whether a run so far consumed random numbers."""
+        self.too_large = False
+        """Whether a twin was wanted that did not fit in memory, even in parts."""
+        self.stateful = any(True for _ in model.buffers())
+        self._wanted = twin
+        self._precise = self._twin() if twin else None
+        self.copies_inputs = False
+        """Whether even large inputs are copied before a run, since the model changes them."""
+        self._leaves_inputs = False  # as they are, as far as was seen
+
+    def renew_twin(self) -> None:
+        """Make the twin again, after the model's weights have been changed."""
+        self._precise = self._twin() if self._wanted else None
+
+    def _twin(self) -> Any:
+        try:
+            return place(copy.deepcopy(self.model), self.device, torch.float64)
+        except Exception as error:
+            if lacked_memory(error):
+                if self.raises_want:
+                    raise
+                self.too_large = True
+            return None  # not every module can be copied; the fixed tolerances apply then
+
+    def expect(self, inputs: list[Any], seed: int) -> Expected:
+        """Run both on `inputs`, which are left as they are.
+
+        Raises:
+            InputsChanged: If the model changed large inputs on its first run: with the same values
+                again it is as if this run had not been.
+            JudgeError: If it did so later, where its state is not known any more.
+        """
+        with torch.no_grad():
+            output, mutates = self._run(inputs, seed)
+            return Expected(output, self._run_precisely(inputs, output, seed), mutates)
+
+    def _run(self, inputs: list[Any], seed: int) -> tuple[Any, bool]:
+        copied = self.copies_inputs or bytes_of(inputs) <= _COPIED_BYTES
+        given = copy.deepcopy(inputs) if copied else inputs
+        versions = [tensor._version for tensor in tensors_of(inputs)]
+        first = not (copied or self._leaves_inputs)
+        state = [buffer.clone() for buffer in self.model.buffers()] if first else []
+        seed_all(seed, self.device)
+        before = random_state(self.device)
+        output = self.model(*given)
+        self.draws = self.draws or before != random_state(self.device)
+        if copied:
+            pairs = zip(tensors_of(given), tensors_of(inputs), strict=True)
+            return output, not all(same_bytes(a, b) for a, b in pairs)
+        if versions != [tensor._version for tensor in tensors_of(inputs)]:
+            if not first:
+                raise JudgeError("the reference changed inputs that it had left alone before")
+            self.copies_inputs = True
+            for buffer, value in zip(self.model.buffers(), state, strict=True):
+                buffer.copy_(value)
+            raise InputsChanged("the reference changed its inputs before they were copied")
+        self._leaves_inputs = True
+        return output, False
+
+    def _run_precisely(self, inputs: list[Any], output: Any, seed: int) -> Any:
+        if self._precise is None:
+            return None
+        try:
+            if not self._is_large(inputs, output):
+                return self.run_twin(inputs, seed)
+        except Exception as error:
+            if not lacked_memory(error):
+                self._precise = None  # mixes types; from now on the fixed tolerances apply
+                return None
+            torch.cuda.empty_cache()
+        try:
+            found = self._run_blocks(inputs, output, seed)
+            if found is not None:
+                return found
+            if self._may_fit(inputs, output):
+                return self.run_twin(inputs, seed)
+        except Exception as error:
+            if lacked_memory(error):
+                if self.raises_want:
+                    raise
+                torch.cuda.empty_cache()
+        self.too_large, self._precise = True, None
+        return None
+
+    def run_twin(self, inputs: list[Any], seed: int, aside: bool = False) -> Any:
+        """Run the twin alone; None if there is none.
+
+        Args:
+            inputs: The inputs, which are widened.
+            seed: Seed set before.
+            aside: Whether this call shall leave the twin's buffers as they were.
+
+        Raises:
+            Exception: Whatever it raises.
+        """
+        if self._precise is None:
+            return None
+        seed_all(seed, self.device)
+        kept = [buffer.clone() for buffer in self._precise.buffers()] if aside else []
+        output = self._precise(*[_widen(value) for value in inputs])
+        for buffer, value in zip(self._precise.buffers() if aside else (), kept, strict=True):
+            buffer.copy_(value)
+        return output
+
+    def _is_large(self, inputs: list[Any], output: Any) -> bool:
+        if self.device.type != "cuda":
+            return False
+        total = torch.cuda.get_device_properties(self.device).total_memory
+        return bytes_of([inputs, output]) > int(total) // _LARGE_SHARE
+
+    def _may_fit(self, inputs: list[Any], output: Any) -> bool:
+        """Whether fp64 copies of all there is, and as much again, fit in what is free.
+
+        Raises:
+            DeviceFull: If they would beside the kernel's own if nobody else used any, and want of
+                memory is raised.
+        """
+        size = bytes_of([inputs, output])
+        needed = 4 * size
+        free, total = torch.cuda.mem_get_info(self.device)
+        held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        if needed < int(free + held):
+            return True
+        if self.raises_want and needed + 2 * size < _USABLE * int(total):
+            raise DeviceFull(f"an fp64 run takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} are free")
+        return False
+
+    def _run_blocks(self, inputs: list[Any], output: Any, seed: int) -> RowBlocks | None:
+        """Run the twin on blocks of rows; None if the model does not treat rows apart."""
+        leaves = tensors_of(output)
+        heights = {leaf.shape[0] if leaf.dim() else 0 for leaf in leaves}
+        if self.stateful or self.draws or len(heights) != 1:
+            return None
+        (height,) = heights
+        rows = _block_rows(height, bytes_of([inputs, output]), seed)
+        fitting = [
+            index
+            for index, value in enumerate(inputs)
+            if isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == height
+        ]
+        for cut in (fitting, fitting[:1]):
+            if cut and rows and self._treats_rows_apart(inputs, output, rows, cut, seed):
+                blocks = tuple(self.run_twin(_cut(inputs, part, cut), seed) for part in rows)
+                return RowBlocks(rows, blocks)
+        return None
+
+    def _treats_rows_apart(
+        self, inputs: list[Any], output: Any, rows: tuple[slice, ...], cut: list[int], seed: int
+    ) -> bool:
+        for part in rows:
+            seed_all(seed, self.device)
+            try:
+                alone = tensors_of(self.model(*_copied(_cut(inputs, part, cut))))
+            except Exception as error:
+                if lacked_memory(error):
+                    raise
+                return False
+            whole = [leaf[part] for leaf in tensors_of(output)]
+            if len(alone) != len(whole) or not all(map(_agree, alone, whole)):
+                return False
+        return True
+
+
+def _block_rows(height: int, total_bytes: int, seed: int) -> tuple[slice, ...]:
+    """Choose blocks that are small beside the whole; none if rows are too few or too long."""
+    size = min(height // 8, _BLOCK_BYTES * height // max(1, total_bytes))
+    if size < 1:
+        size = 1 if height >= 2 * _BLOCKS else 0
+    if not size:
+        return ()
+    source = torch.Generator().manual_seed(seed)
+    starts = torch.randint(height - size + 1, (_BLOCKS,), generator=source).tolist()
+    return tuple(slice(start, start + size) for start in sorted(set(starts)))
+
+
+def _cut(inputs: list[Any], rows: slice, which: list[int]) -> list[Any]:
+    return [value[rows] if index in which else value for index, value in enumerate(inputs)]
+
+
+def _copied(values: list[Any]) -> list[Any]:
+    """Copy values; of a tensor that is a part of another, `deepcopy` would copy the whole."""
+    return [v.clone() if isinstance(v, torch.Tensor) else copy.deepcopy(v) for v in values]
+
+
+def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if not a.is_floating_point():
+        return bool(torch.equal(a, b))
+    typical = b.double().abs().nan_to_num_(0.0, 0.0, 0.0).mean()
+    wide = _AGREEMENT if a.dtype == torch.float32 else 8 * torch.finfo(a.dtype).eps
+    return bool(
+        torch.isclose(
+            a.double(), b.double(), rtol=wide, atol=wide * float(typical), equal_nan=True
+        ).all()
+    )
+
+
+def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    """Move a model, and tensors that are plain attributes of its modules, to a device and type.
+
+    Plain attributes are moved only, except that floating-point ones follow to fp64.
+    """
+    model.to(device=device, dtype=dtype)
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if type(value) is torch.Tensor:
+                wider = dtype == torch.float64 and value.is_floating_point()
+                setattr(module, name, value.to(device, dtype if wider else value.dtype))
+    return model
+
+
+def _widen(value: Any) -> Any:
+    """Return a copy of an input with floating-point tensors in fp64."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return copy.deepcopy(value)

@@ -1,0 +1,1 @@
+"""The trusted side of the sandbox: what may be read, which tier the host allows."""

@@ -1,0 +1,73 @@
+"""Which sandbox tier a host allows, remembered: finding out tries whole compositions.
+
+What is remembered holds for this boot of this machine, this user, these namespaces and these
+capabilities: a container beside this one may share the cache folder and allow less.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
+
+__all__ = ["forget", "recall", "remember", "suffices"]
+
+_TRIED_AGAIN_S = 3600.0
+
+
+def suffices(tier: str, wanted: str) -> bool:
+    """Say whether a tier is what was asked for: by name, ``auto`` or ``require:NAME``."""
+    if wanted == "auto":
+        return True
+    if wanted.startswith("require:"):
+        return TIERS.index(tier) <= TIERS.index(wanted.removeprefix("require:"))
+    return tier == wanted
+
+
+def recall(folder: Path, device: str, wanted: str) -> str:
+    """Return the strongest tier found here before if it suffices; else an empty string."""
+    path = _file(folder, device)
+    try:
+        tier, age_s = path.read_text(), time.time() - path.stat().st_mtime
+    except OSError:
+        return ""
+    if tier != TIERS[0] and age_s > _TRIED_AGAIN_S:
+        return ""  # what stood in the way of a stronger one may be gone
+    return tier if tier in TIERS and suffices(tier, wanted) else ""
+
+
+def remember(folder: Path, device: str, tier: str) -> None:
+    """Keep the strongest tier that was found by trying."""
+    path = _file(folder, device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = path.with_name(f"{path.name}.{os.getpid()}")
+    staging.write_text(tier)
+    staging.replace(path)
+
+
+def forget(folder: Path, device: str) -> None:
+    """Try again next time."""
+    _file(folder, device).unlink(missing_ok=True)
+
+
+def _file(folder: Path, device: str) -> Path:
+    parts = [device.partition(":")[0], str(os.getuid()), _text("/proc/sys/kernel/random/boot_id")]
+    for name in ("user", "pid", "mnt", "net"):
+        try:
+            parts.append(os.readlink(f"/proc/self/ns/{name}"))
+        except OSError:
+            parts.append("?")
+    status = _text("/proc/self/status").splitlines()
+    parts += [line for line in status if line.startswith(("Cap", "Seccomp", "NoNewPrivs"))]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return folder / "tiers" / digest
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""One candidate process as a judge uses it: model, calls, windows."""

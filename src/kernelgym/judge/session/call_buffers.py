@@ -1,0 +1,288 @@
+"""Where one candidate's calls lie: slots in memory that both sides map, laid out and given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernelgym.judge.compare.structure import outline
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.memory.arena import Arena, Region, new_arena
+from kernelgym.judge.memory.device_outputs import DeviceOutputs
+from kernelgym.judge.memory.lent import Lent
+from kernelgym.judge.memory.slots import Slot, alike, encode_all
+from kernelgym.judge.processes.candidate_handle import Candidate
+from kernelgym.judge.reference.reference import tensors_of
+from kernelgym.judge.session.model import Construction
+from kernelgym.judge.untrusted import cuda_ipc
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["INPUTS", "Layout"]
+
+INPUTS = 0
+"""Number of the arena that inputs lie in, on the CPU outputs, too."""
+_OUTPUTS = 1
+_SPARED_IN_COMPANY, _SPARED_ALONE = 1, 4
+_LITTLE_OF = 16
+_STAYS_OF = 16
+
+
+class Layout(Construction):
+    """Lays out the inputs and outputs of one candidate's calls.
+
+    Args:
+        candidate: A fresh process.
+        ruleset: The rules.
+        build: Builds extensions for it; None where it may ask for none.
+        device: Where its tensors lie.
+        lease: What its worker may hold while it works; None where nobody else needs it.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        ruleset: Ruleset,
+        build: Any,
+        device: torch.device,
+        lease: Lease | None = None,
+    ) -> None:
+        super().__init__(candidate, ruleset, build, lease)
+        self.device = device
+        self._arenas: dict[int, Arena] = {}
+        self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
+        self._slots: list[Slot] = []
+        self._moving = False
+        self._old: Arena | None = None  # where inputs lay that are about to move
+        self._captured: list[Any] | None = None  # what it said of outputs when calls were captured
+        self._located = DeviceOutputs(device) if device.type == "cuda" else None
+        self.example: tuple[list[Any], Any] = ([], ())
+        """Inputs and reference output of the last judged call: their shapes, without values."""
+        self.alone = False
+        """Whether no other worker uses the device's memory meanwhile."""
+        self.ended = False
+        """Whether its process and its buffers are gone."""
+
+    def begin_end(self) -> None:
+        """Begin to `end`, without waiting for it: on a device that takes the driver long."""
+        self._candidate.begin_kill()
+
+    def end(self) -> None:
+        """Kill the candidate's process, and give its buffers back."""
+        self._candidate.kill()
+        self.close()
+        self.ended = True
+
+    def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
+        """Lay out `count` slots for calls with such inputs and outputs.
+
+        Timed calls on a device need no room for outputs: those are read where they are. The driver
+        takes long to give large memory and to take it back, so an arena of the right size is used
+        again, and one that is not needed any more may stay: it holds nothing but this candidate's
+        own values.
+        """
+        self.example = (outline(inputs), outline(output))
+        outputs = [] if timed and self._located is not None else tensors_of(output)
+        tensors = tensors_of(inputs)
+        size = sum(t.untyped_storage().nbytes() for t in tensors)
+        of_outputs = sum(t.numel() * t.element_size() for t in outputs)
+        apart = self._located is not None and bool(outputs)
+        room = {INPUTS: (count * len(tensors), count * size)}
+        if apart:
+            room[_OUTPUTS] = (count * len(outputs), count * of_outputs)
+        else:
+            both = len(tensors) + len(outputs)
+            room[INPUTS] = (count * both, count * (size + of_outputs))
+        self._lay(room)
+        self._borrowed = []
+        arena, beside = self._arenas[INPUTS], self._arenas[_OUTPUTS if apart else INPUTS]
+        self._slots, calls = [], []
+        for _ in range(count):
+            regions: list[Region] = []
+
+            def place(tensor: torch.Tensor, regions: list[Region] = regions) -> Region:
+                regions.append(arena.place(tensor))
+                return regions[-1]
+
+            arguments = encode_all(inputs, place)
+            places = [beside.place(t, contiguous=True) for t in outputs]
+            calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
+            self._slots.append(
+                Slot(
+                    tuple(arena.view(r) for r in regions),
+                    tuple(beside.view(r) for r in places),
+                    tuple(places),
+                )
+            )
+        self._prepare(calls)
+
+    def _prepare(self, calls: list[dict[str, Any]]) -> None:
+        self._captured = None
+        self._post({"op": "prepare", "calls": calls})
+        self._answer("prepare")
+
+    def _lay(self, room: dict[int, tuple[int, int]]) -> None:
+        """Have these arenas, by number: for so many tensors, of so many bytes together.
+
+        What is to move has its new place before its old one is given up, so that they differ.
+        Where they are all there, others may stay that do not take much: the driver does one thing
+        at a time for all processes of a host, so what need not be asked of it is not.
+        """
+        arenas = self._arenas
+        if self._moving:
+            self._begin_to_move()
+        outworn = [n for n, arena in arenas.items() if n in room and not arena.fits(*room[n])]
+        spare = [number for number in arenas if number not in room]
+        if not outworn and room.keys() <= arenas.keys():
+            spare = [number for number in spare if not self._may_stay(arenas[number])]
+        self._leave([*outworn, *spare])
+        for number, (tensors, size) in room.items():
+            if number in arenas:
+                arenas[number].clear()
+                continue
+            arenas[number] = new_arena(tensors, size, self.device, number)
+            self._share(arenas[number])
+        if self._old is not None:
+            self._old.close()
+            self._old = None
+
+    def _begin_to_move(self) -> None:
+        """Take the arena of inputs from its place; gives it back at once if it takes much."""
+        self._moving, old = False, self._arenas.get(INPUTS)
+        if old is not None and self.device.type == "cuda" and not self._may_stay(old):
+            self._leave([INPUTS])
+        else:
+            self._old = self._arenas.pop(INPUTS, None)
+
+    def move(self) -> None:
+        """Have the next call's inputs lie where none lay before.
+
+        A process that has kept the place of earlier ones, in whatever way, has old values there.
+        (Very large ones on a device may come to lie at an address where earlier ones lay.)
+        """
+        self._slots, self._moving = [], True
+
+    def _may_stay(self, arena: Arena) -> bool:
+        if self.alone or self.device.type != "cuda":
+            return False
+        total = int(torch.cuda.get_device_properties(self.device).total_memory)
+        return arena.bytes <= total // _STAYS_OF
+
+    def borrow(self, inputs: list[Any], output: Any) -> bool:
+        """Lay out one timed call on the inputs themselves, which lie in lent memory.
+
+        Returns:
+            False, with nothing laid out, unless they lie in one allocation that can be shared.
+        """
+        tensors, extent = tensors_of(inputs), cuda_ipc.extent
+        lent = self._arenas.get(INPUTS)
+        try:
+            found = {extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
+            if len(found) != 1:
+                return False
+            is_lent = isinstance(lent, Lent) and {lent.span()} == found
+            made = None if is_lent else Lent(INPUTS, *found.pop())
+        except cuda_ipc.DriverError:
+            return False
+        if made is not None:
+            self.vacate()
+            lent = self._arenas[INPUTS] = made
+            self._share(made)
+            self._borrowed = []
+        assert isinstance(lent, Lent)
+        self.example = (outline(inputs), outline(output))
+        arguments = encode_all(inputs, lent.region)
+        if arguments != self._borrowed:
+            self._prepare([{"args": arguments, "outputs": []}])
+            self._borrowed = arguments
+        self._slots = [Slot(tuple(tensors), (), ())]
+        return True
+
+    def borrow_again(self, inputs: list[Any]) -> bool:
+        """Lay out a call like the last borrowed one, without asking the process for anything.
+
+        Returns:
+            False, with nothing laid out, unless the inputs lie exactly where those lay.
+        """
+        lent = self._arenas.get(INPUTS)
+        if not isinstance(lent, Lent) or encode_all(inputs, lent.region) != self._borrowed:
+            return False
+        self._slots = [Slot(tuple(tensors_of(inputs)), (), ())]
+        return True
+
+    def hand_back(self) -> None:
+        """Forget the tensors of a borrowed call; the process does not touch them any more."""
+        self._slots = []
+
+    def _leave(self, numbers: list[int]) -> None:
+        """Have the candidate let go of arenas, and give them back."""
+        self._slots, self._captured = [], None
+        if numbers and self._located is not None:
+            self._post({"op": "release", "arenas": numbers})
+            self._answer("prepare")
+            self._located.forget()
+        for number in numbers:
+            self._arenas.pop(number).close()
+
+    def vacate(self) -> None:
+        """Have the candidate let go of its buffers, and give them back."""
+        self._leave([*self._arenas])
+
+    def close(self) -> None:
+        """Give the buffers back; on a device only once the candidate is gone or has let go."""
+        self._slots = []
+        if self._located is not None:
+            self._located.forget()
+        for arena in (*self._arenas.values(), *filter(None, [self._old])):
+            arena.close()
+        self._arenas.clear()
+        self._old = None
+
+    def alike(self, inputs: list[Any]) -> bool:
+        """Say whether such inputs have the types, shapes and strides of the last judged call's."""
+        return alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
+
+    def _holds(self, inputs: list[Any]) -> bool:
+        return bool(self._slots) and alike(tensors_of(inputs), self._slots[0].inputs)
+
+    def _fits(self, inputs: list[Any], output: Any) -> bool:
+        # A number may change from call to call, so it is encoded anew.
+        only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
+        return (
+            only_tensors
+            and self._holds(inputs)
+            and alike(tensors_of(output), self._slots[0].outputs)
+        )
+
+    def _fill(self, batches: list[list[Any]], poison: bool) -> None:
+        for slot, inputs in zip(self._slots, batches, strict=False):
+            for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
+                view.copy_(tensor)
+            if poison:
+                for region in slot.regions:
+                    self._arenas[region.arena].poison(region)
+
+    def _make_room(self, inputs: list[Any]) -> None:
+        """Give back device memory that torch keeps on this side, where the kernel may need it.
+
+        In company that is done late: it takes long, and a kernel that runs out of memory is judged
+        again, alone.
+        """
+        if self._located is not None:
+            size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
+            kept = torch.cuda.memory_reserved(self.device)
+            kept -= torch.cuda.memory_allocated(self.device)
+            if kept < size // _LITTLE_OF:
+                return  # to ask the driver takes milliseconds where others ask it, too
+            free, _ = torch.cuda.mem_get_info(self.device)
+            if free < (_SPARED_ALONE if self.alone else _SPARED_IN_COMPANY) * size:
+                torch.cuda.empty_cache()
+
+    def _flush_cache(self) -> None:
+        """Push what was just written to the slots out of the device's cache."""
+        if self._located is not None:
+            self._located.flush_cache()
+
+    def _finish(self) -> None:
+        if self._located is not None:
+            torch.cuda.synchronize(self.device)

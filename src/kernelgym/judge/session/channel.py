@@ -1,0 +1,167 @@
+"""Asking a candidate and waiting for its answers: deadlines, builds, whose fault a failure is."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.compiling.builder import Built, sealed_copy
+from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.processes.candidate_handle import (
+    Candidate,
+    CandidateEnded,
+    CandidateTimedOut,
+)
+from kernelgym.judge.session.yielding import Way
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Finding, Mismatch, Severity, Status
+from kernelgym.verdict import CONSTRUCTOR_FINDING
+
+__all__ = ["Conversation", "Rejected"]
+
+
+class Rejected(Exception):
+    """The kernel's run is over; says with which status."""
+
+    def __init__(
+        self,
+        status: Status,
+        message: str,
+        log: str = "",
+        compiled: bool = False,
+        findings: tuple[Finding, ...] = (),
+        mismatch: Mismatch | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.log, self.compiled, self.findings = status, log, compiled, findings
+        self.mismatch = mismatch
+
+
+class Conversation:
+    """One candidate's channel.
+
+    Args:
+        candidate: A fresh process.
+        ruleset: Its limits.
+        build: Builds extensions for it; None where it may ask for none.
+        lease: What its worker may hold while it works; None where nobody else needs it.
+    """
+
+    def __init__(
+        self, candidate: Candidate, ruleset: Ruleset, build: Any, lease: Lease | None = None
+    ) -> None:
+        self._candidate, self._ruleset, self._build = candidate, ruleset, build
+        self._way = Way(candidate, lease)
+        self._left_s = ruleset.limits.run_s
+        self._failed_build: Built | None = None
+        self.library_work = NOTHING_LEFT
+        """What its extensions have done elsewhere; read from their files, not from its process."""
+        self.loaded = False
+
+    def log(self) -> str:
+        """What the kernel printed, bounded."""
+        return self._candidate.output()
+
+    def grant(self, seconds: float) -> None:
+        """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
+        self._left_s = seconds
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the budget, in wall seconds."""
+        return self._left_s
+
+    def pause(self) -> None:
+        """Halt the candidate, until its next timed window or `resume`."""
+        self._guarded(self._candidate.stop)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._guarded(self._candidate.resume)
+
+    def _guarded(self, signal_it: Callable[[], None]) -> None:
+        try:
+            signal_it()
+        except CandidateEnded as end:
+            raise Rejected(Status.RUNTIME_ERROR, f"the kernel's process: {end}") from None
+
+    def threads(self) -> int:
+        """Threads and child processes that the candidate has, counted from outside."""
+        return self._candidate.threads()
+
+    def _post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        self._candidate.post(message, fds)
+        self._posted = time.monotonic()
+
+    def _answer(self, stage: str) -> dict[str, Any]:
+        put_off_before = self._candidate.put_off_s
+        try:
+            with self._way.answering():
+                answer = self._candidate.answer(
+                    self._posted + self._left_s, self._serve_build, self._way.make
+                )
+        except CandidateTimedOut:
+            # At once, while the lease is held: what it has launched may go on for ever.
+            with contextlib.suppress(JudgeError):  # met again where it is discarded
+                self._candidate.kill()
+            raise Rejected(
+                Status.TIMEOUT,
+                f"no answer within {self._ruleset.limits.run_s:g} s (while {_DOING[stage]})",
+            ) from None
+        except CandidateEnded as end:
+            message = f"the kernel's process failed while {_DOING[stage]}: {end}"
+            raise Rejected(Status.RUNTIME_ERROR, message) from None
+        spent = time.monotonic() - self._posted
+        self._left_s -= max(0.0, spent - (self._candidate.put_off_s - put_off_before))
+        if "error" in answer:
+            raise self._blame(answer["error"], stage)
+        return answer
+
+    def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
+        if self._build is None:
+            return {"failed": "no extension may be built here"}, ()
+        built: Built = self._build(arguments, self._way.clear)
+        if built.path:
+            self.library_work |= built.work
+            return {"module": built.module}, (sealed_copy(built.path),)
+        self._failed_build = built
+        return {"failed": built.log}, ()
+
+    def _blame(self, error: Any, stage: str) -> Rejected:
+        fields = error if isinstance(error, dict) else {}
+        kind, text, where = (_printable(fields.get(key, "")) for key in ("type", "text", "where"))
+        place = f" ({where})" if where else ""
+        if self._failed_build is not None and kind == "BuildFailed":
+            log = self._failed_build.log
+            first = next((line for line in log.splitlines() if "error" in line), log[:300])
+            self.loaded = False
+            message = f"the extension did not compile: {first[:300]}"
+            return Rejected(Status.COMPILE_ERROR, message, log)
+        message = f"{kind}: {text}{place}"
+        if stage == "load":
+            return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
+        findings: tuple[Finding, ...] = ()
+        if stage == "construct":
+            # KernelBench judges what a constructor raises in a way of its own.
+            findings = (Finding(CONSTRUCTOR_FINDING, f"{kind}: {text}"[:300], Severity.INFO),)
+        return Rejected(Status.RUNTIME_ERROR, message, findings=findings)
+
+
+_DOING = {
+    "slots": "being set up",
+    "load": "loading the module",
+    "construct": "constructing ModelNew",
+    "prepare": "being set up",
+    "go": "running forward",
+    "trace": "being set up to be watched",
+    "compilation": "handing out what was compiled",
+}
+
+
+def _printable(text: Any) -> str:
+    """Return text that any terminal and any JSON reader can take."""
+    return str(text)[:8000].encode("utf-8", "replace").decode("utf-8")

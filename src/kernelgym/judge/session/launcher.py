@@ -1,0 +1,211 @@
+"""The processes that run other people's code for the worker: opened, built for, ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge.compiling.builder import Away, Builder
+from kernelgym.judge.compiling.library_cache import Built
+from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.processes.candidate_handle import Candidate, Kind, makes_streams
+from kernelgym.judge.processes.zygote_handle import Zygote, is_interpreted, start_zygote
+from kernelgym.judge.sandbox import tiers
+from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.judge.session.session import Session
+from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["Process", "Processes"]
+
+
+class Processes:
+    """Opens sandboxed processes on one device.
+
+    Args:
+        ruleset: The rules.
+        accelerator: The device.
+        folder: Cache folder, shared with other workers.
+        scratch: Folder for temporary files.
+        tier: Sandbox tier, ``auto`` or ``require:TIER``.
+        name: The device's name.
+        begun: What forks processes and is coming up already, if anything is.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        accelerator: Accelerator,
+        folder: Path,
+        scratch: Path,
+        tier: str,
+        name: str,
+        begun: Zygote | None = None,
+    ) -> None:
+        self._ruleset, self._accelerator = ruleset, accelerator
+        self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
+        self._zygotes: dict[bool, Zygote] = {}
+        self._begun = {} if begun is None else {begun.interpreted: begun}  # on their way
+        self._builder: Builder | None = None
+
+    def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
+        """Return a fresh process for a source, to be used in a ``with`` block.
+
+        The next one is forked meanwhile; `settle` gives it its context on the device.
+
+        Args:
+            language: The source's.
+            source: What it is going to run.
+            exec_allowed: Whether it may start programs.
+
+        Raises:
+            JudgeError: If it cannot be started.
+            UsageError: If the sandbox that is required is not to be had.
+        """
+        zygote = self.zygote(language)
+        candidate = zygote.take(Kind(exec_allowed, makes_streams(source)))
+        zygote.replenish()
+        build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
+        accelerator = self._accelerator
+        if language == "triton" and accelerator.on_cuda and self._builder is not None:
+            self._builder.stand_by()  # it gets there while the kernel is compiled
+        session = Session(candidate, self._ruleset, build, accelerator.device, accelerator.lease)
+        session.alone = accelerator.is_alone
+        return Process(self, candidate, session)
+
+    def ask_for_contexts(self) -> None:
+        """Have what stands by for the next kernel make its context on the device meanwhile."""
+        for zygote in self._zygotes.values():
+            zygote.ask_for_contexts()
+
+    def lack(self, ready: int) -> bool:
+        """Say whether fewer than so many stand by for kernels of a language judged before."""
+        return any(zygote.lacks(ready) for zygote in self._zygotes.values())
+
+    def add(self, ready: int) -> None:
+        """Have one more stand by, of those that `lack`; `settle` gives it its context.
+
+        Raises:
+            JudgeError: If it does not get there.
+        """
+        for zygote in self._zygotes.values():
+            if zygote.lacks(ready):
+                zygote.add()
+                return
+
+    def are_settled(self) -> bool:
+        """Say whether all that stands by has its context."""
+        return all(zygote.is_settled() for zygote in self._zygotes.values())
+
+    def settle(self, ahead: bool = False) -> bool:
+        """Wait until what stands by has its context; False if something fails to get it.
+
+        Args:
+            ahead: Nothing waits for them: give up sooner.
+        """
+        return all([zygote.settle(ahead) for zygote in self._zygotes.values()])
+
+    def discard(self, candidate: Candidate) -> None:
+        """End a candidate; a process that will not go costs its zygote, not the verdict."""
+        try:
+            candidate.discard()
+        except JudgeError:
+            self.reset()
+
+    def begin(self, language: str) -> None:
+        """Start what forks the processes for a language, without waiting for it to be there.
+
+        Raises:
+            JudgeError: If it cannot be started.
+        """
+        interpreted = is_interpreted(language, self._name)
+        if interpreted in self._zygotes:
+            return
+        if interpreted not in self._begun:
+            limits, scratch = self._ruleset.limits, self._scratch
+            self._begun[interpreted] = start_zygote(
+                language, limits, self._folder, scratch, self._tier, self._name
+            )
+        if self._accelerator.capability is not None:
+            shared = self._accelerator.trial_memory()
+            self._begun[interpreted].meet(self._accelerator.capability, shared)
+
+    def zygote(self, language: str) -> Zygote:
+        """Return what forks the processes for a language; started when first asked for.
+
+        Raises:
+            JudgeError: If it does not start.
+            UsageError: If the sandbox that is required is not to be had.
+        """
+        interpreted = is_interpreted(language, self._name)
+        if interpreted not in self._zygotes:
+            self.begin(language)
+            zygote = self._begun.pop(interpreted)
+            try:
+                zygote.wait_ready()
+            except JudgeError as error:
+                zygote.close()
+                if self._tier != "auto" and "no sandbox tier" in str(error):
+                    raise UsageError(
+                        f"isolation {self._tier!r} is not to be had: {error}"
+                    ) from None
+                raise
+            except BaseException:
+                zygote.close()
+                raise
+            if not zygote.tier_is_known and self._tier == "auto":
+                tiers.remember(self._folder, self._name, zygote.tier)
+            self._zygotes[interpreted] = zygote
+        return self._zygotes[interpreted]
+
+    def _build(self, zygote: Zygote) -> Any:
+        if self._builder is None:
+            libraries = self._folder / "builds"
+            libraries.mkdir(parents=True, exist_ok=True)
+            self._builder = Builder(
+                libraries,
+                self._scratch,
+                zygote.tier,
+                self._ruleset.limits,
+                readable_paths(),
+                *((self._accelerator.capability,) if self._accelerator.on_cuda else ()),
+            )
+        return self._timed_build
+
+    def _timed_build(self, arguments: Any, away: Away) -> Built:
+        assert self._builder is not None
+        with self._accelerator.clock.stage("build"):
+            return self._builder.build(arguments, away)
+
+    def reset(self) -> None:
+        """Drop the zygotes after a failure of ours; the next job starts clean."""
+        self._end_zygotes()
+        tiers.forget(self._folder, self._name)  # a tier that no longer works may be what failed
+
+    def close(self) -> None:
+        """End the zygotes, and what stands by to build."""
+        self._end_zygotes()
+        if self._builder is not None:
+            self._builder.close()
+
+    def _end_zygotes(self) -> None:
+        for zygotes in (self._zygotes, self._begun):
+            for zygote in zygotes.values():
+                zygote.close()
+            zygotes.clear()
+
+
+class Process:
+    """A candidate process for the length of a ``with`` block, and the session that drives it."""
+
+    def __init__(self, owner: Processes, candidate: Candidate, session: Session) -> None:
+        self._owner, self._candidate, self._session = owner, candidate, session
+
+    def __enter__(self) -> Session:
+        return self._session
+
+    def __exit__(self, *_: object) -> None:
+        self._session.log()  # kept for whoever asks later
+        self._owner.discard(self._candidate)
+        self._session.close()

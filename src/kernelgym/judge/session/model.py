@@ -1,0 +1,146 @@
+"""Making a candidate's model: its source loaded, its class constructed, its state replaced.
+
+What is sent is what the reference was made of. The reference itself, and its weights that are not
+constant, stay on this side.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.memory.arena import Arena, new_arena
+from kernelgym.judge.memory.slots import encode_all, fill
+from kernelgym.judge.processes.candidate_handle import Candidate
+from kernelgym.judge.reference.reference import Reference, tensors_of
+from kernelgym.judge.session.channel import Conversation, Rejected
+from kernelgym.judge.session.compiled_cache import as_file, relocate
+from kernelgym.judge.tensors import bytes_of
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Status
+
+__all__ = ["Construction"]
+
+_CPU = torch.device("cpu")
+
+
+class Construction(Conversation):
+    """Has one candidate make its model.
+
+    Args:
+        candidate: A fresh process.
+        ruleset: The rules.
+        build: Builds extensions for it; None where it may ask for none.
+        lease: What its worker may hold while it works; None where nobody else needs it.
+    """
+
+    def __init__(
+        self, candidate: Candidate, ruleset: Ruleset, build: Any, lease: Lease | None = None
+    ) -> None:
+        super().__init__(candidate, ruleset, build, lease)
+        self._entry = ""
+
+    @property
+    def scratch(self) -> Path:
+        """The candidate's folder, which only one that may start programs shares with us."""
+        return Path(self._candidate.scratch)
+
+    def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
+        """Send the source; the answer is awaited by `construct`, so that both sides work.
+
+        Args:
+            source: The module's text.
+            entry: Name of its class.
+            compiled: What `kernelgym.judge.session.compiled_cache.pack` made of an earlier run, if
+                `compiles`.
+            compiles: Whether its model is compiled by torch: the reference only, in a process that
+                may start programs.
+        """
+        self._entry = entry
+        fds: tuple[int, ...] = ()
+        if compiled:
+            fds = (as_file(relocate(compiled, self._candidate.scratch)),)
+        try:
+            tf32 = self._ruleset.tf32 == "torch"
+            request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
+            self._post({**request, "compile": compiles}, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def await_load(self) -> None:
+        """Wait until the module has been imported, and whatever it builds is built."""
+        self._answer("load")
+        self.loaded = True
+
+    def compilation(self, save: bool = False) -> int:
+        """Return how many graphs of a compiled reference had to be compiled in its process.
+
+        Args:
+            save: Whether to leave what was compiled in its scratch folder.
+        """
+        self._post({"op": "compilation", "save": save})
+        return int(self._answer("compilation")["misses"])
+
+    def construct(self, reference: Reference) -> None:
+        """Build the kernel's model as the reference's was built."""
+        tensors = tensors_of(reference.init_args)
+        size = sum(t.numel() * t.element_size() for t in tensors)
+        arena = new_arena(len(tensors), size, _CPU)  # models are built there, and then moved
+        with _closing(arena):
+            self._share(arena)
+            arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
+            self._post(
+                {
+                    "op": "construct",
+                    "args": arguments,
+                    "seed": reference.seeds.init(),
+                    "entry": self._entry,
+                    "dtype": str(reference.dtype).removeprefix("torch."),
+                }
+            )
+            self._answer("construct")
+        if reference.state:
+            self._replace_state(reference)
+
+    def _replace_state(self, reference: Reference) -> None:
+        """Put what the reference has in place of its constant state into the kernel's model."""
+        values = reference.state
+        arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
+        with _closing(arena):
+            self._share(arena)
+            regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
+            self._post({"op": "state", "values": regions})
+            answer = self._answer("construct").get("missing")
+        claimed = answer if isinstance(answer, list) else list(values)
+        missing = [name for name in values if name in claimed]
+        seed = reference.seeds.derive("influence")
+        if missing and reference.needs(missing, seed):
+            name = next((each for each in missing if reference.needs([each], seed)), missing[0])
+            shape = list(values[name].shape)
+            raise Rejected(
+                Status.RUNTIME_ERROR,
+                f"{self._ruleset.name} replaces constant parameters after construction, and "
+                f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
+                "names",
+            )
+
+    def _share(self, arena: Arena) -> None:
+        fields, fds = arena.handle()
+        self._post({"op": "slots", **fields}, fds)
+        self._answer("slots")
+
+
+class _closing:
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self._arena.close()

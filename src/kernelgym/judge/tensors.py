@@ -1,0 +1,57 @@
+"""Tensors in nested values: found, measured and compared by their bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["bytes_of", "same_bytes", "tensors_of"]
+
+_COMPARED_WORDS = 256 << 20
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested lists, tuples and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
+
+
+def bytes_of(value: Any) -> int:
+    """Return the size of all tensors in a nested value."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
+
+
+def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """View a tensor's bytes, those of a copy if they do not lie side by side.
+
+    A single element counts as contiguous whatever its stride, and cannot be viewed as bytes then.
+    """
+    flat = tensor.contiguous().reshape(-1)
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
+
+
+def _words(flat: torch.Tensor) -> torch.Tensor:
+    """View bytes as the widest integers that they can be viewed as."""
+    odd = flat.numel() % 8 or flat.storage_offset() % 8 or flat.data_ptr() % 8
+    return flat if odd else flat.view(torch.int64)
+
+
+def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Compare two tensors bit for bit, so that NaNs equal themselves."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = (_words(_flat_bytes(tensor)) for tensor in (a, b))
+    if a.dtype != b.dtype:
+        a, b = a.view(torch.uint8), b.view(torch.uint8)
+    # Comparing takes a byte for every word compared: large tensors go piece by piece.
+    pieces = range(0, a.numel(), _COMPARED_WORDS)
+    return all(
+        bool(torch.equal(a[start : start + _COMPARED_WORDS], b[start : start + _COMPARED_WORDS]))
+        for start in pieces
+    )

@@ -1,0 +1,1 @@
+"""Windows of both sides, and the speedup they give."""

@@ -1,0 +1,222 @@
+"""Timing a correct kernel: against which baseline, and whether the result can be believed.
+
+`kernelgym.judge.timing.measure` measures; here is decided what is measured, when nothing else of
+ours runs on the device, and what a second process has to confirm.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.memory.lent import LentMemory
+from kernelgym.judge.reference.reference import Reference, tensors_of
+from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.timing import speedup
+from kernelgym.judge.timing.baselines import Baselines
+from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Stopwatch, Untimed
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Finding, Kernel, Severity, Status, Verdict
+from kernelgym.verdict import UNCONFIRMED_SPEED
+
+__all__ = ["Timekeeper"]
+
+_OUTLASTED = 1.5  # of a kernel's limit: one that hangs on the device is gone by then
+
+
+class Timekeeper:
+    """Times correct kernels on one device.
+
+    Args:
+        ruleset: The rules.
+        accelerator: The device.
+        processes: Opens processes on it.
+        baselines: What kernels are timed against.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        accelerator: Accelerator,
+        processes: Processes,
+        baselines: Baselines,
+    ) -> None:
+        self._ruleset, self._accelerator, self._processes = ruleset, accelerator, processes
+        self._baselines = baselines
+        self._alone_ms: dict[tuple[str, str], float] = {}
+
+    def timed(
+        self,
+        judged: Verdict,
+        session: Session,
+        reference: Reference,
+        kernel: Kernel,
+        share: ExitStack,
+    ) -> Verdict:
+        """Time a correct kernel; a second process must confirm what is hard to believe.
+
+        Args:
+            judged: Its verdict so far.
+            session: Its process.
+            reference: Draws inputs and verifies outputs.
+            kernel: The kernel.
+            share: Gives up the caller's share of the lease when it is closed, as it is before
+                anything is timed.
+        """
+        protocol = self._ruleset.timing
+        moved = self._moved_bytes(session)
+        try:
+            measured = self._measure(session, reference, share)
+            if measured.disputed:
+                measured = self._settled(measured, reference, kernel)
+            floor_ms = self._accelerator.floor_ms(moved)
+            doubt = speedup.suspicion(measured.timing, floor_ms, protocol)
+            if doubt:
+                measured = self._confirm(measured, doubt, reference, kernel)
+        except Untimed as reason:
+            findings = (*judged.findings, *reason.findings)
+            message = f"{judged.message}; not timed: {reason}"
+            return replace(judged, findings=findings, message=message)
+        findings = (*judged.findings, *measured.findings)
+        timed = measured.timing
+        if self._accelerator.on_cuda:  # elsewhere it says how fast a cache is, not the memory
+            timed = replace(timed, floor_ms=floor_ms, moved_bytes=moved)
+        return replace(judged, timing=timed, findings=findings)
+
+    def _measure(self, session: Session, reference: Reference, share: ExitStack) -> Measurement:
+        eager = self._ruleset.timing.baseline == "eager"
+        if not eager:
+            share.close()
+            session.vacate()  # it takes no part while a reference is compiled and chosen
+            session.pause()
+        limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
+        resting, memory = ExitStack(), LentMemory(self._accelerator.floor_ms)
+        resting.callback(memory.close)  # when nobody reads there any more
+        try:
+            with share:
+                baseline, kind = self._baselines.start(resting, reference)
+                session.grant(limit_s)
+                stopwatch = Stopwatch(session, baseline, reference, memory)
+                if eager:
+                    self._accelerator.make_room()  # what was compared with takes none any more
+                    stopwatch.lay_out()
+            with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
+                session.grant(limit_s)
+                if not ours:
+                    message = (
+                        "the device is kept busy, by another program or by what a kernel has left "
+                        "there: a time taken now would be its"
+                    )
+                    raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
+                measured = stopwatch.measure()
+                known = (reference.problem.digest, kind)
+                alone_ms = self._alone_ms.get(known, 0.0)
+                if not stopwatch.is_clean(measured, alone_ms):
+                    session.end()
+                    measured, alone_ms = stopwatch.clean(measured)
+                self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
+        finally:
+            with calm():  # once: whoever waits to be timed lets nobody pass a second time
+                with suppress(JudgeError):  # met again below
+                    session.begin_end()
+                resting.close()
+                session.end()
+                self._accelerator.tidy()
+        timed = replace(measured.timing, baseline=kind)
+        return replace(measured, timing=timed)
+
+    def _again(self, reference: Reference, kernel: Kernel) -> Measurement:
+        """Time a kernel in another process.
+
+        Raises:
+            Untimed: If it cannot be timed.
+            Rejected: If it fails there, gives a wrong output, or leaves the work to torch.
+        """
+        with (
+            self._processes.open(kernel.language, kernel.source) as session,
+            ExitStack() as share,
+        ):
+            session.load(kernel.source, "ModelNew")
+            session.await_load()
+            share.enter_context(self._accelerator.lease.shared())
+            self._processes.ask_for_contexts()
+            if self._accelerator.on_cuda:
+                share.callback(self._processes.settle)
+            if reference.stateful:  # a new process starts where this one began
+                reference = self._unused(reference)
+            session.construct(reference)
+            outcome = session.call(reference, 0)
+            if not outcome.passed:
+                message = f"in a second process that was to confirm its time: {outcome.message}"
+                raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
+            measured = self._measure(session, reference, share)
+        idle = session.tally.finding(kernel, Severity.HARD, watched=1)
+        if idle is not None and self._ruleset.require_custom_kernel:
+            message = f"in a second process that was to confirm its time, {idle.message}"
+            raise Rejected(Status.REJECTED, message, findings=(idle,))
+        return measured
+
+    def _unused(self, reference: Reference) -> Reference:
+        device = str(self._accelerator.device)
+        in_company = self._accelerator.in_company
+        fresh = Reference(reference.problem, self._ruleset, reference.seeds, device, in_company)
+        fresh.prepare()
+        return fresh
+
+    def _settled(self, first: Measurement, reference: Reference, kernel: Kernel) -> Measurement:
+        """Return what counts where a process's clock was not believed.
+
+        What a window takes beside its calls differs a little from process to process, honest ones
+        included. A clock that lies does so in every process; in whichever it does not, its time is
+        as good as any. Where none is believed and both come near each other, this side's shorter
+        time counts: what a process is slowed down by is not the kernel's.
+        """
+        try:
+            second = self._again(reference, kernel)
+        except Untimed:
+            return first
+        except Rejected as end:
+            if end.status in (Status.TIMEOUT, Status.RUNTIME_ERROR):
+                return first  # the doubt is ours: who was right once need not bear it
+            raise
+        if second.disputed:
+            return self._shorter(first, second)
+        kept = [f for f in first.findings if f.severity is not Severity.INFO]
+        (complaint,) = (found for found in kept if found.code == CLOCK_MISMATCH)
+        message = f"{complaint.message}; a second process's clock was right"
+        known = {CLOCK_MISMATCH, *(found.code for found in second.findings)}
+        findings = (*second.findings, *(found for found in kept if found.code not in known))
+        confirmed = Finding("clock_confirmed", message, Severity.INFO)
+        return replace(second, findings=(*findings, confirmed))
+
+    def _shorter(self, first: Measurement, second: Measurement) -> Measurement:
+        """Return the faster of two, the slower if they do not come near each other."""
+        slower, faster = sorted((first, second), key=lambda measured: measured.timing.speedup)
+        near = 1 + self._ruleset.timing.quarantine_agreement
+        same = slower.timing.baseline == faster.timing.baseline
+        return faster if same and faster.timing.speedup <= near * slower.timing.speedup else slower
+
+    def _confirm(
+        self, first: Measurement, doubt: str, reference: Reference, kernel: Kernel
+    ) -> Measurement:
+        second = self._again(reference, kernel)
+        if second.disputed and not first.disputed:
+            second = self._again(reference, kernel)
+        found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
+        ratio = second.timing.speedup / first.timing.speedup
+        if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
+            raise Untimed(
+                "two processes disagree on a speedup that is hard to believe",
+                (Finding(UNCONFIRMED_SPEED, found, Severity.SOFT),),
+            )
+        slower = min(first, second, key=lambda measured: measured.timing.speedup_low)
+        finding = Finding("speedup_confirmed", found, Severity.INFO)
+        return replace(slower, findings=(*slower.findings, finding))
+
+    def _moved_bytes(self, session: Session) -> int:
+        inputs, output = session.example
+        moved = tensors_of([inputs, output]) if self._accelerator.on_cuda else tensors_of(output)
+        return int(sum(t.numel() * t.element_size() for t in moved))

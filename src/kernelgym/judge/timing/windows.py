@@ -1,0 +1,355 @@
+"""Windows of both sides in alternation: fresh values, slots moved in and out, outputs verified.
+
+The call of a window that is verified is now and then made on another kind of inputs than the
+problem's own, by both sides: what is right on these alone is no short cut to take while timed.
+
+Windows are run as `kernelgym.judge.timing.measure` asks for them; nothing is made of their times
+here, but that on the CPU the cost of a window without calls is subtracted.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from kernelgym.judge.device.memory_budget import holds_both
+from kernelgym.judge.inputs.kinds import GIVEN
+from kernelgym.judge.memory.arena import spanned
+from kernelgym.judge.memory.lent import LentMemory
+from kernelgym.judge.out_of_memory import our_failure
+from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.session.session import Rejected, Session, Window
+from kernelgym.judge.tensors import bytes_of
+from kernelgym.judge.timing.speedup import Pair
+from kernelgym.types import Finding, Status
+
+__all__ = ["Untimed", "Windows"]
+
+_MAX_CALLS = 64
+_MAX_DEVICE_CALLS = 256
+_MAX_SLOT_BYTES = 256 << 20
+_NULL_WINDOWS = 7
+_LENT_BYTES = 1 << 30  # from which on it is worth while: laying out less takes no time
+_NO_OTHERS: Mapping[int, str] = MappingProxyType({})
+
+
+class Untimed(Exception):
+    """A correct kernel stays without a timing; says why."""
+
+    def __init__(self, message: str, findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
+class Windows:
+    """Runs windows of a kernel and of what it is timed against.
+
+    Args:
+        kernel: Its session.
+        baseline: The reference's, constructed.
+        reference: Draws inputs and verifies outputs.
+        memory: Where large inputs are drawn, on a device; None if the baseline may not read there.
+    """
+
+    def __init__(
+        self,
+        kernel: Session,
+        baseline: Session,
+        reference: Reference,
+        memory: LentMemory | None = None,
+    ) -> None:
+        self._sides = (baseline, kernel)
+        # Judged calls may be on values that everybody knows; timed ones never are.
+        self._reference = reference
+        seeds = reference.seeds
+        self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
+        self._drawn = 0
+        self.calls = 0
+        """How many a window holds; 0 before `reserve`."""
+        self._on_device = kernel.device.type == "cuda"
+        self._null_ms = 0.0
+        self._alternating = False
+        self._memory, self._lending = memory, False
+        self._secret = random.SystemRandom()
+        self._turns: list[bool] = []
+
+    def reserve(self, calls: int) -> None:
+        """Make room for windows of `calls` calls and measure what empty ones cost."""
+        self.calls = calls
+        self._alternating = self._too_large_for_two()
+        self._lending = self._can_lend()
+        for which in range(self._lending, 2):
+            self._move_in(which)
+        if self._memory is not None and not self._lending:
+            self._memory.close()  # it may have lent for windows of one call
+        if self._on_device:
+            return  # what a window costs beside its calls is read off the reference's
+        # The least of all: taking too much away makes a short kernel look infinitely fast.
+        self._null_ms = min(
+            self._guarded(which, self._sides[which].timed_run, [], [], []).window_ms
+            for which in range(2)
+            for _ in range(_NULL_WINDOWS)
+        )
+
+    def fitting(self, calls: int) -> int:
+        """Return how many calls, of so many that are wanted, a window can hold."""
+        device, size = self._sides[1].device, self._call_bytes()
+        if device.type == "cpu":
+            return max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // size))
+        properties = torch.cuda.get_device_properties(device)
+        if calls > 1:  # short calls take slots that together exceed the cache by far
+            calls = max(calls, int(4 * properties.L2_cache_size / size) + 1)
+        room = int(properties.total_memory) // 10 // size
+        return max(1, min(calls, _MAX_DEVICE_CALLS, room))
+
+    def _call_bytes(self) -> int:
+        return max(1, bytes_of(list(self._sides[1].example)))
+
+    def _too_large_for_two(self) -> bool:
+        """Say whether a device cannot hold what both sides take in one pair of windows."""
+        device, (inputs, output) = self._sides[1].device, self._sides[1].example
+        if device.type == "cpu":
+            return False
+        total = int(torch.cuda.get_device_properties(device).total_memory)
+        return not holds_both(total, bytes_of(inputs), bytes_of(output))
+
+    def _can_lend(self) -> bool:
+        """Say whether the baseline may read what is drawn, instead of a copy."""
+        if self._memory is None or not self._on_device or self.calls > 1 or self._alternating:
+            return False
+        if self._reference.stateful or self._sides[1].changes_inputs:
+            return False
+        inputs = self._sides[1].example[0]
+        # What has gaps is copied more slowly: it would look as if the kernel kept the device busy.
+        return bytes_of(inputs) >= _LENT_BYTES and all(map(_is_dense, tensors_of(inputs)))
+
+    def spared_ms(self) -> float:
+        """Return what laying out a window for the baseline is spared that the kernel is not.
+
+        For who has the device alone: what its memory can do may have to be measured for it.
+        """
+        if not self._lending or self._memory is None:
+            return 0.0
+        return self._memory.copy_ms(bytes_of(self._sides[1].example[0]))
+
+    def _lend(self, inputs: list[Any]) -> None:
+        """Have the baseline's next call be made on inputs where they lie."""
+        side = self._sides[0]
+        if side.borrow_again(inputs):
+            return
+        if not self._awake(0, side.borrow, inputs, self._sides[1].example[1]):
+            self._lending = False
+            self._move_in(0)
+
+    def _move_in(self, which: int) -> None:
+        """Lay out a side's slots; very large ones only while the other side has none."""
+        inputs, output = self._sides[1].example
+        if self._alternating:
+            self._awake(1 - which, self._sides[1 - which].vacate)
+        self._awake(which, self._sides[which].reserve, inputs, output, self.calls, True)
+
+    def _awake(self, which: int, ask: Any, *arguments: Any) -> Any:
+        """Ask a side for something that it does outside of windows."""
+        side = self._sides[which]
+        self._guarded(which, side.resume)
+        answer = self._guarded(which, ask, *arguments)
+        self._guarded(which, side.pause)
+        return answer
+
+    def capture(self, kernel_too: bool = True) -> tuple[bool, bool]:
+        """Have both sides capture their calls; says which of them (reference, kernel) could."""
+        if self._reference.draws:
+            return False, False  # random numbers are seeded from the host, call by call
+        reference = bool(self._awake(0, self._sides[0].capture))
+        return reference, kernel_too and bool(self._awake(1, self._sides[1].capture, not reference))
+
+    def holds_what_it_captured(self) -> bool:
+        """Say whether the kernel's graph gives right outputs."""
+        try:
+            self.pair()
+        except Rejected as end:
+            if end.status is Status.WRONG:
+                return False
+            raise
+        return True
+
+    def pair(self) -> Pair:
+        """Run one window of each side on the same fresh inputs."""
+        chosen, kinds = self._choose()
+        numbers = self._number_calls()
+        forward_seeds = self._forward_seeds(numbers)
+        keep = [chosen]
+        if self._reference.stateful:
+            keep = list(range(self.calls))
+        first, run, batches = self._secret.randrange(2), {}, []
+        if not self._alternating:
+            batches = self._draw_window(numbers, kinds)
+        for which in (first, 1 - first):
+            if self._alternating:
+                self._take_turn(which)
+                batches = self._draw_window(numbers, kinds)
+            run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
+            if self._alternating:  # its slots are about to be given back
+                if which:
+                    self._verify(batches, forward_seeds, kinds, run[1][1], {})
+                run[which][1].kept.clear()
+                batches = []
+        (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
+        if not self._alternating:
+            self._verify(batches, forward_seeds, kinds, kernel, reference.kept)
+        return Pair(
+            reference_ms,
+            kernel_ms,
+            reference.window_ms,
+            kernel.window_ms,
+            reference.layout_ms,
+            kernel.layout_ms,
+        )
+
+    def _take_turn(self, which: int) -> None:
+        """Let a side alone have room on the device, and run a window that nobody times.
+
+        Its outputs' memory went back with its slots: to be given some again takes the driver longer
+        than many a kernel. The values are others than those that its timed window is on.
+        """
+        self._move_in(which)
+        if not self._reference.stateful:  # which must make no call that the other does not make
+            numbers = self._number_calls()
+            self._window(which, self._draw_window(numbers), self._forward_seeds(numbers), [])
+
+    def _choose(self) -> tuple[int, dict[int, str]]:
+        """Choose the call of the next pair that is verified, and kinds of inputs by call.
+
+        Of two pairs one is verified on another kind than the problem's own, if it bears any, in an
+        order that a kernel cannot know. Of several calls one is always on another kind: seeing it
+        says nothing of which is verified.
+        """
+        telltales = self._reference.telltales
+        if not telltales:
+            return self._secret.randrange(self.calls), {}
+        if not self._turns:
+            self._turns = [True, False]
+            self._secret.shuffle(self._turns)
+        on_other, kind = self._turns.pop(), self._secret.choice(telltales)
+        if self.calls == 1:
+            return 0, {0: kind} if on_other else {}
+        other, own = self._secret.sample(range(self.calls), 2)
+        return other if on_other else own, {other: kind}
+
+    def forget_kernel(self) -> None:
+        """Only the reference runs from now on: the kernel's process is gone."""
+        if self._alternating:
+            self._alternating = False
+            self._move_in(0)
+
+    def of_reference(self) -> float:
+        """Run one window of the reference alone; ms per call."""
+        numbers, keep = self._number_calls(), [self._secret.randrange(self.calls)]
+        batches = self._draw_window(numbers)
+        return self._window(0, batches, self._forward_seeds(numbers), keep)[0]
+
+    def _number_calls(self) -> range:
+        """Return numbers for a window's calls: each is made on values of its own."""
+        first, self._drawn = self._drawn + 1, self._drawn + self.calls
+        return range(first, self._drawn + 1)
+
+    def _forward_seeds(self, numbers: range) -> list[int]:
+        return [self._seeds.derive("timing-forward", number) for number in numbers]
+
+    def _draw_window(
+        self, numbers: range, kinds: Mapping[int, str] = _NO_OTHERS
+    ) -> list[list[Any]]:
+        batches = []
+        lending = self._memory if self._lending else None
+        for index, number in enumerate(numbers):
+            with nullcontext() if lending is None else lending.drawing():
+                batches.append(self._draw(number, kinds.get(index, GIVEN)))
+        return batches
+
+    def _window(
+        self,
+        which: int,
+        batches: list[list[Any]],
+        forward_seeds: list[int],
+        keep: list[int],
+        others: int = 0,
+    ) -> tuple[float, Window]:
+        """Run one window; ms per call, and what was seen of it."""
+        side = self._sides[which]
+        if not which and self._lending:
+            self._lend(batches[0])
+        if not which and not self._on_device:
+            keep = []
+        window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
+        if not which and self._lending:
+            side.hand_back()
+        if self._on_device:
+            return max(window.claimed_ms, 1e-6) / self.calls, window
+        spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
+        return spent_ms / self.calls, window
+
+    def _verify(
+        self,
+        batches: list[list[Any]],
+        forward_seeds: list[int],
+        kinds: Mapping[int, str],
+        window: Window,
+        beside: dict[int, list[torch.Tensor]],
+    ) -> None:
+        """Compare the outputs that were kept of a kernel's window.
+
+        Args:
+            batches: Inputs of its calls.
+            forward_seeds: Seeds set before them.
+            kinds: Of inputs, by call, where they are not of the problem's own kind.
+            window: What it gave.
+            beside: Outputs of the reference's process in its own window on the same inputs. An
+                output that lies near is right; only of others is the reference asked again.
+        """
+        kernel, reference = self._sides[1], self._reference
+        for index, outputs in window.kept.items():
+            call = (index, batches[index], outputs, window.results[index])
+            kind = kinds.get(index, GIVEN)
+            around = kernel.around.get(kind)
+            if around is not None and index in beside:
+                if kernel.resembles(*call, beside[index], around):
+                    continue
+            expected = reference.expect(batches[index], forward_seeds[index], kind)
+            outcome = kernel.compare(*call, expected)
+            if not outcome.passed:
+                if kind != GIVEN and not reference.bears(expected):
+                    continue  # with these values the reference itself is at its limits: no fault
+                where = "" if kind == GIVEN else f"on {kind} inputs, "
+                message = f"while it was timed: {where}{outcome.message}"
+                raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
+            kernel.learn(reference, expected)
+
+    def _draw(self, number: int, kind: str) -> list[Any]:
+        """Draw a call's tensors; numbers, which a slot cannot hold, stay as they are."""
+        example, _ = self._sides[1].example
+        seed = self._seeds.derive("timing", number)
+        inputs = self._reference.inputs_for_timing(seed, kind)
+        if len(inputs) != len(example) or not self._sides[1].alike(inputs):
+            raise Untimed("the shapes of its inputs change from call to call")
+        return [
+            drawn if tensors_of(drawn) else fixed
+            for drawn, fixed in zip(inputs, example, strict=True)
+        ]
+
+    def _guarded(self, which: int, ask: Any, *arguments: Any) -> Any:
+        try:
+            return ask(*arguments)
+        except Rejected as end:
+            if which == 0:
+                raise our_failure(f"the reference cannot be timed: {end}") from None
+            raise Rejected(end.status, f"while it was timed: {end}", end.log) from None
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return spanned(tensor.shape, tensor.stride()) == int(tensor.numel())

@@ -1,0 +1,350 @@
+"""The process that runs a candidate: it is given inputs and hands back bytes, nothing else.
+
+It never holds the reference model, its outputs, its source or a verdict, and no message it can
+send says "correct": the trusted side looks at the clock and at the bytes. Loaded by path after a
+fork from the zygote: standard library and torch only (plus the files beside it that it is given).
+
+Every request carries a nonce that its answer repeats. Requests: ``slots`` (with a descriptor of
+shared memory, or a handle of shared device memory), ``release`` (let go of it), ``load``,
+``construct``, ``state`` (values for parameters, by name), ``prepare`` (where the inputs of calls
+lie), ``go`` (make so many of them; the values lie there by then), ``capture`` (turn the prepared
+calls into a CUDA graph, which ``go`` replays), ``trace`` (watch calls, as `tracing.py` does).
+On a CUDA device ``context`` comes before all others, and makes the context.
+A process of the reference's may be loaded to be compiled, and then asked for its ``compilation``.
+On a CUDA device the answer to ``go`` is sent when the whole device has finished.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import random
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["Parts", "serve"]
+
+SOURCE_NAME = "kernel.py"
+
+# Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
+_copy = torch.Tensor.copy_
+# Seeds the CPU only, and 100 times faster than torch.manual_seed, which asks every backend.
+_seed_all = torch.default_generator.manual_seed
+_no_grad = torch.no_grad
+_synchronize = torch.cuda.synchronize
+_sleep_on_device = torch.cuda._sleep
+_LEAD_CYCLES = 600_000  # about 0.3 ms
+_REUSE_CALLS, _REUSE_BYTES = 3, 4 << 30
+_seed_device = torch.cuda.manual_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The other files of this folder, which the zygote loaded by path before it forked."""
+
+    protocol: ModuleType
+    channel: ModuleType
+    buffers: ModuleType
+    cuda_ipc: ModuleType
+    outputs: ModuleType
+    error_report: ModuleType
+    extension_stub: ModuleType
+    torch_compile: ModuleType
+    triton_tools: ModuleType
+    launches: Any
+    """The `Launches` of this process, of `watch/launches.py`."""
+    new_tracer: Callable[[], Any]
+    """Makes the `Tracer` of this process, of `watch/tracer.py`."""
+
+
+def serve(
+    channel: socket.socket, scratch: str, parts: Parts, device: str, shared: str = ""
+) -> None:
+    """Answer requests until the channel closes. Returns only at its end.
+
+    Args:
+        channel: To the trusted side.
+        scratch: The folder that this process may write to.
+        parts: The other files of this folder.
+        device: Where the candidate runs.
+        shared: A handle of device memory to open and close again first: a trial of the sandbox.
+    """
+    inbox = parts.channel.Inbox(channel, parts.protocol)
+    state = _State(scratch, parts, torch.device(device))
+    if shared:
+        state.make_context()
+        state.open(shared, 0)
+        state.release([0])
+    inbox.send({"standby": True})
+
+    def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
+        reply, fds = inbox.build(arguments)  # kernels build in threads, too, that outlive a request
+        return {**reply, "fds": fds}
+
+    while True:
+        try:
+            request, fds = inbox.request()
+        except EOFError:
+            return
+        reply: dict[str, Any] = {"nonce": request["nonce"]}
+        try:
+            match request["op"]:
+                case "context":
+                    state.make_context()
+                case "slots":
+                    if "memory" in request:
+                        state.open(request["memory"], request["arena"])
+                    else:
+                        state.buffers.map(fds[0], request["bytes"])
+                case "release":
+                    state.release(request["arenas"])
+                case "load":
+                    if request["compile"]:
+                        parts.torch_compile.begin(scratch, fds)
+                    elif device != "cpu":
+                        parts.triton_tools.replace_tools(request_build)
+                    state.load(request, request_build)
+                case "construct":
+                    state.construct(request)
+                case "state":
+                    reply["missing"] = state.replace_state(request["values"])
+                case "prepare":
+                    state.prepare(request["calls"])
+                case "go":
+                    state.fill_fresh_memory(not request["timed"])
+                    reply["results"] = state.go(request["seeds"], request["timed"])
+                    reply["launches"] = state.launched
+                    if request["timed"] and device != "cpu":
+                        reply["device_ms"] = state.device_ms()
+                case "trace":
+                    reply["seen"] = state.trace(request["mode"])
+                case "capture":
+                    reply["results"] = state.capture(request["tells"])
+                case "compilation":
+                    if request["save"]:
+                        parts.torch_compile.save(scratch)
+                    reply["misses"] = parts.torch_compile.misses()
+        except BaseException as error:
+            reply["error"] = parts.error_report.describe_error(error, state.source_file)
+        parts.error_report.flush_output()
+        inbox.send(reply)
+
+
+class _State:
+    def __init__(self, scratch: str, parts: Parts, device: torch.device) -> None:
+        self.source_file = os.path.join(scratch, SOURCE_NAME)
+        self._parts, self._device = parts, device
+        self.buffers = parts.buffers.Buffers(parts.cuda_ipc, parts.outputs.describe, device)
+        self._export, self._copied = parts.outputs.export, parts.outputs.copied
+        self._launches, self._new_tracer = parts.launches, parts.new_tracer
+        self.launched = 0
+        """Launches of custom kernels in the calls that were made last."""
+        self._in_graph = 0
+        self._tracer: Any = None
+        self._entry: Any = None
+        self._compiles = False
+        self._model: Any = None
+        self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
+        self._graph: Any = None
+        self._graph_results: list[Any] | None = None
+        self._kept: list[Any] = []  # outputs of a timed window, until the next
+        self._previous: Any = None
+        self._untimed_calls = 0
+        self._reuses_output = False
+        if device.type == "cuda":
+            # As long as a context takes, but no lease is needed: nothing is made on the device.
+            ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+    def make_context(self) -> None:
+        """Make this process's context on the device."""
+        torch.cuda.set_device(self._device)
+        self._touched = torch.zeros(1, device=self._device)
+        self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        _synchronize(self._device)
+
+    def open(self, handle: str, number: int) -> None:
+        """Open one of the trusted side's allocations on the device."""
+        self._forget_calls()
+        self.buffers.open(handle, number)
+
+    def release(self, numbers: list[int]) -> None:
+        """Let go of allocations on the device."""
+        self._forget_calls()
+        self.buffers.release(numbers)
+
+    def _forget_calls(self) -> None:
+        self._calls, self._graph, self._kept = [], None, []
+
+    def load(self, request: dict[str, Any], request_build: Any) -> None:
+        """Import the source as a module and look its entry class up."""
+        if self._device.type == "cuda" and not request["tf32"]:
+            # What torch does in fp32 is fp32, as in the reference: a kernel may use parts of it.
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        self._parts.extension_stub.replace_extension_builds(request_build)
+        self._launches.count_extensions()
+        with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(request["source"])
+        spec = importlib.util.spec_from_file_location("kernel", self.source_file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # where dataclasses and others look a module up
+        spec.loader.exec_module(module)
+        self._entry, self._compiles = getattr(module, request["entry"], None), request["compile"]
+        if not isinstance(self._entry, type):
+            raise AttributeError(f"the module defines no class {request['entry']}")
+
+    def construct(self, request: dict[str, Any]) -> None:
+        """Build the model under the seed the reference was built under."""
+        arguments = [self.buffers.decode(value) for value in request["args"]]
+        _seed_all(request["seed"])
+        random.seed(request["seed"])
+        with _no_grad():
+            self._model = self._entry(*arguments)
+        if isinstance(self._model, torch.nn.Module):
+            self._model.to(self._device, getattr(torch, request["dtype"]))
+            if self._compiles:
+                self._model.compile()  # in place: parameters keep their names
+        if not callable(self._model):
+            raise TypeError(f"{request['entry']} is not callable: it needs a forward method")
+
+    def replace_state(self, values: list[Any]) -> list[str]:
+        """Copy values into parameters, buffers or attributes; return the names not found."""
+        missing = []
+        for name, region in values:
+            value, target = self.buffers.view(region), self._model
+            for part in name.split("."):
+                target = getattr(target, part, None)
+            if isinstance(target, torch.Tensor) and target.shape == value.shape:
+                with _no_grad():
+                    _copy(target, value)
+            else:
+                missing.append(name)
+        return missing
+
+    def prepare(self, calls: list[dict[str, Any]]) -> None:
+        """Lay tensors over the buffers of calls to come; their values come later."""
+        self._graph = None
+        self._calls = [
+            (
+                [self.buffers.decode(value) for value in call["args"]],
+                [self.buffers.view(region) for region in call["outputs"]],
+            )
+            for call in calls
+        ]
+
+    def fill_fresh_memory(self, on: bool) -> None:
+        """Have memory that the kernel allocates hold what is wrong in almost every output."""
+        if self._device.type == "cpu":
+            self._parts.buffers.fill_fresh_memory(on)
+        elif on:
+            outputs = [place for _, places in self._calls[:1] for place in places]
+            self._parts.buffers.fill_fresh_device_memory(outputs)
+
+    def go(self, seeds: list[int], timed: bool) -> list[Any] | None:
+        """Make one prepared call per seed and say where its output lies.
+
+        Outputs are copied to their places, except in timed windows on a device: there the trusted
+        side reads them where they are, so that no copy is timed. Nothing need be said of captured
+        calls: `capture` has told.
+        """
+        before = self._launches.count
+        if self._device.type == "cpu":
+            with _no_grad():
+                found = [
+                    self._export(self._call(seed, arguments), places)
+                    for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
+                ]
+            self.launched = self._launches.count - before
+            return found
+        self._touched.add_(1)  # an empty window switches to this process's context, too
+        results: list[Any] = []
+        replayed = self._graph is not None and timed and bool(seeds)
+        if timed:
+            # What the host needs to launch the first call is not the device's time: give it a lead.
+            _sleep_on_device(_LEAD_CYCLES)
+        self._began.record()
+        if replayed:
+            self._graph.replay()
+        else:
+            self._kept = []
+            with _no_grad():
+                for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
+                    output = self._call(seed, arguments)
+                    if timed:
+                        self._kept.append(self._copied(output) if self._reuses_output else output)
+                    else:
+                        results.append(self._export(output, places))
+                        self._notice_reuse(output)
+        self._ended.record()
+        _synchronize(self._device)
+        if timed and not replayed:
+            self.buffers.forget_freed_blocks()
+        self.launched = self._in_graph if replayed else self._launches.count - before
+        if replayed:
+            return self._graph_results
+        return [self.buffers.locate(output) for output in self._kept] if timed else results
+
+    def _notice_reuse(self, output: Any) -> None:
+        """Find out whether the kernel returns the same buffer again while it is still in use.
+
+        In a window of several calls such outputs must be copied before the next call.
+        """
+        previous, self._previous = self._previous, output
+        if not isinstance(output, torch.Tensor) or output.nbytes > _REUSE_BYTES:
+            self._previous = None  # windows on outputs that large hold one call
+        elif self._untimed_calls < _REUSE_CALLS:
+            self._reuses_output |= (
+                isinstance(previous, torch.Tensor)
+                and previous.numel() > 0
+                and previous.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+            )
+        self._untimed_calls += 1
+        if self._untimed_calls >= _REUSE_CALLS:
+            self._previous = None
+
+    def device_ms(self) -> float:
+        """Return what the device took for the last calls, by its own clock."""
+        return float(self._began.elapsed_time(self._ended))
+
+    def _call(self, seed: int, arguments: list[Any]) -> Any:
+        _seed_all(seed)
+        if self._device.type == "cuda":
+            _seed_device(seed)
+        if self._tracer is not None:
+            return self._tracer.call(self._model, arguments)
+        return self._model(*arguments)
+
+    def trace(self, mode: str) -> Any:
+        """Watch calls from now on; the first request must come before any kernel code.
+
+        After ``end`` nobody stands between launches any more: what is timed is the kernel alone.
+        """
+        if mode == "end":
+            self._launches.watcher = self._tracer = None
+            return {}
+        if self._tracer is None:
+            self._tracer = self._new_tracer()
+        return self._tracer.mode(mode)
+
+    def capture(self, tells: bool) -> list[Any]:
+        """Capture all prepared calls, in order, in one CUDA graph; say where their outputs lie.
+
+        `tells` has that be said again in every window.
+        """
+        graph = torch.cuda.CUDAGraph()
+        self.buffers.forget_blocks()  # torch gives memory back before it captures
+        before = self._launches.count
+        with _no_grad(), torch.cuda.graph(graph):
+            outputs = (self._model(*arguments) for arguments, _ in self._calls)
+            self._kept = [self._copied(o) if self._reuses_output else o for o in outputs]
+        results = [self.buffers.locate(output) for output in self._kept]
+        self._graph_results = results if tells else None
+        self._graph, self._in_graph = graph, self._launches.count - before
+        return results

@@ -1,0 +1,1 @@
+"""Sandbox builders, run inside the process that they confine."""

@@ -1,0 +1,1 @@
+"""Triton inside a candidate: tools, interpreter, checks."""

@@ -1,0 +1,1 @@
+"""What a watched call does: launches, torch operators, host memory."""

@@ -1,0 +1,247 @@
+"""What a call hands from torch to the rest of Python and back: NumPy, lists, buffers, ctypes.
+
+There work can be done that no operator of torch's shows. Counted, in bytes: tensors that NumPy,
+DLPack, lists or serialised bytes are made of, tensors made of such or computed by Python functions
+element by element, memory shared with NumPy or a file since before the call and changed in it, and
+addresses turned into ctypes arrays. Looked-up functions of numeric libraries (BLAS and the like)
+are noted by name. So is, whenever it happens, what makes all memory readable at any time after: the
+process's memory as a file, an object laid over an address, functions that a kernel looks up in
+libraries itself. On the CPU `ledger.py` sees what comes back by any other way. Not seen: what
+compiled code does with an address it was given.
+
+Loaded by path in the untrusted process: standard library and torch only. No boundary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["Crossings"]
+
+_OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__", "apply_", "map_", "map2_")
+_IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_tensor", "asarray")
+_SHARING = frozenset(
+    ("numpy", "__dlpack__", "from_numpy", "frombuffer", "from_file", "as_tensor", "asarray")
+)
+_OF_STORAGES = (
+    *("tolist", "__getitem__", "__setitem__", "_write_file", "_set_from_file"),
+    *("_share_fd_cpu_", "_share_filename_cpu_"),
+)
+_NEW_STORAGES = ("from_buffer", "from_file", "_new_with_file", "_new_shared_filename_cpu")
+_SHARED_KEPT = 1024
+_INSTALLED = (
+    *(sys.prefix, sys.base_prefix, "<frozen "),
+    os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))),
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),  # judge/untrusted
+)
+_EVERYTHING = 1 << 50
+_LIBRARY = re.compile(
+    rb"(cblas_|^cublas|^cudnn|^cusolver|^cufft|^mkl_|^dnnl_|^vs[A-Z]|^LAPACKE_"
+    rb"|^[sdcz](gemm|gemv|symm|dot|axpy|trsm|syrk)(_|_64_|64_)?$)"
+)
+
+
+class Crossings:
+    """Counts crossings of one process, once it has begun: before any kernel code is loaded.
+
+    Args:
+        counts: Says whether what happens now counts.
+        fingerprint: Of `fingerprint.py`.
+    """
+
+    def __init__(
+        self, counts: Callable[[], bool], fingerprint: Callable[[torch.Tensor], Any]
+    ) -> None:
+        self._counts, self._fingerprint = counts, fingerprint
+        self._nested = False
+        self.rest()
+        for name in _OUT:
+            setattr(torch.Tensor, name, self._out(name, getattr(torch.Tensor, name)))
+        for name in _IN:
+            original = getattr(torch, name)
+            setattr(torch, name, self._in(name, original))
+            if scripted := torch.jit._builtins._find_builtin(original):
+                torch.jit._builtins._register_builtin(getattr(torch, name), scripted)
+        for module, name in ((ctypes, "memmove"), (sys.modules.get("numpy.ctypeslib"), "as_array")):
+            if module is not None:
+                setattr(module, name, self._raw(name, getattr(module, name)))
+        for owner, name in (
+            (torch.utils.dlpack, "to_dlpack"),
+            (torch._C, "_to_dlpack"),
+            (torch, "save"),
+            *((torch.UntypedStorage, name) for name in _OF_STORAGES),
+        ):
+            if hasattr(owner, name):  # not all of them are promised to stay
+                setattr(owner, name, self._out(name, getattr(owner, name)))
+        if hasattr(torch._C, "_from_dlpack"):
+            torch._C._from_dlpack = self._in("_from_dlpack", torch._C._from_dlpack)
+        for name in _NEW_STORAGES:
+            if (make := getattr(torch.UntypedStorage, name, None)) is not None:
+                setattr(torch.UntypedStorage, name, staticmethod(self._in(name, make)))
+        sys.addaudithook(self._audit)
+
+    def begin(self) -> None:
+        """Count from now on, and remember what makes memory readable for good."""
+        self._begun = True
+
+    def rest(self) -> None:
+        """Stop, and forget everything: what is done before a kernel comes is nobody's doing."""
+        self._begun = False
+        self._shared: dict[int, torch.Tensor] = {}
+        self._too_many = False
+        self._everywhere = ""  # by what all memory can be read that a call is given
+        self.library = ""
+        """A function of a numeric library that was looked up by its name."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        self.bytes = 0
+        self.ways: set[str] = set()
+
+    def add(self, size: int, way: str) -> None:
+        """Count a crossing of so many bytes."""
+        if self._counts():
+            self.bytes += size
+            self.ways.add(way)
+
+    def lifted(self, size: int) -> None:
+        """Count so many bytes of a tensor made of Python's values, whatever made it."""
+        if not self._nested:
+            self.add(size, "tensors of Python's values")
+
+    def written(self, size: int) -> None:
+        """Count so many bytes that neither torch nor a custom kernel wrote, whenever they did."""
+        self.bytes += size
+        self.ways.add("memory written behind PyTorch")
+
+    def prints(self) -> dict[int, Any]:
+        """Return fingerprints of all memory that torch shares with the rest of Python."""
+        return {key: self._fingerprint(tensor) for key, tensor in self._shared.items()}
+
+    def compare(self, before: dict[int, Any] | None, given: list[torch.Tensor]) -> None:
+        """Count shared memory that differs from what it was, and all that is not looked at.
+
+        Args:
+            before: Fingerprints from before the call.
+            given: What the call was given: its values need not differ to be new.
+        """
+        if self._too_many:
+            self.bytes += _EVERYTHING
+            self.ways.add("more memory shared with NumPy than is looked at")
+        if self._everywhere:
+            self.bytes += _EVERYTHING
+            self.ways.add(self._everywhere)
+        for tensor in given:
+            begin = tensor.data_ptr()
+            if any(begin <= key < begin + _bytes(tensor) for key in self._shared):
+                self.bytes += _bytes(tensor)
+                self.ways.add("inputs shared with NumPy before the call")
+        for key, mark in (before or {}).items():
+            shared = self._shared.get(key)
+            if shared is not None and self._fingerprint(shared) != mark:
+                self.bytes += _bytes(shared)
+                self.ways.add("memory shared with NumPy")
+
+    def _share(self, name: str, tensor: Any) -> None:
+        """Remember memory that was shared outside of calls: a call may pass values through it."""
+        if not self._begun or self._counts() or name not in _SHARING:
+            return
+        if not isinstance(tensor, torch.Tensor):
+            return
+        if tensor.device.type != "cpu":
+            return
+        if len(self._shared) < _SHARED_KEPT:
+            self._shared[tensor.data_ptr()] = tensor.detach()
+        elif tensor.data_ptr() not in self._shared:
+            self._too_many = True
+
+    def _out(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(given: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._nested:
+                self.add(_bytes(given), name)
+                self._share(name, given)
+            return function(given, *args, **kwargs)
+
+        return call
+
+    def _in(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = args[0] if args else next(iter(kwargs.values()), None)
+            was, self._nested = self._nested, True  # a tensor of tensors crosses nothing twice
+            try:
+                made = function(*args, **kwargs)
+            finally:
+                self._nested = was
+            kinds = (torch.Tensor, torch.UntypedStorage)
+            if not was and isinstance(made, kinds) and not _of_tensors(given):
+                self.add(_bytes(made), name)
+                self._share(name, made)
+            return made
+
+        return call
+
+    def _raw(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            size = getattr(made, "nbytes", None) or (args[2] if len(args) > 2 else 0)
+            self.add(int(size), f"ctypes {name}")
+            return made
+
+        return call
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self._begun:
+            return
+        if event == "ctypes.string_at":
+            self.add(args[1] if len(args) > 1 else _EVERYTHING, event)
+        elif event == "ctypes.cdata":
+            self._everywhere = "ctypes"
+        elif event == "ctypes.dlsym":
+            name = args[1] if isinstance(args[1], bytes) else str(args[1]).encode()
+            if _LIBRARY.search(name):
+                self.library = name.decode(errors="replace")
+            elif not _asker().startswith(_INSTALLED):
+                self._everywhere = f"{name[:40].decode(errors='replace')} through ctypes"
+        elif event in ("open", "os.symlink", "os.link") and _names_memory(args[0]):
+            self._everywhere = "the memory of its process as a file"
+
+
+def _asker() -> str:
+    """Return the file of the code that uses ctypes."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename == ctypes.__file__:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def _names_memory(path: Any) -> bool:
+    if not isinstance(path, (str, bytes)):
+        return False
+    text = os.fsdecode(path)
+    return "mem" in (os.path.basename(text), os.path.basename(os.path.realpath(text)))
+
+
+def _bytes(given: Any) -> int:
+    if isinstance(given, torch.Tensor):
+        return int(given.numel() * given.element_size())
+    if isinstance(given, torch.UntypedStorage):
+        return int(given.nbytes())
+    return 0
+
+
+def _of_tensors(given: Any) -> bool:
+    return isinstance(given, torch.Tensor) or (
+        isinstance(given, (list, tuple)) and bool(given) and isinstance(given[0], torch.Tensor)
+    )

@@ -1,0 +1,1 @@
+"""The trusted worker: takes jobs, judges each, answers verdicts."""

@@ -1,0 +1,84 @@
+"""The trusted worker's program: takes jobs over a socket, one at a time, and answers verdicts.
+
+Started by `local.py` as ``python -m kernelgym.judge.worker``. It is a process of its own so that
+the caller imports no torch and survives whatever the problem's code does; candidates run in
+further processes, forked by a zygote. That one imports torch as well, so it is started first and
+both import at the same time; what does the work (`serving`) is imported after it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from kernelgym.judge.processes.scratch import claim, sweep
+from kernelgym.judge.processes.zygote_handle import start_zygote
+from kernelgym.judge.untrusted import protocol
+from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
+
+__all__ = ["main", "read_ruleset"]
+
+
+def read_ruleset(data: dict[str, Any]) -> Ruleset:
+    """Rebuild a ruleset from `dataclasses.asdict` after JSON."""
+    values = dict(data)
+    values["timing"] = TimingProtocol(**values["timing"])
+    values["limits"] = Limits(**values["limits"])
+    for name in ("hard_findings", "distributions"):
+        values[name] = tuple(values[name])
+    values["error_factors"] = tuple((name, factor) for name, factor in values["error_factors"])
+    return Ruleset(**values)
+
+
+def _exit_with_parent(lifeline: int) -> None:
+    """End this process, and with it the zygotes, as soon as the parent is gone."""
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(job_fd: int, lifeline_fd: int) -> None:
+    """Serve jobs until the socket closes."""
+    _exit_with_parent(lifeline_fd)
+    jobs = socket.socket(fileno=job_fd)
+    decoder = protocol.Decoder(1 << 30)
+    setup, _ = protocol.receive(jobs, decoder)
+    ruleset, tier, device = read_ruleset(setup["ruleset"]), setup["tier"], setup["device"]
+    folder, scratch = Path(setup["folder"]), Path(setup["scratch"])
+    claim(scratch)
+    sweep(scratch.parent)
+    protocol.send(jobs, {"ready": True})
+    try:
+        job, _ = protocol.receive(jobs, decoder)  # its language says what to fork from
+    except EOFError:
+        return
+    language = job["kernel"]["language"] if "kernel" in job else REFERENCE_LANGUAGE
+    begun = start_zygote(language, ruleset.limits, folder, scratch, tier, device)
+    from kernelgym.judge.worker.jobs import serve
+    from kernelgym.judge.worker.worker import Worker
+
+    worker = Worker(
+        ruleset,
+        setup["timing"],
+        folder,
+        scratch,
+        tier,
+        device,
+        setup["called"],
+        setup["ready"],
+        setup["beside"],
+        begun,
+    )
+    serve(worker, jobs, decoder, job)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,287 @@
+"""A trusted worker: judges kernels one after the other on one device, trying again where due."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from kernelgym.baseline import Baseline
+from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
+from kernelgym.judge.out_of_memory import bound_own_memory, is_out_of_memory, lacked_memory
+from kernelgym.judge.processes.zygote_handle import Zygote
+from kernelgym.judge.reference.known_calls import PublicCalls
+from kernelgym.judge.reference.reference import Seeds
+from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.timing.baseline_store import Kept, device_name
+from kernelgym.judge.timing.baselines import Baselines
+from kernelgym.judge.timing.timer import Timekeeper
+from kernelgym.judge.worker.attempt import Attempt, Equipment
+from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
+
+__all__ = ["Worker"]
+
+_Answer = TypeVar("_Answer")
+_LACKED = (Status.RUNTIME_ERROR, Status.COMPILE_ERROR, Status.REJECTED)
+_FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
+
+
+class Worker:
+    """Judges kernels one at a time on one device.
+
+    Args:
+        ruleset: The rules.
+        timing: Whether correct kernels are timed where the language can be.
+        folder: Cache folder, shared with other workers.
+        scratch: Folder of its own for temporary files.
+        tier: Sandbox tier, or ``auto``.
+        device: ``cpu`` or such as ``cuda:0``.
+        called: What the caller calls it, whose processes may see other devices; as above if empty.
+        ready: Processes that `prepare_ahead` keeps ready.
+        beside: Workers that share the device, this one included.
+        begun: What forks processes and is coming up already, if anything is.
+
+    Raises:
+        JudgeError: If the device cannot be used.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        timing: bool,
+        folder: Path,
+        scratch: Path,
+        tier: str = "auto",
+        device: str = "cpu",
+        called: str = "",
+        ready: int = 1,
+        beside: int = 1,
+        begun: Zygote | None = None,
+    ) -> None:
+        self._ruleset, self._called, self._ready = ruleset, called or device, ready
+        folder.mkdir(parents=True, exist_ok=True)
+        self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
+        self._on_cuda = self._accelerator.on_cuda
+        self._processes = Processes(
+            ruleset, self._accelerator, folder, scratch, tier, device, begun
+        )
+        self._accelerator.lease.before_ceding = functools.partial(self._settle, ahead=True)
+        self._baselines = Baselines(
+            Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
+            ruleset,
+            device,
+            self._accelerator.lease,
+            functools.partial(self._processes.open, REFERENCE_LANGUAGE),
+            self._called,
+            lambda: self._accelerator.in_company,
+        )
+        timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
+        self._equipment = Equipment(
+            ruleset=ruleset,
+            timing=timing,
+            device=device,
+            accelerator=self._accelerator,
+            processes=self._processes,
+            public=PublicCalls(self._accelerator.device),
+            timekeeper=timekeeper,
+        )
+
+    def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
+        """Judge one kernel.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            seed: Hexadecimal secret of an earlier verdict, to repeat it; empty for a new one.
+
+        Raises:
+            JudgeError: If the judge fails.
+            ProblemError: If the device has too little memory for the problem.
+        """
+        started, moment = time.monotonic(), time.time()
+        seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
+        self._processes.begin(kernel.language)
+        self._accelerator.check_room(problem)  # the first time, torch imports as much for it
+        zygote = self._processes.zygote(kernel.language)
+        if not self._on_cuda:
+            bound_own_memory()
+        clock = self._accelerator.clock
+        clock.read()
+
+        def tried(watched: bool = False) -> Verdict:
+            return self._tried(problem, kernel, seeds, watched)
+
+        verdict = self._unless_full(functools.partial(tried, watched=True))
+        if verdict is not None and self._on_cuda and verdict.status is Status.TIMEOUT:
+            self._accelerator.hangs.note()
+            # It may have been held up: by one that is gone by now, or one that is still there.
+            if self._accelerator.hangs.others_since(moment) or self._accelerator.is_kept_busy():
+                with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
+                    verdict = self._unless_full(tried)
+                if verdict is not None and verdict.status is Status.TIMEOUT:
+                    self._accelerator.hangs.note()
+        if verdict is None or self._may_fit_alone(verdict):
+            self._dismiss_standing()
+            with self._accelerator.alone():  # others' work may have been in its way
+                verdict = tried()
+            if self._on_cuda and verdict.status is Status.TIMEOUT:
+                self._accelerator.hangs.note()
+        broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
+        if self._on_cuda and (broke or self._is_untidy()):
+            with self._accelerator.while_nobody_is_timed():
+                if broke:
+                    self._accelerator.canary()
+                self._accelerator.tidy()
+                self._settle()
+        return dataclasses.replace(
+            verdict,
+            device=self._called,
+            isolation=zygote.tier,
+            ruleset=self._ruleset.label,
+            seed=seeds.secret,
+            wall_s=round(time.monotonic() - started, 6),
+            stages=clock.read(),
+        )
+
+    def prepare_ahead(self) -> bool:
+        """Do one step towards having processes stand ready, for who has no kernel to judge.
+
+        A step forks a process, or has it make its context. It never waits for others, neither for
+        who is timed nor for those that are at it already: a kernel may come meanwhile.
+
+        Returns:
+            Whether there is more to do; False as well if no context can be had now.
+
+        Raises:
+            JudgeError: If no process can be forked now.
+        """
+        settled = self._processes.are_settled()
+        if settled and not self._processes.lack(self._ready):
+            return False
+        with self._accelerator.making.taken() as is_mine:
+            if is_mine and settled:
+                self._processes.add(self._ready)
+            elif is_mine:
+                with self._accelerator.lease.shared_now() as is_held:
+                    return not is_held or self._processes.settle(ahead=True)
+        return True
+
+    def _tried(self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool) -> Verdict:
+        """Judge a kernel, and once more if it may not have borne that it was watched."""
+        verdict, was_watched = self._attempt(problem, kernel, seeds, watched)
+        failed = verdict.status in _FAILED or _is_idle(verdict)
+        if was_watched and failed and not self._may_fit_alone(verdict):
+            self._look_after(verdict)
+            verdict, _ = self._attempt(problem, kernel, seeds)
+        return verdict
+
+    def _may_fit_alone(self, verdict: Verdict) -> bool:
+        """Say whether a kernel lacked memory that others may have had."""
+        said = (verdict.message, *(finding.message for finding in verdict.findings))
+        lacked = verdict.status in _LACKED and any(map(is_out_of_memory, said))
+        return lacked and self._accelerator.in_company
+
+    def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
+        """Return an answer, or None if the judge had too little memory for it beside others.
+
+        Raises:
+            DeviceFull: If it had, and nobody else uses any.
+        """
+        try:
+            return ask()
+        except Exception as error:
+            lost = isinstance(error, DeviceLost)
+            if lost or not lacked_memory(error) or not self._accelerator.in_company:
+                raise
+        return None
+
+    def _dismiss_standing(self) -> None:
+        """End what stays between verdicts: it takes memory, and may have been stopped anywhere."""
+        with self._accelerator.while_nobody_is_timed():
+            self._baselines.dismiss()
+
+    def _look_after(self, failed: Verdict) -> None:
+        """Make sure that what failed has left the device as it was, before it is tried again.
+
+        Raises:
+            DeviceLost: If it has not.
+        """
+        if not self._on_cuda or failed.status is Status.WRONG:
+            return
+        if failed.status is Status.TIMEOUT:
+            self._accelerator.hangs.note()
+        with self._accelerator.while_nobody_is_timed():
+            self._accelerator.canary()
+
+    def _is_untidy(self) -> bool:
+        return self._accelerator.is_untidy() or not self._processes.are_settled()
+
+    def _settle(self, ahead: bool = False) -> None:
+        """Let no context be made on the device while somebody is timed.
+
+        Args:
+            ahead: Somebody waits, and nothing waits for the contexts: give up sooner.
+        """
+        if self._on_cuda:
+            self._processes.settle(ahead)
+
+    def _attempt(
+        self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool = False
+    ) -> tuple[Verdict, bool]:
+        """Judge a kernel in a fresh process; says whether it was watched among its judged calls."""
+        attempt = Attempt(self._equipment, problem, kernel, seeds, watched)
+        verdict = attempt.verdict()
+        return verdict, attempt.was_watched
+
+    def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
+        """Prepare and time a problem's compiled baseline.
+
+        Args:
+            problem: The problem.
+            refresh: Compile even if one is kept.
+
+        Raises:
+            JudgeError: If the judge or the problem's own code fails.
+            UsageError: If the device has too little memory for the problem.
+        """
+        self._processes.begin(REFERENCE_LANGUAGE)
+        self._accelerator.check_room(problem)
+        self._processes.zygote(REFERENCE_LANGUAGE)
+        if not self._on_cuda:
+            bound_own_memory()
+
+        def prepare() -> Baseline:
+            with self._accelerator.room(problem):
+                return self._baselines.prepare(problem, refresh)
+
+        prepared = self._unless_full(prepare)
+        if prepared is None:
+            self._dismiss_standing()
+            with self._accelerator.alone():
+                prepared = prepare()
+        self._accelerator.tidy()
+        return prepared
+
+    def reset(self) -> None:
+        """Start clean at the next job, after a failure of ours."""
+        self._baselines.dismiss()
+        self._processes.reset()
+
+    def close(self) -> None:
+        """End all processes."""
+        self._baselines.dismiss()
+        self._processes.close()
+
+
+def _is_idle(verdict: Verdict) -> bool:
+    """Say whether a kernel was refused because it launched nothing."""
+    return verdict.status is Status.REJECTED and any(
+        finding.code == "no_kernel_launch" and finding.severity is Severity.HARD
+        for finding in verdict.findings
+    )

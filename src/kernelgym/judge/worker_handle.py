@@ -1,0 +1,205 @@
+"""The caller's handle on a worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelgym.baseline import Baseline
+from kernelgym.devices import alone
+from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge.processes.scratch import remove_folder
+from kernelgym.judge.untrusted import protocol
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Kernel, Problem, Verdict
+
+__all__ = ["WorkerProcess"]
+
+_REFERENCE_S = 600.0  # what the problem's own code may take before we give up
+_FIRST_BUILD_S = 600.0  # the unit that all extensions share, on a machine that is very busy
+_ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+# What stays for long, and is small, must not lie in a corner of gigabytes that inputs were drawn
+# into: they could not be given back, and new ones would not fit there.
+_ALLOCATOR = "max_split_size_mb:1024"
+
+
+class WorkerProcess:
+    """Handle on one worker process; used by one thread at a time.
+
+    Raises:
+        OSError: Or EOFError, if the worker does not start.
+    """
+
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        timing: bool,
+        folder: Path,
+        tier: str,
+        device: str = "cpu",
+        ready: int = 1,
+        beside: int = 1,
+    ) -> None:
+        limits = ruleset.limits
+        # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
+        self._job_s = 3 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
+        self._job_s += _REFERENCE_S + _FIRST_BUILD_S
+        self._socket, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
+        self._errors = tempfile.TemporaryFile()
+        # Its candidates see no other device, and no context of theirs touches one.
+        own, visible = alone(device, os.environ)
+        # -P: what lies in the current folder must not stand in for a library of the judge.
+        command = [sys.executable, "-P", "-m", "kernelgym.judge.worker"]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(lifeline)],
+                pass_fds=(theirs.fileno(), lifeline),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                env=_environment(folder, visible),
+                start_new_session=True,
+            )
+        os.close(lifeline)
+        self._decoder = protocol.Decoder(1 << 30)
+        self._jobs = 0
+        scratch = folder.absolute() / "scratch" / secrets.token_hex(8)
+        self._finalizer = weakref.finalize(
+            self, _end, self._process, self._socket, self._lifeline, self._errors, scratch
+        )
+        _living.add(self)
+        self._ask(
+            {
+                "ruleset": dataclasses.asdict(ruleset),
+                "timing": timing,
+                "folder": str(folder.absolute()),
+                "scratch": str(scratch),
+                "tier": tier,
+                "device": own,
+                "called": device,
+                "ready": ready,
+                "beside": beside,
+            }
+        )
+
+    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
+        """Have one kernel judged; OSError or EOFError if the worker is lost.
+
+        Raises:
+            UsageError: If the device has no room for the problem, or the sandbox that is
+                required cannot be had.
+        """
+        answer = self._job(problem, {"kernel": _fields(kernel), "seed": seed})
+        return Verdict.from_dict(answer["verdict"])
+
+    def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:
+        """Have a compiled baseline prepared; OSError or EOFError if the worker is lost.
+
+        Raises:
+            ProblemError: If the device has no room for the problem.
+            JudgeError: If the judge or the problem's own code fails.
+        """
+        answer = self._job(problem, {"baseline": {"refresh": refresh}})
+        if "failed" in answer:
+            raise JudgeError(answer["failed"])
+        return Baseline.from_dict(answer["baseline"])
+
+    def _job(self, problem: Problem, what: dict[str, Any]) -> dict[str, Any]:
+        self._jobs += 1
+        answer = self._ask({"job": self._jobs, "problem": _fields(problem), **what})
+        if answer["job"] != self._jobs:
+            raise ValueError(f"the answer to job {answer['job']} came for job {self._jobs}")
+        if "refused" in answer:
+            raise UsageError(answer["refused"])
+        return answer
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self._socket.settimeout(self._job_s)
+        try:
+            protocol.send(self._socket, message)
+            return protocol.receive(self._socket, self._decoder)[0]
+        except EOFError:
+            raise EOFError(self._complaint()) from None
+
+    def _complaint(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"it exited with {self._process.returncode}"
+
+    def close(self) -> None:
+        """End the process and all below it."""
+        self._finalizer()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of a worker that belongs to the parent."""
+        if self._finalizer.detach() is not None:
+            self._socket.close()
+            os.close(self._lifeline)
+
+
+def _environment(folder: Path, visible: Mapping[str, str]) -> dict[str, str]:
+    """Return a worker's environment.
+
+    Args:
+        folder: The cache folder.
+        visible: What says which devices it sees.
+    """
+    environment = {**os.environ, **visible}
+    environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
+    for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        environment[name] = str(folder.absolute() / "own-kernels")
+    if not any(name in environment for name in _ALLOCATOR_NAMES):
+        environment[_ALLOCATOR_NAMES[0]] = _ALLOCATOR
+    return environment
+
+
+def _end(
+    process: subprocess.Popen[bytes],
+    sock: socket.socket,
+    lifeline: int,
+    errors: Any,
+    scratch: Path,
+) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+    sock.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1.0)  # an idle worker cleans up after itself
+    os.close(lifeline)
+    try:
+        process.wait(3.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    errors.close()
+    remove_folder(scratch)
+
+
+def _fields(noun: Problem | Kernel) -> dict[str, Any]:
+    return {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun) if f.init}
+
+
+_living: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for worker in list(_living):
+        worker.abandon()
+    _living.clear()
+
+
+# A forked child shares the sockets: it would read the parent's answers and end its workers.
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,185 @@
+"""What a later turn sees of earlier ones: policies, and how they are put together.
+
+Contract: a policy is a pure function from the turns played to what is shown of them, the oldest
+first; it says how much, and `kernelgym.prompts.observer` cuts that to the budget. A `Context` is a
+policy of four fields, equal and printable as data; two are put together with ``|``, which shows
+whatever either shows. Five go by name (see `CONTEXTS`); any object with a method `choose` will do.
+
+Thinking is repeated only by ``whole``: it is most of a conversation's length and helps least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.types import Status, Turn
+
+__all__ = [
+    "CONTEXTS",
+    "EVERY",
+    "Context",
+    "ContextPolicy",
+    "Detail",
+    "Shown",
+    "best_turn",
+    "context_policy",
+    "own_summary",
+]
+
+EVERY = 1 << 30
+"""As `Context.last`: every attempt."""
+
+
+class Detail(IntEnum):
+    """How much is shown of a turn."""
+
+    LINE = 1
+    """One line: what became of it."""
+    KERNEL = 2
+    """The kernel and the feedback on it."""
+    SUMMARY = 3
+    """The same, with the model's own summary of what it changed."""
+    WHOLE = 4
+    """The answer as it was given, thinking included, and the feedback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One turn that is shown."""
+
+    index: int
+    """Which of the turns."""
+    detail: Detail
+    or_line: bool = True
+    """Whether it gets a line where the budget has no room for more."""
+
+
+@runtime_checkable
+class ContextPolicy(Protocol):
+    """Chooses what is shown of earlier turns."""
+
+    def choose(self, turns: Sequence[Turn]) -> Sequence[Shown]:
+        """Return what is shown, each turn at most once, the oldest first."""
+
+    @property
+    def asks_summary(self) -> bool:
+        """Whether the model is asked to sum up its changes, for later turns to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Shows the last attempts, perhaps the best one, and perhaps a line for each other."""
+
+    last: int = 1
+    """How many attempts, counted from the last; at least 1."""
+    best: bool = False
+    """Whether the best attempt so far is shown, if it is none of these."""
+    lines: bool = True
+    """Whether the others, and those that the budget has no room for, get a line each."""
+    detail: Detail = Detail.KERNEL
+    """How much is shown of attempts that are shown."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1:
+            raise UsageError(f"a context shows at least the last attempt, got last={self.last!r}")
+        if self.detail not in (Detail.KERNEL, Detail.SUMMARY, Detail.WHOLE):
+            raise UsageError(f"an attempt is shown as KERNEL, SUMMARY or WHOLE, not {self.detail}")
+        # A file gives back a number.
+        object.__setattr__(self, "detail", Detail(self.detail))
+
+    @property
+    def asks_summary(self) -> bool:
+        """Whether the model is asked to sum up its changes, for later turns to see."""
+        return self.detail is Detail.SUMMARY
+
+    def __or__(self, other: Context) -> Context:
+        return Context(
+            max(self.last, other.last),
+            self.best or other.best,
+            self.lines or other.lines,
+            max(self.detail, other.detail),
+        )
+
+    def choose(self, turns: Sequence[Turn]) -> tuple[Shown, ...]:
+        """Return what is shown, the oldest first."""
+        wanted = set(range(max(0, len(turns) - self.last), len(turns)))
+        if self.best and (best := best_turn(turns)) is not None:
+            wanted.add(best)
+        return tuple(
+            Shown(index, self.detail if index in wanted else Detail.LINE, self.lines)
+            for index in range(len(turns))
+            if index in wanted or self.lines
+        )
+
+
+CONTEXTS: dict[str, Context] = {
+    "last": Context(lines=False),
+    "recent": Context(last=2),
+    "best": Context(best=True),
+    "kernels": Context(last=EVERY, detail=Detail.SUMMARY),
+    "window": Context(last=EVERY, lines=False),
+    "whole": Context(last=EVERY, lines=False, detail=Detail.WHOLE),
+}
+"""Policies by name: the last attempt only; the last two, and a line for each earlier one; the best
+and the last, likewise; all kernels with their results and the model's own summaries, but without
+its thinking (Kevin-32B, arXiv 2507.11948); all kernels, the oldest dropped by the budget; the
+whole conversation."""
+
+
+def context_policy(policy: str | ContextPolicy) -> ContextPolicy:
+    """Return a policy by name, or `policy` itself.
+
+    Raises:
+        UnknownName: If there is no policy of that name.
+        UsageError: If it is no policy.
+    """
+    if isinstance(policy, str):
+        if policy not in CONTEXTS:
+            raise UnknownName("context", policy, CONTEXTS)
+        return CONTEXTS[policy]
+    if not isinstance(policy, ContextPolicy):
+        raise UsageError(
+            f"a context is one of {', '.join(CONTEXTS)}, a kernelgym.Context, or an object "
+            f"with a method choose(turns) and a property asks_summary; got {policy!r}"
+        )
+    return policy
+
+
+def best_turn(turns: Sequence[Turn]) -> int | None:
+    """Return which attempt is best so far: correct, fast, most trials passed, compiled.
+
+    None if no attempt held a kernel that was judged. Of equals, the earliest: what came after was
+    no improvement. Scores play no part: what is read must not depend on how it is paid.
+    """
+    judged = [
+        index
+        for index, turn in enumerate(turns)
+        if turn.reply.kernel is not None
+        and turn.verdict.valid
+        and turn.verdict.status is not Status.REJECTED
+    ]
+
+    def merit(index: int) -> tuple[bool, float, float, bool]:
+        verdict = turns[index].verdict
+        passed = verdict.trials_passed / max(1, verdict.trials)
+        return verdict.correct, verdict.speedup_low, passed, verdict.compiled
+
+    return max(judged, key=merit, default=None)
+
+
+def own_summary(turn: Turn) -> str:
+    """Return the model's own summary of an answer; empty if it gave none.
+
+    That is what it put inside ``<SUMMARY>`` and ``</SUMMARY>``; else the last paragraph of what
+    it thought.
+    """
+    text = turn.action
+    end = text.rfind("</SUMMARY>")
+    start = text.rfind("<SUMMARY>", 0, max(0, end))
+    if 0 <= start < end:
+        return text[start + len("<SUMMARY>") : end].strip()
+    return turn.reply.thought.strip().rpartition("\n\n")[2].strip()

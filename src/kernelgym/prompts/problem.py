@@ -1,0 +1,252 @@
+"""The text a model reads before its first answer.
+
+Contract: pure functions of their arguments; the same arguments give the same text. The system
+part says what the task and the form of an answer are, for a language; the problem part gives the
+reference, the device, the rules and the turn budget, with worked examples if wanted.
+
+Feedback on answers is not here: see `kernelgym.feedback`, and `kernelgym.prompts.observer`, which
+puts both together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.languages import Language
+from kernelgym.languages import language as find_language
+from kernelgym.prompts.examples import EXAMPLES, Example
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.types import Problem
+
+__all__ = [
+    "EXAMPLE_COUNTS",
+    "SUMMARY_REQUEST",
+    "Hardware",
+    "example_count",
+    "problem_prompt",
+    "system_prompt",
+]
+
+EXAMPLE_COUNTS = {"zero_shot": 0, "one_shot": 1, "few_shot": 2}
+"""Number of worked examples by name."""
+
+SUMMARY_REQUEST = """\
+# What later turns see
+
+Your thinking is not shown to you again; your kernels and what became of them are. Before \
+<KERNEL>, say in one or two sentences inside <SUMMARY> and </SUMMARY> what you changed and why: \
+later turns show you that too."""
+"""Added to the prompt where the context keeps the model's own summaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a prompt may tell about the machine; fields left empty are left out."""
+
+    name: str
+    """Such as ``NVIDIA H200``."""
+    architecture: str = ""
+    """Such as ``sm_90``, or ``x86-64 with AVX2``."""
+    units: int = 0
+    """Streaming multiprocessors, or cores."""
+    memory_bytes: int = 0
+    bandwidth_gb_s: float = 0.0
+    """Memory bandwidth in 10^9 bytes per second."""
+    fp32_tflops: float = 0.0
+    """Peak fp32 rate in 10^12 operations per second."""
+    shared_memory_bytes: int = 0
+    """Shared memory of one block, or cache of one core."""
+
+    def __str__(self) -> str:
+        facts = (
+            ("Architecture", self.architecture),
+            ("Multiprocessors or cores", self.units and str(self.units)),
+            ("Memory", self.memory_bytes and f"{self.memory_bytes / 2**30:.0f} GiB"),
+            ("Memory bandwidth", self.bandwidth_gb_s and f"{self.bandwidth_gb_s:g} GB/s"),
+            ("Peak fp32 rate", self.fp32_tflops and f"{self.fp32_tflops:g} TFLOP/s"),
+            (
+                "Shared memory per block",
+                self.shared_memory_bytes and f"{self.shared_memory_bytes / 1024:g} KiB",
+            ),
+        )
+        lines = [f"- {label}: {value}" for label, value in facts if value]
+        return "\n".join([f"- Name: {self.name}", *lines])
+
+
+_TASKS = {
+    "triton": "Write the computation as Triton kernels: functions decorated with @triton.jit, "
+    "launched from `forward`.",
+    "cpp": "Write the computation in C++, built by `torch.utils.cpp_extension.load_inline` "
+    "(`cpp_sources=`) and called from `forward`. OpenMP is available.",
+    "cuda": "Write the computation as CUDA C++ kernels, built by "
+    "`torch.utils.cpp_extension.load_inline` (`cuda_sources=`, with a declaration in "
+    "`cpp_sources=`) and called from `forward`. Launch on the current stream.",
+    "hip": "Write the computation as HIP C++ kernels, built by "
+    "`torch.utils.cpp_extension.load_inline` (`cuda_sources=`, with a declaration in "
+    "`cpp_sources=`; CUDA names are translated) and called from `forward`. Launch on the "
+    "current stream.",
+}
+
+_REFUSED = {
+    "no_custom_kernel": "an answer without a kernel of its own, or whose Triton kernel calls plain "
+    "Python functions",
+    "forbidden_import": "importing what reaches outside the computation (ctypes, subprocess, "
+    "socket, gc and the like) or hides from PyTorch's dispatcher",
+    "frame_access": "looking into the frames of other Python functions",
+}
+
+
+def system_prompt(language: str) -> str:
+    """Return the system part: the task and the form of an answer.
+
+    Raises:
+        UnknownName: If there is no such language.
+    """
+    entry = find_language(language)
+    return f"""\
+You write fast and correct {entry.title} kernels that replace PyTorch code.
+
+You are given a reference module that defines `class Model`. Answer with a complete Python module \
+that defines `class ModelNew`, a drop-in replacement. {_TASKS[entry.name]}
+
+The contract of `ModelNew`:
+- The constructor and `forward` take the same arguments as those of `Model`; `forward` returns \
+the same outputs, in shape and dtype.
+- It creates the same parameters and buffers, with the same names, shapes and initialisers, in \
+the same order: both models are built under one random seed, and that is how their weights come \
+to match.
+- The computation itself is done by your own kernels. Allocating with PyTorch (`torch.empty` and \
+the like) and reshaping are fine; computing with PyTorch operators is not the task.
+- Inputs differ from call to call, and so do weights from judgement to judgement. Results may not \
+be kept from one call to the next, and inputs may not be changed in place.
+
+The form of an answer: think first, briefly, inside <think> and </think>; then give the whole \
+module inside <KERNEL> and </KERNEL>, in one fenced block:
+
+<think>
+what limits the speed, and how the work is divided
+</think>
+
+<KERNEL>
+```{entry.fence}
+import torch
+...
+class ModelNew(nn.Module):
+    ...
+```
+</KERNEL>
+
+If you give several blocks, the last one that is well-formed counts."""
+
+
+def problem_prompt(
+    problem: Problem,
+    language: str,
+    device: str,
+    *,
+    examples: int | str = "one_shot",
+    hardware: Hardware | None = None,
+    ruleset: str | Ruleset = "strict",
+    max_turns: int = 1,
+) -> str:
+    """Return the user part: examples, reference, device, rules and the turn budget.
+
+    Args:
+        problem: The problem to be solved.
+        language: Language of the kernels.
+        device: Device they will run on, such as ``cpu`` or ``cuda:0``.
+        examples: How many worked examples: a number, or ``zero_shot``, ``one_shot``, ``few_shot``.
+        hardware: Facts about the device, if they are to be told.
+        ruleset: Rules the verdict follows, or their name.
+        max_turns: The turn budget.
+
+    Raises:
+        UsageError: If a name is unknown or a number out of range.
+    """
+    entry = find_language(language)
+    shown = EXAMPLES[entry.name][: example_count(examples, entry.name)]
+    sections = [_example(number, example) for number, example in enumerate(shown, 1)]
+    sections.append(
+        f"# The problem: {problem.name}\n\nReplace this reference by {entry.title} kernels:\n\n"
+        f"```python\n{problem.source.strip()}\n```"
+    )
+    if hardware is not None:
+        sections.append(f"# The hardware\n\n{hardware}")
+    sections.append(_judgement(find_ruleset(ruleset), entry, device, max_turns))
+    return "\n\n".join(sections)
+
+
+def example_count(examples: int | str, language: str) -> int:
+    """Return how many worked examples are asked for.
+
+    Raises:
+        UsageError: If the name is unknown, or there are not that many.
+    """
+    if isinstance(examples, str):
+        if examples not in EXAMPLE_COUNTS:
+            raise UnknownName("number of examples", examples, EXAMPLE_COUNTS)
+        return EXAMPLE_COUNTS[examples]
+    there = len(EXAMPLES[language])
+    if not 0 <= examples <= there:
+        raise UsageError(
+            f"there are {there} examples for {language!r}, so 0 to {there} can be "
+            f"shown; {examples} were asked for"
+        )
+    return examples
+
+
+def _example(number: int, example: Example) -> str:
+    return (
+        f"# Example {number}: {example.title}\n\nReference:\n\n```python\n{example.reference}```"
+        f"\n\nA correct answer:\n\n<KERNEL>\n```python\n{example.kernel}```\n</KERNEL>"
+    )
+
+
+def _judgement(rules: Ruleset, entry: Language, device: str, max_turns: int) -> str:
+    lines = [f"- It runs on device `{device}`; all tensors are on it, in {rules.precision}."]
+    if rules.tolerance == "fp64":
+        lines.append("- Outputs are compared with the reference within its own rounding error.")
+    else:
+        lines.append(
+            "- Outputs must agree with the reference within atol {:g} and rtol {:g}.".format(
+                *rules.tolerances
+            )
+        )
+    if rules.distributions:
+        lines.append(
+            "- Floating-point inputs vary in distribution and magnitude from call to call, beyond "
+            "what `get_inputs` draws: other means and signs, larger and smaller values, a few "
+            "outliers. Shapes, types and structure (triangles, indices, probabilities) stay."
+        )
+    if rules.perturb_state:
+        lines.append(
+            "- Parameters and buffers that are constant when constructed (a LayerNorm's ones and "
+            "zeros) are given other values afterwards, in place and by name: keep the reference's "
+            "names and shapes, and read such parameters in `forward`, not in the constructor."
+        )
+    lines.append(
+        f"- Several calls on different inputs are compared, and all must agree; building may take "
+        f"{rules.limits.build_s:g} s and running {rules.limits.run_s:g} s."
+    )
+    if entry.is_timed(device):
+        lines.append("- A correct kernel is timed against the reference. Faster is better.")
+    else:
+        lines.append("- Only correctness is judged here; speed is not measured.")
+    if entry.name == "triton" and device == "cpu":
+        lines.append(
+            "- Triton runs in its interpreter here: tensors are on the CPU, and every "
+            "out-of-bounds access must be masked."
+        )
+    if rules.hard_findings:
+        refused = "; ".join(_REFUSED.get(code, code) for code in rules.hard_findings)
+        lines.append(f"- Refused without being run: {refused}.")
+    if max_turns == 1:
+        lines.append("- You have one turn: there is no second try.")
+    else:
+        lines.append(
+            f"- You have up to {max_turns} turns. After each you are told what became of your "
+            "kernel, and can answer with a better one."
+        )
+    return "# How your answer is judged\n\n" + "\n".join(lines)

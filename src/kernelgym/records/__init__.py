@@ -1,0 +1,1 @@
+"""Episodes in files: read, written, scored again, exported."""

@@ -1,0 +1,313 @@
+"""Rows to train on, from played episodes: supervised pairs and preference pairs.
+
+The rows are what TRL takes as conversations: ``messages`` (`SFTTrainer`), ``prompt`` and
+``completion`` (`SFTTrainer` with the loss on the answer only), ``prompt``, ``chosen`` and
+``rejected`` (`DPOTrainer`), each a list of ``{"role", "content"}``. Beside them stand
+``problem_id`` and the values that decided; trainers leave those columns aside.
+
+The prompt of a row is what the model had read before that turn. It is not in the file but made
+again by the same pure `Observer`, and compared with the digest that was recorded; where they
+differ (another version's prompt, a part that somebody added), the export is refused, since it
+would teach answers to questions that nobody asked.
+
+Who may be an example (the text of a row's answer is always the whole text, thinking included):
+
+- a turn whose verdict is `unavailable` is left out, and with values by return its whole episode;
+- an unparsable or rejected answer is never an example, only ever the rejected side of a pair;
+- nor is a wrong one, unless `Rules.wrong` is set, nor one whose form has defects, unless
+  `Rules.untidy` is;
+- in a pair a wrong answer is never preferred to a correct one, and the value of the chosen one is
+  higher by at least `Rules.margin` (and always higher).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.observer import Observer, render
+from kernelgym.records.observer_settings import recorded_observer
+from kernelgym.records.trajectories import EpisodeRecord
+from kernelgym.types import (
+    GAMMA,
+    Kernel,
+    Message,
+    ReturnVariant,
+    Severity,
+    Status,
+    Turn,
+    return_variant,
+    text_digest,
+)
+
+__all__ = [
+    "FORMATS",
+    "Row",
+    "Rules",
+    "completion_rows",
+    "preference_rows",
+    "read_before",
+    "sft_rows",
+]
+
+FORMATS = ("sft", "completions", "preferences")
+"""Names of the kinds of rows."""
+
+Row = dict[str, Any]
+ObserverOf = Callable[[EpisodeRecord], Observer]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which answers may be examples, and which is the better of two."""
+
+    by: Literal["score", "return"] = "score"
+    """An answer's value: its turn's score, or the discounted return from its turn on."""
+    gamma: float = GAMMA
+    """Discount factor, for values by return."""
+    variant: ReturnVariant = "sum"
+    """Variant of the returns."""
+    least: float = -math.inf
+    """Least value of an example."""
+    wrong: bool = False
+    """An honest failure may be an example."""
+    untidy: bool = False
+    """An answer whose form has defects may be an example."""
+    margin: float = 0.0
+    """Least difference in value of the two sides of a pair."""
+    pairs: Literal["prompt", "problem"] = "prompt"
+    """What the two sides of a pair have in common: all that was read before them, or only the
+    problem. With ``problem`` the prompt is the problem's first, which a later answer did not
+    follow directly: more pairs, further from what was played."""
+    most: int | None = None
+    """Most examples per problem, or pairs per prompt, the best first; None for all examples and
+    one pair."""
+    checked: bool = True
+    """Refuse prompts that are not what was read, by the recorded digest."""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("value", self.by, ("score", "return")),
+            ("kind of pair", self.pairs, ("prompt", "problem")),
+        ):
+            if value not in known:
+                raise UnknownName(name, value, known)
+        return_variant(self.variant)
+        if not 0.0 <= self.gamma <= 1.0:
+            raise UsageError(f"gamma must lie in [0, 1], got {self.gamma}")
+        if not 0.0 <= self.margin < math.inf:
+            raise UsageError(f"margin must be finite and at least 0, got {self.margin}")
+        if self.most is not None and self.most < 1:
+            raise UsageError(f"most must be at least 1, got {self.most}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    record: EpisodeRecord
+    turn: Turn
+    value: float
+
+    @property
+    def correct(self) -> bool:
+        return self.turn.verdict.correct
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return self.correct, self.value
+
+    def beats(self, other: _Answer, margin: float) -> bool:
+        gain = self.value - other.value
+        return gain > 0.0 and gain >= margin and self.correct >= other.correct
+
+
+def sft_rows(
+    records: Iterable[EpisodeRecord],
+    rules: Rules | None = None,
+    observer_of: ObserverOf = recorded_observer,
+) -> Iterator[Row]:
+    """Yield ``{"messages", "problem_id", "turn", "value"}`` of every example.
+
+    Args:
+        records: The episodes, with their problems' sources.
+        rules: Which answers are examples; the defaults if None.
+        observer_of: Gives the observer an episode was played with.
+
+    Raises:
+        UsageError: If what was read cannot be made again.
+    """
+    for prompt, answer in _examples(records, rules or Rules(), observer_of):
+        messages = [*_plain(prompt), _said(answer)]
+        yield {"messages": messages, **_about(answer)}
+
+
+def completion_rows(
+    records: Iterable[EpisodeRecord],
+    rules: Rules | None = None,
+    observer_of: ObserverOf = recorded_observer,
+) -> Iterator[Row]:
+    """Yield ``{"prompt", "completion", ...}`` of every example; otherwise as `sft_rows`."""
+    for prompt, answer in _examples(records, rules or Rules(), observer_of):
+        yield {"prompt": _plain(prompt), "completion": [_said(answer)], **_about(answer)}
+
+
+def preference_rows(
+    records: Iterable[EpisodeRecord],
+    rules: Rules | None = None,
+    observer_of: ObserverOf = recorded_observer,
+) -> Iterator[Row]:
+    """Yield ``{"prompt", "chosen", "rejected", "problem_id", "value_chosen", "value_rejected"}``.
+
+    Answers are compared where prompt, problem, language, device, ruleset and reward are the same.
+    There the best example is paired with the worst answer that it beats, then the second best with
+    the next, and so on; no answer is used twice, nor the same text.
+
+    Args:
+        records: The episodes, with their problems' sources.
+        rules: Which answers are examples, and what a pair is; the defaults if None.
+        observer_of: Gives the observer an episode was played with.
+
+    Raises:
+        UsageError: If what was read cannot be made again.
+    """
+    rules = rules or Rules()
+    groups: dict[tuple[tuple[Message, ...], tuple[str, ...]], list[_Answer]] = {}
+    for record in records:
+        observer = observer_of(record)
+        for answer in _answers(record, rules):
+            place = answer.turn.index if rules.pairs == "prompt" else 0
+            prompt = read_before(record, place, observer, checked=rules.checked)
+            same = (record.problem_digest, record.language, record.device, record.ruleset)
+            groups.setdefault((prompt, (*same, record.reward)), []).append(answer)
+    for (prompt, _), answers in groups.items():
+        for chosen, rejected in _pairs(answers, rules):
+            yield {
+                "prompt": _plain(prompt),
+                "chosen": [_said(chosen)],
+                "rejected": [_said(rejected)],
+                "problem_id": chosen.record.trajectory.problem.id,
+                "value_chosen": chosen.value,
+                "value_rejected": rejected.value,
+            }
+
+
+def read_before(
+    record: EpisodeRecord, turn: int, observer: Observer | None = None, *, checked: bool = True
+) -> tuple[Message, ...]:
+    """Return what the model had read before a turn.
+
+    Args:
+        record: The episode, with its problem's source.
+        turn: Index of the turn.
+        observer: The observer it was played with; made from the record if None.
+        checked: Compare with the digest of what was read, where that was recorded.
+
+    Raises:
+        UsageError: If it cannot be made again.
+    """
+    trajectory = record.trajectory
+    problem = trajectory.problem
+    if not record.has_source:
+        raise UsageError(
+            f"the record of an episode on {problem.id!r} holds no source of the problem; put it "
+            "back with kernelgym.records.trajectories.with_source"
+        )
+    observer = observer or recorded_observer(record)
+    start = Kernel(record.start, record.language) if record.start else None
+    messages = observer.observe(problem, trajectory.turns[:turn], start=start)
+    said = record.observations[turn] if checked and record.observations else ""
+    if said and said != text_digest(render(messages)):
+        raise UsageError(
+            f"what was read before turn {turn + 1} of an episode on {problem.id!r} is not what "
+            "its observer shows now: it was played by another version of kernelgym, or something "
+            "was added to its prompts; give the observer it was played with, or do without the "
+            "check (Rules(checked=False), --unchecked)"
+        )
+    return messages
+
+
+def _answers(record: EpisodeRecord, rules: Rules) -> Iterator[_Answer]:
+    """Yield the answers that say something about the model, with their values."""
+    trajectory = record.trajectory
+    by_return = rules.by == "return"
+    if by_return and not trajectory.valid:
+        return
+    returns = trajectory.returns(rules.gamma, rules.variant)
+    values = returns if by_return else trajectory.scores
+    for turn, value in zip(trajectory.turns, values, strict=True):
+        if turn.verdict.valid and turn.score.valid and _is_sound(turn.action):
+            yield _Answer(record, turn, value)
+
+
+def _is_example(answer: _Answer, rules: Rules) -> bool:
+    reply, verdict = answer.turn.reply, answer.turn.verdict
+    if reply.kernel is None or verdict.status in (Status.NO_KERNEL, Status.REJECTED):
+        return False
+    if any(finding.severity is Severity.HARD for finding in verdict.findings):
+        return False
+    if (reply.defects and not rules.untidy) or not (verdict.correct or rules.wrong):
+        return False
+    return answer.value >= rules.least
+
+
+def _examples(
+    records: Iterable[EpisodeRecord], rules: Rules, observer_of: ObserverOf
+) -> Iterator[tuple[tuple[Message, ...], _Answer]]:
+    """Yield examples in the order they were played, or by problem if their number is limited."""
+    seen: set[tuple[tuple[Message, ...], str]] = set()
+    kept = (a for record in records for a in _answers(record, rules) if _is_example(a, rules))
+    for answer in kept if rules.most is None else _best_per_problem(kept, rules.most):
+        observer = observer_of(answer.record)
+        place = answer.turn.index
+        prompt = read_before(answer.record, place, observer, checked=rules.checked)
+        if (prompt, answer.turn.action) not in seen:
+            seen.add((prompt, answer.turn.action))
+            yield prompt, answer
+
+
+def _best_per_problem(answers: Iterable[_Answer], most: int) -> Iterator[_Answer]:
+    by_problem: dict[str, dict[str, _Answer]] = {}
+    for answer in answers:
+        known = by_problem.setdefault(answer.record.problem_digest, {})
+        known.setdefault(answer.turn.action, answer)
+    for known in by_problem.values():
+        yield from sorted(known.values(), key=lambda answer: answer.rank, reverse=True)[:most]
+
+
+def _pairs(answers: Iterable[_Answer], rules: Rules) -> Iterator[tuple[_Answer, _Answer]]:
+    texts: dict[str, _Answer] = {}
+    for answer in answers:
+        texts.setdefault(answer.turn.action, answer)
+    best_first = sorted(texts.values(), key=lambda answer: answer.rank, reverse=True)
+    worst_first = sorted(texts.values(), key=lambda answer: answer.rank)
+    used: set[str] = set()
+    left = 1 if rules.most is None else rules.most
+    for chosen in best_first:
+        if not left or chosen.turn.action in used or not _is_example(chosen, rules):
+            continue
+        for rejected in worst_first:
+            if rejected.turn.action not in used and chosen.beats(rejected, rules.margin):
+                used |= {chosen.turn.action, rejected.turn.action}
+                left -= 1
+                yield chosen, rejected
+                break
+
+
+def _about(answer: _Answer) -> Row:
+    problem_id = answer.record.trajectory.problem.id
+    return {"problem_id": problem_id, "turn": answer.turn.index, "value": answer.value}
+
+
+def _plain(messages: Iterable[Message]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def _said(answer: _Answer) -> dict[str, str]:
+    return {"role": "assistant", "content": answer.turn.action}
+
+
+def _is_sound(text: str) -> bool:
+    """False for text with lone surrogates: no tokenizer takes it, and no model wrote it."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

@@ -1,0 +1,99 @@
+"""An observer's settings as plain data, and the observer that plain data describes.
+
+What a model read is not kept with an episode but made again, and for that its observer must be
+known. Contract: `observer_settings` names what differs from the default; `recorded_observer` gives
+an equal observer back, or refuses. Only settings that are data can be written down: a part that is
+somebody's function is named, so that its absence is noticed, and not brought back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kernelgym.errors import UsageError
+from kernelgym.prompts.observer import Observer
+from kernelgym.rulesets import RULESETS
+
+if TYPE_CHECKING:
+    from kernelgym.records.trajectories import EpisodeRecord
+
+__all__ = ["observer_settings", "recorded_observer"]
+
+_OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
+"""Fields of the observer that a record has anyway."""
+
+
+def observer_settings(observer: Observer) -> dict[str, Any]:
+    """Return an observer's settings that are not the defaults, as JSON data.
+
+    Those that the record of an episode has anyway (language, device, ruleset, turns) are left out.
+    """
+    settings = {}
+    for field in dataclasses.fields(observer):
+        value = getattr(observer, field.name)
+        if field.name not in _OF_THE_EPISODE and field.init and value != field.default:
+            settings[field.name] = _plain(value)
+    return settings
+
+
+def recorded_observer(record: EpisodeRecord) -> Observer:
+    """Return the observer that an episode was played with.
+
+    Raises:
+        UsageError: If the record does not say all of it, or names a ruleset that does not ship.
+    """
+    name = record.ruleset.partition("@")[0]
+    rules = RULESETS.get(name)
+    if rules is None or rules.label != record.ruleset:
+        labels = ", ".join(known.label for known in RULESETS.values())
+        raise UsageError(
+            f"the episode was played under ruleset {record.ruleset!r}, which is none of those that "
+            f"ship ({labels}); give the observer it was played with"
+        )
+    known = {field.name for field in dataclasses.fields(Observer) if field.init}
+    unknown = sorted(set(record.observer) - known)
+    if unknown:
+        raise UsageError(f"the record names settings that no observer has: {', '.join(unknown)}")
+    settings = {key: _rebuilt(value) for key, value in record.observer.items()}
+    return Observer(record.language, record.device, rules, record.trajectory.horizon, **settings)
+
+
+def _plain(value: object) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"mapping": {str(key): _plain(item) for key, item in value.items()}}
+    kind = type(value)
+    if dataclasses.is_dataclass(value) and kind.__module__.startswith("kernelgym."):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+    named = value if hasattr(value, "__qualname__") else kind
+    return {"code": f"{named.__module__}:{named.__qualname__}"}
+
+
+def _rebuilt(value: object) -> Any:
+    if isinstance(value, list):
+        return tuple(_rebuilt(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "mapping" in value:
+        return {key: _rebuilt(item) for key, item in value["mapping"].items()}
+    if "code" in value:
+        raise UsageError(
+            f"the episode's observer used {value['code']}, which a file cannot bring back; give "
+            "the observer it was played with"
+        )
+    module, _, name = str(value.get("type", "")).partition(":")
+    # A file may name what is part of a prompt, not anything that can be called.
+    if re.fullmatch(r"kernelgym\.\w+", module) and name.isidentifier():
+        kind = getattr(importlib.import_module(module), name, None)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            fields = {key: _rebuilt(item) for key, item in value["fields"].items()}
+            return kind(**fields)
+    raise UsageError(f"the record of the observer names {value.get('type')!r}, which is unknown")

@@ -1,0 +1,1 @@
+"""The red team's corpus: known exploits and honest look-alikes, and how the judge did."""

@@ -1,0 +1,201 @@
+"""Reading a corpus of the red team (`kernelgym.redteam.corpus`) from its folder.
+
+A corpus is a folder with ``problems/NAME.py``, ``exploits/CLASS_slug.LANGUAGE.py`` and
+``honest/slug.LANGUAGE.py``. A file is a kernel's source that begins with a header, TOML in
+comments::
+
+    # /// redteam
+    # class = "A1"
+    # problem = "relu"
+    # devices = ["cpu", "cuda"]
+    # what = "Hands out memory it never wrote to."
+    # ///
+
+Exploits may add ``accepted_if`` (``"correct"``, or ``"speedup > 1.5"``: correct, timed and
+``speedup_low`` above that), ``caught_by`` (statuses or codes of which one is expected) and
+``open`` (why the judge cannot catch it). Honest files have no ``class``.
+
+Reads files; runs and judges nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.languages import check_language
+from kernelgym.redteam.corpus import CLASSES, Entry, place
+
+__all__ = ["load_entries", "read_entry"]
+
+_KINDS = ("cpu", "cuda", "hip")
+_OPENING, _CLOSING = "# /// redteam", "# ///"
+_FOLDERS: tuple[tuple[Literal["exploit", "honest"], str], ...] = (
+    ("exploit", "exploits"),
+    ("honest", "honest"),
+)
+_FILE = re.compile(r"(?P<slug>[A-Za-z0-9_]+)\.(?P<language>[a-z]+)\.py")
+_NUMBERING = "They are numbered through: A1 to A5, B6, B7, C8, ... I23."
+_FASTER = re.compile(r"speedup\s*>\s*(\d+(?:\.\d+)?)")
+
+
+def read_entry(
+    file_name: str, kind: Literal["exploit", "honest"], source: str, problems: Collection[str]
+) -> Entry:
+    """Read one file's header.
+
+    Args:
+        file_name: Its name, which says language and, for an exploit, class.
+        kind: What its folder holds.
+        source: Its text.
+        problems: Names of the problems there are.
+
+    Raises:
+        UsageError: If name or header cannot be used; says what is wrong and how it should be.
+    """
+    pattern = "CLASS_slug.LANGUAGE.py" if kind == "exploit" else "slug.LANGUAGE.py"
+    match = _FILE.fullmatch(file_name)
+    if match is None:
+        raise UsageError(f"its name must look like {pattern}")
+    fields = _Fields(_header(source), kind)
+    devices = fields.strings("devices", required=True)
+    for device in devices:
+        if device not in _KINDS:
+            raise UnknownName("device kind", device, _KINDS)
+        language = check_language(match["language"], device)
+    problem = fields.text("problem", required=True)
+    if problem not in problems:
+        raise UnknownName("problem", problem, sorted(problems))
+    threshold = _threshold(fields.text("accepted_if") or "correct")
+    if threshold is not None:
+        for device in devices:
+            if not language.is_timed(device):
+                raise UsageError(
+                    f"accepted_if asks for a speedup, but {language.name} is not timed on "
+                    f"{device!r}, where it could never succeed; leave that device out"
+                )
+    return Entry(
+        name=file_name.removesuffix(".py"),
+        kind=kind,
+        problem=problem,
+        language=language.name,
+        devices=devices,
+        what=fields.text("what", required=True),
+        source=source,
+        exploit_class=_exploit_class(fields, match["slug"]) if kind == "exploit" else "",
+        faster_than=threshold,
+        caught_by=fields.strings("caught_by"),
+        open=fields.text("open"),
+    )
+
+
+def load_entries(folder: Path, problems: Collection[str]) -> tuple[Entry, ...]:
+    """Read a corpus: exploits by class, then honest kernels, each in the order of their names.
+
+    Args:
+        folder: Holds ``exploits`` and ``honest``; one of them may be missing.
+        problems: Names of the problems there are.
+
+    Raises:
+        UsageError: If there is nothing in it, or at the first file that cannot be used.
+    """
+    entries = []
+    for kind, name in _FOLDERS:
+        for path in sorted((folder / name).glob("*.py")):
+            if path.name.startswith(("_", ".")):
+                continue
+            try:
+                source = path.read_text(encoding="utf-8")
+                entries.append(read_entry(path.name, kind, source, problems))
+            except UsageError as error:
+                raise UsageError(f"{path}: {error}") from None
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{path} cannot be read: {error}") from None
+    if not entries:
+        raise UsageError(
+            f"{str(folder)!r} holds no corpus: it needs exploits/CLASS_slug.LANGUAGE.py or "
+            "honest/slug.LANGUAGE.py (beside problems/NAME.py); name its folder with --corpus"
+        )
+    return tuple(sorted(entries, key=lambda entry: place(entry.exploit_class)))
+
+
+def _header(source: str) -> dict[str, Any]:
+    # Not `splitlines`: Unicode has line separators that TOML takes for ordinary characters.
+    lines = source.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if not lines or lines[0].rstrip() != _OPENING:
+        raise UsageError(f"its first line must be {_OPENING!r}")
+    body = []
+    for line in lines[1:]:
+        if line.rstrip() == _CLOSING:
+            break
+        if line.rstrip() != "#" and not line.startswith("# "):
+            raise UsageError(f"its header is not closed by a line {_CLOSING!r}: found {line!r:.80}")
+        body.append(line[2:])
+    else:
+        raise UsageError(f"its header is not closed by a line {_CLOSING!r}")
+    try:
+        return tomllib.loads("\n".join(body))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"its header is not TOML: {error}") from None
+
+
+class _Fields:
+    """A header's fields, of which none may be unknown."""
+
+    def __init__(self, header: Mapping[str, Any], kind: str) -> None:
+        known = ["problem", "devices", "what"]
+        if kind == "exploit":
+            known += ["class", "accepted_if", "caught_by", "open"]
+        for name in header:
+            if name not in known:
+                raise UnknownName(f"field of an {kind} file's header", name, known)
+        self._header = header
+
+    def text(self, name: str, required: bool = False) -> str:
+        """Return a field of text; empty if it is not there."""
+        value = self._value(name, required)
+        if value is None:
+            return ""
+        if not isinstance(value, str) or not value.strip():
+            raise UsageError(f"{name!r} must be text that is not empty, got {value!r:.80}")
+        return value
+
+    def strings(self, name: str, required: bool = False) -> tuple[str, ...]:
+        """Return a field that is a list of strings; empty if it is not there."""
+        value = self._value(name, required)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+            raise UsageError(f"{name!r} must be a list of strings, got {value!r:.80}")
+        return tuple(dict.fromkeys(value))
+
+    def _value(self, name: str, required: bool) -> Any:
+        if required and name not in self._header:
+            raise UsageError(f"its header lacks {name!r}")
+        return self._header.get(name)
+
+
+def _exploit_class(fields: _Fields, slug: str) -> str:
+    found = fields.text("class", required=True)
+    if found not in CLASSES:
+        raise UnknownName(
+            "class", found, CLASSES, "They are numbered through: A1 to A5, B6, B7, C8, ... I23."
+        )
+    if slug.partition("_")[0] != found:
+        raise UsageError(f"its name must begin with its class and an underscore: '{found}_...'")
+    return found
+
+
+def _threshold(accepted_if: str) -> float | None:
+    if accepted_if == "correct":
+        return None
+    match = _FASTER.fullmatch(accepted_if)
+    if match is None:
+        raise UsageError(
+            f"'accepted_if' must be 'correct' or like 'speedup > 1.5', got {accepted_if!r}"
+        )
+    return float(match[1])

@@ -1,0 +1,67 @@
+"""What is known of a problem's worth without running anything: what environments go by.
+
+A result of ``kernelgym lint`` for the same ruleset and kind of device comes first. For KernelBench
+the shipped table comes next, which was measured at KernelBench's tolerances and holds for any
+ruleset until a lint says otherwise; what breaks only KernelBench's own harness (its casting of
+token ids to float) is left out, since the judge casts no integers. Any other problem passes.
+
+Nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from kernelgym.hygiene import Hygiene, read_kept
+from kernelgym.rulesets import Ruleset
+from kernelgym.suites.facts import degenerate, fact
+from kernelgym.types import Problem
+
+__all__ = ["known_hygiene", "passing"]
+
+_OF_THE_TABLE = "by the shipped table, at KernelBench's tolerances"
+_UNTESTABLE = ("partial_computation", "analytic")
+"""Reasons that the table knows and no test finds. They need the slack of fixed tolerances."""
+
+
+def known_hygiene(problem: Problem, rules: Ruleset, device: str = "cpu") -> Hygiene:
+    """Return what is known of a problem; one that nothing is known of passes, untested.
+
+    Args:
+        problem: The problem.
+        rules: The ruleset that it would be judged by.
+        device: Where.
+    """
+    from kernelgym.paths import hygiene_folder
+
+    entry = fact(problem.id, problem.name)
+    listed = _listed(problem, rules) if entry else ()
+    kept = read_kept(hygiene_folder(), problem, rules, device)
+    if kept is not None:
+        if rules.tolerance == "fp64":
+            return kept
+        more = tuple(reason for reason in listed if reason in _UNTESTABLE)
+        return dataclasses.replace(kept, reasons=kept.reasons + more)
+    return Hygiene(
+        problem.id,
+        rules.label,
+        rules.precision,
+        device.partition(":")[0],
+        listed,
+        _OF_THE_TABLE if listed else "",
+        tested=bool(entry and entry.tested),
+    )
+
+
+def passing(
+    problems: Iterable[Problem], rules: Ruleset, device: str = "cpu"
+) -> tuple[Problem, ...]:
+    """Return the problems that nothing is known against."""
+    return tuple(p for p in problems if known_hygiene(p, rules, device).passes)
+
+
+def _listed(problem: Problem, rules: Ruleset) -> tuple[str, ...]:
+    listed = degenerate(problem.id, rules.precision, problem.name)
+    harness_only = "broken_reference" in degenerate(problem.id, "fp32", problem.name)
+    return tuple(r for r in listed if not (harness_only and r == "broken_reference"))

@@ -1,0 +1,191 @@
+"""For tests, yours and ours: a scripted evaluator, a sample problem and sample kernels.
+
+`ScriptedEvaluator` keeps the `Evaluator` protocol without running anything, so environments and
+trainers can be tested in milliseconds on any machine. It proves nothing about a kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Self
+
+from kernelgym.errors import UsageError
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.testing.samples import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM
+from kernelgym.types import Finding, Job, Kernel, Problem, Status, Timing, Verdict
+
+__all__ = [
+    "SAMPLE_BROKEN",
+    "SAMPLE_KERNELS",
+    "SAMPLE_PROBLEM",
+    "Script",
+    "ScriptedEvaluator",
+    "reply",
+    "verdict",
+]
+
+Script = Sequence[Verdict] | Mapping[str, Verdict] | Callable[[Problem, Kernel], Verdict]
+"""How verdicts are chosen; see `ScriptedEvaluator`."""
+
+_MARKER = re.compile(r"^[ \t]*#[ \t]*verdict:[ \t]*(\w+)(?:[ \t]+([0-9.]+))?[ \t]*$", re.MULTILINE)
+_COMPILED = (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.WRONG, Status.CORRECT)
+
+
+def verdict(
+    status: str | Status,
+    *,
+    speedup: float | None = None,
+    speedup_low: float | None = None,
+    trials_passed: int | None = None,
+    trials: int = 4,
+    custom_share: float = 0.0,
+    findings: tuple[Finding, ...] = (),
+    message: str = "",
+    log: str = "",
+) -> Verdict:
+    """Return a consistent verdict of that status.
+
+    Args:
+        status: A status or its name.
+        speedup: Speedup over a reference that takes 1 ms; None leaves the verdict untimed.
+        speedup_low: Lower end of its interval; 5 % below `speedup` if not given.
+        trials_passed: For ``wrong``: 0 if not given. A correct verdict passes all.
+        trials: Number of trials, if it got as far as being run.
+        custom_share: Share of the reference's work that custom kernels replaced.
+        findings: Findings to carry.
+        message: What happened.
+        log: Captured output.
+    """
+    status = Status(status)
+    ran = status in _COMPILED
+    passed = trials if status is Status.CORRECT else (trials_passed or 0)
+    timing = None
+    if speedup is not None:
+        low = speedup * 0.95 if speedup_low is None else speedup_low
+        timing = Timing(1.0 / speedup, 1.0, speedup, low, samples=10)
+    return Verdict(
+        status,
+        compiled=ran,
+        trials_passed=passed if ran else 0,
+        trials=trials if ran else 0,
+        max_abs_error=0.5 if status is Status.WRONG else 0.0,
+        max_rel_error=0.25 if status is Status.WRONG else 0.0,
+        timing=timing,
+        custom_share=custom_share,
+        findings=findings,
+        message=message,
+        log=log,
+    )
+
+
+def reply(kernel: Kernel, thought: str = "Work out one element per program instance.") -> str:
+    """Return `kernel` written out as a model's answer in the expected form."""
+    return f"<think>\n{thought}\n</think>\n\n<KERNEL>\n```python\n{kernel.source}```\n</KERNEL>\n"
+
+
+class ScriptedEvaluator:
+    """An evaluator that says what a script tells it to.
+
+    Args:
+        script: One of
+
+            - None: the kernel's own comment ``# verdict: <status> [<speedup>]`` decides, the last
+              one if there are several; without one the kernel is correct and untimed;
+            - a sequence of verdicts, used in turn and again from the start;
+            - a mapping from a kernel's digest, or from text in its source, to a verdict; a kernel
+              that nothing matches is treated as with None;
+            - a function of problem and kernel.
+        ruleset: Ruleset it claims to follow.
+        device: Device it claims to run on.
+
+    Attributes:
+        judged: Every job it was given, in order.
+        closed: True once `close` was called.
+    """
+
+    def __init__(
+        self, script: Script | None = None, ruleset: str | Ruleset = "strict", device: str = "cpu"
+    ) -> None:
+        if isinstance(script, Sequence) and not script:
+            raise UsageError("a script of verdicts needs at least one verdict")
+        self._script = script
+        self._ruleset = find_ruleset(ruleset)
+        self._device = device
+        self._lock = threading.Lock()
+        self.judged: list[Job] = []
+        self.closed = False
+
+    @property
+    def device(self) -> str:
+        """The device it claims to run on."""
+        return self._device
+
+    @property
+    def ruleset(self) -> Ruleset:
+        """The ruleset it claims to follow."""
+        return self._ruleset
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+        """Return the scripted verdict, stamped with device and ruleset."""
+        with self._lock:
+            index = len(self.judged)
+            self.judged.append(Job(problem, kernel))
+        found = self._choose(index, problem, kernel)
+        return dataclasses.replace(found, device=self._device, ruleset=self._ruleset.label)
+
+    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
+        """Yield (index, verdict) in the order of the jobs."""
+        for index, job in enumerate(jobs):
+            yield index, self.evaluate(job.problem, job.kernel)
+
+    def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
+        """Return one verdict per job, in the order of the jobs."""
+        return [found for _, found in self.evaluate_iter(jobs)]
+
+    def close(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
+
+    def __deepcopy__(self, memo: object) -> Self:
+        # Gymnasium copies the keyword arguments of `make`; a service is shared, not copied.
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _choose(self, index: int, problem: Problem, kernel: Kernel) -> Verdict:
+        script = self._script
+        if isinstance(script, Mapping):
+            for key, found in script.items():
+                if key == kernel.digest or key in kernel.source:
+                    return found
+        elif isinstance(script, Sequence):
+            return script[index % len(script)]
+        elif script is not None:
+            return script(problem, kernel)
+        return _marked_verdict(kernel.source)
+
+
+_STATUSES: Mapping[str, Status] = MappingProxyType({status.value: status for status in Status})
+
+
+def _marked_verdict(source: str) -> Verdict:
+    markers = _MARKER.findall(source)
+    if not markers:
+        return verdict(Status.CORRECT)
+    name, speedup = markers[-1]
+    if name not in _STATUSES:
+        raise UsageError(
+            f"unknown status {name!r} in a '# verdict:' comment; known: {', '.join(_STATUSES)}"
+        )
+    return verdict(
+        _STATUSES[name], speedup=float(speedup) if speedup else None, message=f"scripted: {name}"
+    )
