@@ -36,7 +36,7 @@ from kernelgym_train.demo.learning import SETTINGS
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan
 from kernelgym_train.demo.results import as_data, curves_of
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
-from kernelgym_train.verdict_log import VerdictLog
+from kernelgym_train.rollout.verdict_log import VerdictLog
 
 HELD_OUT = {"compositions": 30, "shapes": 12, "composed": 4, "unseen_operator": 4}
 PLAN = dataclasses.replace(CPU_PLAN, held_out=HELD_OUT)

@@ -20,14 +20,14 @@ from learning_gpu_plan import ROWS, TURNS
 from learning_gpu_work import TABLES, Work
 
 from kernelgym import UsageError
-from kernelgym_train.assembly import episode_rules
-from kernelgym_train.config import Config
+from kernelgym_train.config.config import Config
 from kernelgym_train.demo.dialogue import question
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
 from kernelgym_train.demo.learning import dialogue_observer, learn, learning_config
 from kernelgym_train.demo.scores import failure_of
+from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model
-from kernelgym_train.verdict_log import VerdictLog
+from kernelgym_train.rollout.verdict_log import VerdictLog
 
 SPECIMENS = 3
 """Greedy answers of each table that the report shows."""
@@ -68,7 +68,7 @@ def settings(work: Work, run: str) -> Config:
 
 def train(work: Work, run: str, seconds: float) -> dict[str, Any] | None:
     """Train by GRPO, or go on with it; None if time ran out before the last step."""
-    from kernelgym_train.watchers import Lines, TensorBoard
+    from kernelgym_train.run.watchers import Lines, TensorBoard
 
     config = settings(work, run)
     folder = work.folder / "runs" / run

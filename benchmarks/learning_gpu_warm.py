@@ -21,14 +21,14 @@ from learning_gpu_work import TABLES, Work, code_digest
 
 from kernelgym.suites.synthetic import solve
 from kernelgym.types import Problem
+from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.corpus import Example, first_answers, fits, planted_rates, repairs
 from kernelgym_train.demo.dialogue import answer_of, question
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, FitRule, encode, fit_rows
 from kernelgym_train.models import load_tokenizer
-from kernelgym_train.policies import ChatText
-from kernelgym_train.sections import ModelConfig
+from kernelgym_train.rollout.policies import ChatText
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids that are read, and ids that are answered."""

@@ -26,11 +26,11 @@ from kernelgym.judge import LocalEvaluator
 from kernelgym.suites import synthetic
 from kernelgym.types import Problem
 from kernelgym_train import demo
+from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.learning import RULES
 from kernelgym_train.demo.splits import Scope, Splits, draw_splits
 from kernelgym_train.demo.stages import warm_up
 from kernelgym_train.models import load_tokenizer
-from kernelgym_train.sections import ModelConfig
 
 READY = 3
 """Processes that each of the judge's workers keeps ready: a step's kernels come all at once."""

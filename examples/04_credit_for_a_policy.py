@@ -16,8 +16,8 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, solve
 from kernelgym.testing import reply
 from kernelgym.types import Problem
-from kernelgym_train.credit import CreditRule, assign_credit
-from kernelgym_train.rollout import EpisodeRules, play, tasks_of
+from kernelgym_train.credit.credit import CreditRule, assign_credit
+from kernelgym_train.rollout.play import EpisodeRules, play, tasks_of
 from kernelgym_train.types import Completion, Request, Rollout
 
 TURNS, GROUP = 2, 4

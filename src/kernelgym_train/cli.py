@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import UsageError
-from kernelgym_train.config import Config, check_resume, dump_config, load_config
-from kernelgym_train.settings import describe, plain
+from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
+from kernelgym_train.config.settings import describe, plain
 
 __all__ = ["main"]
 
@@ -105,19 +105,19 @@ def _run(options: argparse.Namespace) -> int:
             "the one that is: trl"
         )
     if options.dry_run:
-        from kernelgym_train.dry_run import dry_run
+        from kernelgym_train.launch.dry_run import dry_run
 
         print(dump_config(asked.config))
         for line in dry_run(asked.config, assume_gpu_gib=options.assume_gpu):
             print(line, flush=True)
         return 0
     if options.evaluate:
-        from kernelgym_train.launch import evaluate_run
+        from kernelgym_train.launch.launch import evaluate_run
 
         for name, value in evaluate_run(asked.config, options.evaluate).items():
             print(f"{name:<40} {value:.4f}")
         return 0
-    from kernelgym_train.launch import train_run
+    from kernelgym_train.launch.launch import train_run
 
     outcome = train_run(asked.config, asked.resume)
     print(outcome.folder)

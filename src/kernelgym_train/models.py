@@ -14,7 +14,7 @@ from typing import Any
 
 from kernelgym import UsageError
 from kernelgym.devices import CudaDevice, cuda_devices
-from kernelgym_train.sections import ModelConfig
+from kernelgym_train.config.sections import ModelConfig
 
 __all__ = [
     "adapter_options",

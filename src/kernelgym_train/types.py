@@ -4,7 +4,7 @@ Contract: frozen records without behaviour beyond a check of their own form. Tok
 that were sampled, never a text tokenised again. Everything here pickles and compares by value.
 
 An episode and its turns are kernelgym's (`kernelgym.Trajectory`); tokens are kept beside them and
-not in them. Who computes an advantage is `kernelgym_train.credit`'s business.
+not in them. Who computes an advantage is `kernelgym_train.credit.credit`'s business.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import tiny
 
 from kernelgym import CachedEvaluator, LocalEvaluator, Problem, UsageError
 from kernelgym.devices import CONTEXT_BYTES
-from kernelgym_train.assembly import (
+from kernelgym_train.launch.assembly import (
     episode_rules,
     held_out_problems,
     local_evaluator,
@@ -17,8 +17,8 @@ from kernelgym_train.assembly import (
     training_observer,
     training_problems,
 )
-from kernelgym_train.footprint import reference_bytes
-from kernelgym_train.memory import estimate_memory
+from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.launch.memory import estimate_memory
 
 SYNTHETIC = ("env.suite=Synthetic", "env.split=rl", "evaluation.split=heldout")
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rulesets import RULESETS
-from kernelgym_train.config import Config, check_resume, dump_config, load_config
-from kernelgym_train.credit import CreditRule
-from kernelgym_train.settings import describe, keys_that_differ, plain, read_settings
+from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
+from kernelgym_train.config.settings import describe, keys_that_differ, plain, read_settings
+from kernelgym_train.credit.credit import CreditRule
 
 KEYS = tuple(describe(Config))
 

@@ -14,7 +14,7 @@ from played import rollout
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.testing import SAMPLE_PROBLEM, verdict
 from kernelgym.types import Trajectory
-from kernelgym_train.credit import (
+from kernelgym_train.credit.credit import (
     NORMALISERS,
     CreditRule,
     assign_credit,
@@ -22,7 +22,7 @@ from kernelgym_train.credit import (
     group_returns,
     token_weights,
 )
-from kernelgym_train.estimators import ESTIMATORS, advantages
+from kernelgym_train.credit.estimators import ESTIMATORS, advantages
 from kernelgym_train.types import Completion, Key, Rollout, Sample
 
 WRONG, UNAVAILABLE = verdict("wrong"), verdict("unavailable")

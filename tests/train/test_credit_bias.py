@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_train.estimators import ESTIMATORS, advantages
+from kernelgym_train.credit.estimators import ESTIMATORS, advantages
 
 GAMMA = 0.5
 CHANCES = [(0.2, 0.4), (0.5, 0.5), (0.7, 0.1), (0.05, 0.9)]

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName
-from kernelgym_train.estimators import ESTIMATORS, STD_EPSILON, advantages, has_signal
+from kernelgym_train.credit.estimators import ESTIMATORS, STD_EPSILON, advantages, has_signal
 
 NAMES = sorted(ESTIMATORS)
 LEAVE_ONE_OUT = ("rloo", "trloo")

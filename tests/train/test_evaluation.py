@@ -13,8 +13,8 @@ from kernelgym import UsageError, Verdict
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Status
-from kernelgym_train.evaluation import bootstrap_interval, evaluate, score_rollouts
-from kernelgym_train.rollout import EpisodeRules
+from kernelgym_train.rollout.evaluation import bootstrap_interval, evaluate, score_rollouts
+from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Completion, Request, Rollout
 
 RIGHT, WRONG = verdict("correct"), verdict("wrong")

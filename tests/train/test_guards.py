@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym_train.guards import (
+from kernelgym_train.metrics.guards import (
     ACTIONS,
     Alarm,
     GuardRules,

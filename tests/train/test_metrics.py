@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.testing import verdict
 from kernelgym.types import Finding, Severity, Status, Verdict
-from kernelgym_train.metrics import (
+from kernelgym_train.metrics.step_metrics import (
     advantage_metrics,
     distributions,
     rollout_metrics,

@@ -9,7 +9,7 @@ import tiny
 
 from kernelgym import Message, UsageError
 from kernelgym.answers.parsing import parse
-from kernelgym_train.policies import ChatText, HFPolicy, Sampling, by_length, end_ids
+from kernelgym_train.rollout.policies import ChatText, HFPolicy, Sampling, by_length, end_ids
 from kernelgym_train.types import Key, Request
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,8 +12,8 @@ import tiny
 
 from kernelgym import UsageError
 from kernelgym_train.cli import main
-from kernelgym_train.config import load_config, ready_configs
-from kernelgym_train.settings import plain
+from kernelgym_train.config.config import load_config, ready_configs
+from kernelgym_train.config.settings import plain
 
 NAME = "qwen2_5_coder_7b_kernelbench"
 TEMPLATE = (

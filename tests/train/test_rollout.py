@@ -15,7 +15,7 @@ from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
-from kernelgym_train.rollout import EpisodeRules, Task, play, request_seed, tasks_of
+from kernelgym_train.rollout.play import EpisodeRules, Task, play, request_seed, tasks_of
 from kernelgym_train.types import Completion, Finish, Key, Request, Rollout
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=3, examples="zero_shot")

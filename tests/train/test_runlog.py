@@ -16,9 +16,9 @@ from kernelgym import UsageError, read_records
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.rulesets import ruleset
 from kernelgym.types import text_digest
-from kernelgym_train.manifest import manifest
-from kernelgym_train.rollout import EpisodeRules
-from kernelgym_train.runlog import RunLog
+from kernelgym_train.launch.manifest import manifest
+from kernelgym_train.rollout.play import EpisodeRules
+from kernelgym_train.run.runlog import RunLog
 
 OBSERVER = Observer("triton", "cpu", max_turns=2, examples="zero_shot")
 

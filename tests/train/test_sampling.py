@@ -14,9 +14,15 @@ from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.testing import verdict
 from kernelgym.types import Problem
-from kernelgym_train.credit import CreditRule
-from kernelgym_train.refill import Refill
-from kernelgym_train.sampling import Bucket, Curriculum, ProblemSampler, bucket_of, shape_class
+from kernelgym_train.credit.credit import CreditRule
+from kernelgym_train.rollout.refill import Refill
+from kernelgym_train.rollout.sampling import (
+    Bucket,
+    Curriculum,
+    ProblemSampler,
+    bucket_of,
+    shape_class,
+)
 
 EASY, HARD, SECOND = (problems("easy", 1, 20), problems("hard", 1, 20), problems("next", 2, 20))
 EVERY = [*EASY, *HARD, *SECOND]

@@ -16,12 +16,12 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import reward_schedule
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Status
-from kernelgym_train.credit import CreditRule
-from kernelgym_train.guards import GuardRules
-from kernelgym_train.rollout import EpisodeRules
-from kernelgym_train.runlog import RunLog
-from kernelgym_train.sampling import Curriculum, ProblemSampler
-from kernelgym_train.steps import Step, StepPlan, Steps
+from kernelgym_train.credit.credit import CreditRule
+from kernelgym_train.metrics.guards import GuardRules
+from kernelgym_train.rollout.play import EpisodeRules
+from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
+from kernelgym_train.run.runlog import RunLog
+from kernelgym_train.run.steps import Step, StepPlan, Steps
 from kernelgym_train.types import Completion, Request
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=2, examples="zero_shot")

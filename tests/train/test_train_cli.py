@@ -39,7 +39,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
     """Have a script judge in place of this machine; returns the evaluators that were made."""
-    from kernelgym_train import launch
+    from kernelgym_train.launch import launch
 
     made: list[ScriptedEvaluator] = []
 
@@ -189,7 +189,7 @@ def test_settings_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_importing_the_command_is_light() -> None:
     heavy = {"torch", "transformers", "trl", "datasets"}
     code = (
-        "import sys, kernelgym_train.cli, kernelgym_train.launch\n"
+        "import sys, kernelgym_train.cli, kernelgym_train.launch.launch\n"
         f"sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import kernelgym
-from kernelgym_train.config import Config
-from kernelgym_train.credit import NORMALISERS
-from kernelgym_train.estimators import ESTIMATORS
-from kernelgym_train.settings import describe
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.settings import describe
+from kernelgym_train.credit.credit import NORMALISERS
+from kernelgym_train.credit.estimators import ESTIMATORS
 
 PAGE = Path(kernelgym.__file__).parents[2] / "docs" / "training.md"
 

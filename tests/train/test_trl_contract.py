@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym import UnknownName, UsageError
-from kernelgym_train.backends import trl_generation
-from kernelgym_train.backends.trl_generation import FORMS, UnknownTrl, generate_ids
-from kernelgym_train.backends.trl_options import LOSSES, grpo_options
-from kernelgym_train.backends.trl_rows import rows_of
+from kernelgym_train.backends.trl import generation
+from kernelgym_train.backends.trl.generation import FORMS, UnknownTrl, generate_ids
+from kernelgym_train.backends.trl.options import LOSSES, grpo_options
+from kernelgym_train.backends.trl.rows import rows_of
 from kernelgym_train.models import adapter_options, loading_options, model_device
 from kernelgym_train.types import Key, Sample
 
@@ -29,7 +29,7 @@ def test_the_pinned_range_holds() -> None:
 def test_the_installed_generation_call_is_known() -> None:
     from trl import GRPOTrainer
 
-    form = trl_generation.generation_form(GRPOTrainer._generate_single_turn)
+    form = generation.generation_form(GRPOTrainer._generate_single_turn)
     assert FORMS[form][0] == "1.15 - 1.16"
 
 

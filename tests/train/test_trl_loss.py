@@ -15,8 +15,8 @@ import tiny
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Status, Verdict
-from kernelgym_train.assembly import make_steps
-from kernelgym_train.backends.trl_options import LOSSES
+from kernelgym_train.backends.trl.options import LOSSES
+from kernelgym_train.launch.assembly import make_steps
 from kernelgym_train.types import Sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,9 +28,9 @@ class Watched:
     def __init__(self, folder: Path, *overrides: str, script: Any = tiny.judge) -> None:
         import torch
 
-        from kernelgym_train.backends import trl, trl_trainer
-        from kernelgym_train.runlog import RunLog
-        from kernelgym_train.settings import plain
+        from kernelgym_train.backends.trl import train, trainer
+        from kernelgym_train.config.settings import plain
+        from kernelgym_train.run.runlog import RunLog
 
         settings = tiny.config(
             # Plain descent with rate 1: what the weights move by is the gradient.
@@ -47,7 +47,7 @@ class Watched:
         self.gradients: dict[str, Any] = {}
         watched = self
 
-        class Trainer(trl_trainer.KernelTrainer):
+        class Trainer(trainer.KernelTrainer):
             def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
                 watched.batches.append(inputs)
                 return super()._compute_loss(model, inputs)
@@ -64,13 +64,13 @@ class Watched:
                         watched.gradients.setdefault(name, weight.grad.detach().clone())
                 return found
 
-        original = trl_trainer.KernelTrainer
-        trl_trainer.KernelTrainer = Trainer
+        original = trainer.KernelTrainer
+        trainer.KernelTrainer = Trainer
         self.start = {n: w.detach().clone() for n, w in self.model.named_parameters()}
         try:
-            trl.train(settings, log, steps, lambda: self.model, words)
+            train.train(settings, log, steps, lambda: self.model, words)
         finally:
-            trl_trainer.KernelTrainer = original
+            trainer.KernelTrainer = original
         with torch.no_grad():
             for name, weight in self.model.named_parameters():
                 weight.copy_(self.start[name])

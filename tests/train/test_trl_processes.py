@@ -12,7 +12,7 @@ import pytest
 import tiny
 
 from kernelgym import read_records
-from kernelgym_train.credit import assign_credit
+from kernelgym_train.credit.credit import assign_credit
 from kernelgym_train.types import Completion, Key, Rollout
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

@@ -21,8 +21,8 @@ import tiny
 
 from kernelgym import Kernel, Problem, Verdict
 from kernelgym.testing import verdict
-from kernelgym_train.backends.trl_loop import TrlPolicy
-from kernelgym_train.runlog import RunLog
+from kernelgym_train.backends.trl.loop import TrlPolicy
+from kernelgym_train.run.runlog import RunLog
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -232,7 +232,7 @@ import sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 import os, signal, tiny
-from kernelgym_train.runlog import RunLog
+from kernelgym_train.run.runlog import RunLog
 folder, resume, point = sys.argv[1], sys.argv[2] == "resume", sys.argv[3]
 kills = {{"metrics": 4, "commit": 2}}
 if point in kills:

@@ -14,9 +14,9 @@ import tiny
 from kernelgym import UsageError, Verdict, read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Status
-from kernelgym_train.backends.trl_loop import TrlPolicy
-from kernelgym_train.backends.trl_trainer import KernelTrainer
-from kernelgym_train.runlog import RunLog
+from kernelgym_train.backends.trl.loop import TrlPolicy
+from kernelgym_train.backends.trl.trainer import KernelTrainer
+from kernelgym_train.run.runlog import RunLog
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -67,7 +67,7 @@ def test_sampled_ids_are_trained_on_as_they_are(finished: tuple[Path, Any]) -> N
         for record in read_records(folder / "trajectories.jsonl")
         for turn in record.trajectory.turns
     ]
-    from kernelgym_train.policies import ChatText
+    from kernelgym_train.rollout.policies import ChatText
 
     text = ChatText(words)
     assert [text.answer(row["ids"]) for row in rows(folder, "tokens.jsonl")] == actions

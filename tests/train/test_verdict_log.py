@@ -13,7 +13,7 @@ import pytest
 from kernelgym import Evaluator, Job, JudgeError, Kernel, Problem, Verdict
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
-from kernelgym_train.verdict_log import VerdictLog
+from kernelgym_train.rollout.verdict_log import VerdictLog
 
 KERNELS = [Kernel(f"class ModelNew: x = {n}", "triton") for n in range(8)]
 JOBS = [Job(SAMPLE_PROBLEM, kernel) for kernel in KERNELS]
@@ -146,7 +146,7 @@ def test_inputs_follow_from_the_runs_secret(tmp_path: Path) -> None:
 
 def test_the_local_judge_takes_seeds() -> None:
     from kernelgym import LocalEvaluator
-    from kernelgym_train.verdict_log import _takes_seed
+    from kernelgym_train.rollout.verdict_log import _takes_seed
 
     assert _takes_seed(LocalEvaluator())  # starts no process until it is asked
 

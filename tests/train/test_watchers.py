@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym import UsageError
-from kernelgym_train.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
+from kernelgym_train.run.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:

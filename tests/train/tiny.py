@@ -101,7 +101,7 @@ SETTINGS = (
 
 def config(*overrides: str) -> Any:
     """A configuration of a run of five steps."""
-    from kernelgym_train.config import load_config
+    from kernelgym_train.config.config import load_config
 
     return load_config(None, (*SETTINGS, *overrides))
 
@@ -111,10 +111,10 @@ def run(
 ) -> Any:
     """Train the tiny model by a configuration; returns (outcome, log)."""
     from kernelgym.testing import ScriptedEvaluator
-    from kernelgym_train.assembly import make_steps
-    from kernelgym_train.backends.trl import train
-    from kernelgym_train.runlog import RunLog
-    from kernelgym_train.settings import plain
+    from kernelgym_train.backends.trl.train import train
+    from kernelgym_train.config.settings import plain
+    from kernelgym_train.launch.assembly import make_steps
+    from kernelgym_train.run.runlog import RunLog
 
     log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
     words = tokenizer()

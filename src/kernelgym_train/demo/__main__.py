@@ -19,8 +19,8 @@ from kernelgym_train.demo.demonstration import demonstrate
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN
 from kernelgym_train.demo.report import text_table
 from kernelgym_train.demo.warmstart import FitProgress
-from kernelgym_train.launch import quiet_frameworks
-from kernelgym_train.watchers import Lines, LiveTable
+from kernelgym_train.launch.launch import quiet_frameworks
+from kernelgym_train.run.watchers import Lines, LiveTable
 
 __all__ = ["main"]
 

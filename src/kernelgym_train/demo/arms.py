@@ -24,17 +24,17 @@ from kernelgym.errors import UnknownName
 from kernelgym.prompts.observer import Observer
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator
-from kernelgym_train.assembly import episode_rules
-from kernelgym_train.credit import counts
+from kernelgym_train.credit.credit import counts
 from kernelgym_train.demo.corpus import Example, right_answers
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learn
 from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.demo.warmstart import fit
+from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer
-from kernelgym_train.policies import HFPolicy, Sampling
-from kernelgym_train.rollout import EpisodeRules, history_budget, play, tasks_of
-from kernelgym_train.runlog import Watcher
-from kernelgym_train.sampling import ProblemSampler
+from kernelgym_train.rollout.play import EpisodeRules, history_budget, play, tasks_of
+from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.run.runlog import Watcher
 from kernelgym_train.types import Rollout
 
 __all__ = ["ARMS", "WITHOUT_EVIDENCE", "rules_of", "run_arm", "worth_fitting"]

@@ -38,9 +38,9 @@ from kernelgym_train.demo.stages import (
 )
 from kernelgym_train.demo.warmstart import FitProgress
 from kernelgym_train.models import merge_adapter
-from kernelgym_train.runlog import Watcher
+from kernelgym_train.rollout.verdict_log import VerdictLog
+from kernelgym_train.run.runlog import Watcher
 from kernelgym_train.types import Rollout
-from kernelgym_train.verdict_log import VerdictLog
 
 __all__ = ["demonstrate", "facts_of", "specimens_of"]
 

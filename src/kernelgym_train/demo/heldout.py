@@ -15,8 +15,8 @@ from typing import Any
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.demo.scores import PASS_AT, Scores, scores_of
-from kernelgym_train.policies import HFPolicy, Sampling
-from kernelgym_train.rollout import EpisodeRules, play, tasks_of
+from kernelgym_train.rollout.play import EpisodeRules, play, tasks_of
+from kernelgym_train.rollout.policies import HFPolicy, Sampling
 from kernelgym_train.types import Rollout
 
 __all__ = ["HeldOut", "evaluate_model"]

@@ -1,6 +1,7 @@
 """GRPO on the demonstration's problems: the project's own steps and backend, the demo's dialogue.
 
-Contract: what is learned goes the way of every run: `kernelgym_train.rollout.play`, credit, TRL
+Contract: what is learned goes the way of every run: `kernelgym_train.rollout.play.play`, credit,
+    TRL
 with an adapter and the output layer beside it. Only problems and observer come from here rather
 than from a configuration, so the run's folder is read like any other, but `--resume` of the command
 does not know its problems.
@@ -20,16 +21,16 @@ from typing import Any
 from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import RULESETS, Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
-from kernelgym_train.assembly import episode_rules, token_counter
-from kernelgym_train.config import Config, load_config
+from kernelgym_train.config.config import Config, load_config
+from kernelgym_train.config.settings import plain
 from kernelgym_train.demo.observer import DialogueObserver
-from kernelgym_train.manifest import manifest
+from kernelgym_train.launch.assembly import episode_rules, token_counter
+from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.models import load_model, load_tokenizer, save_model
-from kernelgym_train.rollout import BatchPolicy, Policy
-from kernelgym_train.runlog import RunLog, Watcher
-from kernelgym_train.sampling import ProblemSampler
-from kernelgym_train.settings import plain
-from kernelgym_train.steps import Gather, Step, StepPlan, Steps
+from kernelgym_train.rollout.play import BatchPolicy, Policy
+from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.steps import Gather, Step, StepPlan, Steps
 
 __all__ = [
     "RULES",
@@ -112,7 +113,7 @@ def learn(
         UsageError: If the folder exists (with `resume`: if not), or the model does not.
         KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken.
     """
-    from kernelgym_train.backends.trl import train
+    from kernelgym_train.backends.trl.train import train
 
     tokenizer = load_tokenizer(config.model)
     folder = Path(config.run.folder) / config.run.name
@@ -157,7 +158,7 @@ class ShuffledSteps(Steps):
         share: tuple[int, int] = (0, 1),
         gather: Gather | None = None,
     ) -> Step:
-        """Play one step; see `kernelgym_train.steps.Steps.take`."""
+        """Play one step; see `kernelgym_train.run.steps.Steps.take`."""
         taken = await super().take(step, policy, share=share, gather=gather)
         samples = taken.credit.samples
         dealt = [sample.advantage for sample in samples]

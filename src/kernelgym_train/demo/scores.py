@@ -1,6 +1,7 @@
 """What held-out episodes came to: rates, pass@k, second turns, and what went wrong.
 
-Contract: pure functions of rollouts. Episodes that do not count (`kernelgym_train.credit.counts`)
+Contract: pure functions of rollouts. Episodes that do not count
+    (`kernelgym_train.credit.credit.counts`)
 are left out. Rates of answers are of first answers, unless said otherwise. `retry` is how often a
 second turn repairs a failed first one; `blind` is how often another first answer to the same
 problem would have been right instead, estimated from the problem's other episodes. Only what
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from kernelgym.benchmark.scoring import pass_at_k
 from kernelgym.types import Status, Trajectory, Turn
-from kernelgym_train.credit import counts
+from kernelgym_train.credit.credit import counts
 from kernelgym_train.demo.intervals import Rate, cluster_rate
 from kernelgym_train.types import Rollout
 

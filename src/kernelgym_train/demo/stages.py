@@ -21,8 +21,8 @@ from kernelgym import LocalEvaluator
 from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.types import Evaluator, Job, Problem
-from kernelgym_train.assembly import episode_rules
-from kernelgym_train.config import Config
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.corpus import evenly, first_answers, fits, repairs, some
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_config
@@ -31,8 +31,8 @@ from kernelgym_train.demo.plan import Plan
 from kernelgym_train.demo.splits import Splits, draw_splits
 from kernelgym_train.demo.tokenizer import is_answerable, train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, fit
+from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer, save_model
-from kernelgym_train.sections import ModelConfig
 
 __all__ = ["Prepared", "config_of", "evaluate_tables", "open_judge", "prepare", "warm_up"]
 

@@ -24,7 +24,7 @@ from kernelgym.suites.synthetic import solve
 from kernelgym.types import Problem
 from kernelgym_train.demo.corpus import Example
 from kernelgym_train.demo.dialogue import answer_of, question
-from kernelgym_train.policies import ChatText
+from kernelgym_train.rollout.policies import ChatText
 
 __all__ = [
     "MODULE_TOKENS",

@@ -19,7 +19,7 @@ from typing import Any
 
 from kernelgym.errors import UsageError
 from kernelgym_train.demo.corpus import Example
-from kernelgym_train.policies import ChatText
+from kernelgym_train.rollout.policies import ChatText
 
 __all__ = ["Fit", "FitProgress", "FitRule", "batches_of", "encode", "fit", "fit_rows"]
 

@@ -23,7 +23,7 @@ from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.demo.plan import TINY_PLAN
 from kernelgym_train.demo.scores import scores_of
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare, warm_up
-from kernelgym_train.rollout import EpisodeRules
+from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Rollout
 
 PROBLEM = SyntheticSuite().problems(level=1)[0]

@@ -26,7 +26,7 @@ from kernelgym_train.demo.tokenizer import (
     train_tokenizer,
     within_budget,
 )
-from kernelgym_train.policies import ChatText
+from kernelgym_train.rollout.policies import ChatText
 
 
 @functools.cache

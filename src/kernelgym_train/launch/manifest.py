@@ -57,7 +57,7 @@ def _version(package: str) -> str:
 
 def _git() -> dict[str, Any]:
     """Return the commit of the code that runs, if it runs from a checkout."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]  # kernelgym_train
     try:
         commit = _run("git", "-C", str(here), "rev-parse", "HEAD")
         changed = _run("git", "-C", str(here), "status", "--porcelain", "--", str(here))

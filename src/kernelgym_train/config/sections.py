@@ -1,8 +1,8 @@
 """The sections of a configuration: every setting, its default and what it is for.
 
 The docstring under each field is its help. Sections that a module needs as they are stand there:
-`kernelgym_train.sampling.Curriculum` and `kernelgym_train.guards.GuardRules`. What fits together is
-`kernelgym_train.config_check`'s business.
+`kernelgym_train.rollout.sampling.Curriculum` and `kernelgym_train.metrics.guards.GuardRules`. What
+fits together is `kernelgym_train.config.config`'s business.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.observer import HISTORY_TOKENS
 from kernelgym.types import GAMMA, ReturnVariant
-from kernelgym_train.credit import Normaliser
+from kernelgym_train.credit.credit import Normaliser
 
 __all__ = [
     "CreditConfig",

@@ -13,8 +13,8 @@ from typing import Any
 
 from kernelgym import UsageError
 from kernelgym.devices import CONTEXT_BYTES
-from kernelgym_train.config import Config
-from kernelgym_train.sections import JudgeConfig
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.sections import JudgeConfig
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
@@ -27,7 +27,7 @@ _OVERHEAD_BYTES = 1.5e9
 """CUDA's context, cuBLAS, fragments."""
 _FOOTPRINTS_JUDGED = 3.0
 """Inputs three times and outputs five times, as the judge rations them, are at most this many
-footprints (`kernelgym_train.footprint`)."""
+footprints (`kernelgym_train.launch.footprint`)."""
 _SPARE_BYTES = 2.0**30
 """What the judge rations beside that for each kernel."""
 _JUDGE_CONTEXTS = 3

@@ -1,7 +1,8 @@
 """What stands between TRL's trainer and the steps of a run.
 
 It samples with the trainer's model, gives it rows, takes its numbers and makes its checkpoints
-count. Contract: see `kernelgym_train.backends.trl`. Importing it imports neither TRL nor torch.
+count. Contract: see `kernelgym_train.backends.trl.train`. Importing it imports neither TRL nor
+torch.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelgym.records.jsonlines import read_lines
-from kernelgym_train.backends.trl_generation import generate_ids
-from kernelgym_train.backends.trl_rows import Rows, rows_of
-from kernelgym_train.config import Config
-from kernelgym_train.guards import Alarm
+from kernelgym_train.backends.trl.generation import generate_ids
+from kernelgym_train.backends.trl.rows import Rows, rows_of
+from kernelgym_train.config.config import Config
+from kernelgym_train.metrics.guards import Alarm
 from kernelgym_train.models import weights_digest
-from kernelgym_train.policies import ChatText, batch_seed, by_length, end_ids
-from kernelgym_train.rollout import request_seed
-from kernelgym_train.runlog import RunLog
-from kernelgym_train.steps import Step, Steps
+from kernelgym_train.rollout.play import request_seed
+from kernelgym_train.rollout.policies import ChatText, batch_seed, by_length, end_ids
+from kernelgym_train.run.runlog import RunLog
+from kernelgym_train.run.steps import Step, Steps
 from kernelgym_train.types import Completion, Key, Request, Rollout
 
 if TYPE_CHECKING:
-    from kernelgym_train.backends.trl_trainer import KernelTrainer
+    from kernelgym_train.backends.trl.trainer import KernelTrainer
 
 __all__ = ["Evaluate", "TrlLoop", "TrlPolicy"]
 
@@ -34,7 +35,7 @@ Evaluate = Callable[[Any, int], float | None]
 
 
 class TrlPolicy:
-    """Samples with a trainer's own model, as `kernelgym_train.rollout.BatchPolicy`.
+    """Samples with a trainer's own model, as `kernelgym_train.rollout.play.BatchPolicy`.
 
     Args:
         trainer: The trainer.

@@ -1,6 +1,7 @@
 """Refills: further rounds of a step, for groups that had nothing to teach.
 
-Contract: groups without signal (`kernelgym_train.estimators.has_signal`) are put aside, and as many
+Contract: groups without signal (`kernelgym_train.credit.estimators.has_signal`) are put aside, and
+    as many
 others are asked for, in at most so many extra rounds; a step that is still short goes on with fewer
 groups. What was thrown away is counted.
 
@@ -17,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernelgym.errors import UsageError
-from kernelgym_train.credit import CreditRule, group_returns
-from kernelgym_train.estimators import has_signal
+from kernelgym_train.credit.credit import CreditRule, group_returns
+from kernelgym_train.credit.estimators import has_signal
 from kernelgym_train.types import Rollout
 
 __all__ = ["Refill"]

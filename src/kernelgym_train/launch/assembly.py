@@ -17,12 +17,12 @@ from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageE
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.rewards import reward_schedule
 from kernelgym.types import Evaluator
-from kernelgym_train.config import Config
-from kernelgym_train.footprint import reference_bytes
-from kernelgym_train.rollout import EpisodeRules
-from kernelgym_train.runlog import RunLog
-from kernelgym_train.sampling import ProblemSampler
-from kernelgym_train.steps import StepPlan, Steps
+from kernelgym_train.config.config import Config
+from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.rollout.play import EpisodeRules
+from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.run.runlog import RunLog
+from kernelgym_train.run.steps import StepPlan, Steps
 
 __all__ = [
     "episode_rules",

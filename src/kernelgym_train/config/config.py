@@ -5,7 +5,7 @@ once; what it returns is complete and can be dumped (`dump_config`) and loaded a
 looks at names and numbers only: whether the model, the data and the device are there is the dry
 run's business. Faults are `UsageError`, with what to do.
 
-Sections are in `kernelgym_train.sections`; the docstring under each field is its help.
+Sections are in `kernelgym_train.config.sections`; the docstring under each field is its help.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ import yaml
 from kernelgym.errors import UsageError
 from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import Ruleset, ruleset
-from kernelgym_train.config_check import check_config
-from kernelgym_train.credit import CreditRule
-from kernelgym_train.guards import GuardRules
-from kernelgym_train.sampling import Curriculum
-from kernelgym_train.sections import (
+from kernelgym_train.config.check import check_config
+from kernelgym_train.config.sections import (
     CreditConfig,
     EnvConfig,
     EvaluationConfig,
@@ -36,7 +33,10 @@ from kernelgym_train.sections import (
     RunConfig,
     SamplingConfig,
 )
-from kernelgym_train.settings import keys_that_differ, plain, read_settings, read_yaml
+from kernelgym_train.config.settings import keys_that_differ, plain, read_settings, read_yaml
+from kernelgym_train.credit.credit import CreditRule
+from kernelgym_train.metrics.guards import GuardRules
+from kernelgym_train.rollout.sampling import Curriculum
 
 __all__ = [
     "FREE_ON_RESUME",
@@ -122,7 +122,7 @@ def load_config(
 
 def ready_configs() -> dict[str, Path]:
     """Return the configurations that come with the package, by name; to be run, or copied."""
-    folder = Path(__file__).parent / "configs"
+    folder = Path(__file__).parent / "ready"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 

@@ -7,7 +7,7 @@ another type and a key that stands twice in a file are `UsageError`, with the ke
 what is known. `plain` and `read_settings` are each other's inverse. The docstring under a field is
 its help, see `describe`.
 
-Which keys exist and which values fit together is `kernelgym_train.config`'s business.
+Which keys exist and which values fit together is `kernelgym_train.config.config`'s business.
 """
 
 from __future__ import annotations

@@ -43,10 +43,10 @@ from kernelgym import UsageError, append_record
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.jsonlines import append_line, read_lines, write_lines
 from kernelgym.types import Evaluator
-from kernelgym_train.records import rollout_record, token_rows
-from kernelgym_train.rollout import EpisodeRules
+from kernelgym_train.rollout.play import EpisodeRules
+from kernelgym_train.rollout.records import rollout_record, token_rows
+from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.types import Rollout
-from kernelgym_train.verdict_log import VerdictLog
 
 __all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest"]
 

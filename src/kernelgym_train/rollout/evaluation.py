@@ -1,6 +1,7 @@
 """How good a policy is on problems: pass@k, best of turns, fast_p, with intervals.
 
-Contract: episodes are those of training (`kernelgym_train.rollout.play`). A problem counts once,
+Contract: episodes are those of training (`kernelgym_train.rollout.play.play`). A problem counts
+    once,
 however often it is sampled: intervals are bootstrapped over problems. Episodes that our own side
 failed at are left out and counted. A kernel that is the fastest of several is measured again before
 its speed counts, since the best of several measurements flatters; the second one stands.
@@ -23,8 +24,8 @@ from dataclasses import dataclass
 from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Kernel, Problem, Trajectory, Turn, Verdict
-from kernelgym_train.metrics import rollout_metrics
-from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.metrics.step_metrics import rollout_metrics
+from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
 
 __all__ = ["Evaluation", "ProblemResult", "bootstrap_interval", "evaluate", "score_rollouts"]

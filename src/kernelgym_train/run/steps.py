@@ -22,8 +22,8 @@ from typing import Any
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardSchedule
 from kernelgym.types import Evaluator
-from kernelgym_train.credit import Credit, CreditRule, assign_credit
-from kernelgym_train.guards import (
+from kernelgym_train.credit.credit import Credit, CreditRule, assign_credit
+from kernelgym_train.metrics.guards import (
     Alarm,
     GuardRules,
     StepHealth,
@@ -31,11 +31,11 @@ from kernelgym_train.guards import (
     opening_share,
     repetition,
 )
-from kernelgym_train.metrics import advantage_metrics, distributions, rollout_metrics
-from kernelgym_train.refill import Refill
-from kernelgym_train.rollout import BatchPolicy, EpisodeRules, Policy, play, tasks_of
-from kernelgym_train.runlog import RunLog
-from kernelgym_train.sampling import ProblemSampler
+from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
+from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.rollout.refill import Refill
+from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Completion, Request, Rollout
 
 __all__ = ["Gather", "Step", "StepPlan", "Steps"]
@@ -134,7 +134,7 @@ class Steps:
             gather: Brings together what all have played, where there are several.
 
         Raises:
-            UsageError: What `kernelgym_train.rollout.play` raises.
+            UsageError: What `kernelgym_train.rollout.play.play` raises.
         """
         rules = replace(self._rules, reward=self._schedule.at(step))
         timed = _Timed(policy) if isinstance(policy, BatchPolicy) else None

@@ -5,9 +5,9 @@ into the text that is parsed: special tokens are left out, but not the tags of t
 where the template opens a thinking block, the text begins with its tag. Ids are passed on as they
 were sampled, never tokenised again.
 
-`HFPolicy` is a `kernelgym_train.rollout.BatchPolicy`: left-padded batches, prompts of a like length
-together. The seed of a batch is made of the seeds of its requests, so the same requests give the
-same ids on the same machine; torch's own generator is left as it was found.
+`HFPolicy` is a `kernelgym_train.rollout.play.BatchPolicy`: left-padded batches, prompts of a like
+length together. The seed of a batch is made of the seeds of its requests, so the same requests give
+the same ids on the same machine; torch's own generator is left as it was found.
 
 The model is the caller's: it is not loaded, moved, trained or saved here.
 """

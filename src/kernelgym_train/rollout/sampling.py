@@ -10,7 +10,7 @@ is seen once, so rates are kept per bucket. Contract:
 - within a bucket no problem comes a second time before all have come once.
 
 What a step's reward is, `kernelgym.rewards.RewardSchedule` says, which needs no state. Nothing here
-plays, and nothing decides what is learned: `kernelgym_train.credit` does.
+plays, and nothing decides what is learned: `kernelgym_train.credit.credit` does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import canonical_form
 from kernelgym.types import Problem
-from kernelgym_train.credit import counts
+from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout
 
 __all__ = ["Bucket", "Curriculum", "ProblemSampler", "bucket_of", "shape_class"]

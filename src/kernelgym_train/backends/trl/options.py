@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import UnknownName, UsageError
-from kernelgym_train.config import Config
+from kernelgym_train.config.config import Config
 
 __all__ = ["LOSSES", "grpo_options"]
 

@@ -16,7 +16,7 @@ from kernelgym.records.observer_settings import observer_settings
 from kernelgym.rewards import reward_preset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import text_digest
-from kernelgym_train.rollout import EpisodeRules, history_budget
+from kernelgym_train.rollout.play import EpisodeRules, history_budget
 from kernelgym_train.types import Rollout
 
 __all__ = ["WRITER", "rollout_record", "token_rows"]

@@ -2,7 +2,7 @@
 
 Contract:
 
-- TRL asks for rows; `kernelgym_train.steps` plays and gives credit; TRL's prompts are ignored;
+- TRL asks for rows; `kernelgym_train.run.steps` plays and gives credit; TRL's prompts are ignored;
 - sampling and problems follow from seed and step, checkpoints are taken between steps, and a row in
   checkpoints.jsonl makes one count: so a run that was killed and resumed equals the unbroken one
   (bit by bit on a CPU; tests/train/test_trl_resume.py);
@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Any
 
 from kernelgym import UsageError
 from kernelgym.records.jsonlines import read_lines
-from kernelgym_train.backends.trl_loop import Evaluate, TrlLoop
-from kernelgym_train.backends.trl_options import grpo_options
-from kernelgym_train.config import Config
-from kernelgym_train.guards import rolled_back
+from kernelgym_train.backends.trl.loop import Evaluate, TrlLoop
+from kernelgym_train.backends.trl.options import grpo_options
+from kernelgym_train.config.config import Config
+from kernelgym_train.metrics.guards import rolled_back
 from kernelgym_train.models import adapter_options, weights_digest
-from kernelgym_train.runlog import RunLog, Watcher
-from kernelgym_train.steps import Steps
+from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.steps import Steps
 
 if TYPE_CHECKING:
-    from kernelgym_train.backends.trl_trainer import KernelTrainer
+    from kernelgym_train.backends.trl.trainer import KernelTrainer
 
 __all__ = ["Outcome", "train"]
 
@@ -155,7 +155,7 @@ def _make_trainer(
     from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOConfig
 
-    from kernelgym_train.backends.trl_trainer import KernelTrainer
+    from kernelgym_train.backends.trl.trainer import KernelTrainer
 
     device = str(model.device)
     processes = int(os.environ.get("WORLD_SIZE", "1"))

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import Evaluator, Problem, UsageError
-from kernelgym_train.assembly import (
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.settings import plain
+from kernelgym_train.launch.assembly import (
     episode_rules,
     held_out_problems,
     local_evaluator,
@@ -28,14 +30,12 @@ from kernelgym_train.assembly import (
     training_observer,
     training_problems,
 )
-from kernelgym_train.config import Config
-from kernelgym_train.dry_run import missing_packages
-from kernelgym_train.evaluation import Evaluation, evaluate
-from kernelgym_train.manifest import manifest
+from kernelgym_train.launch.dry_run import missing_packages
+from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.models import load_model, load_tokenizer, model_device, save_model
-from kernelgym_train.policies import HFPolicy, Sampling
-from kernelgym_train.runlog import RunLog, Watcher
-from kernelgym_train.settings import plain
+from kernelgym_train.rollout.evaluation import Evaluation, evaluate
+from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.run.runlog import RunLog, Watcher
 
 __all__ = [
     "HeldOutEvaluation",
@@ -63,7 +63,7 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
     Raises:
         UsageError: If something is missing.
     """
-    from kernelgym_train.backends.trl import train
+    from kernelgym_train.backends.trl.train import train
 
     missing_packages(config)
     model_device(config.model)
@@ -207,7 +207,7 @@ class HeldOutEvaluation:
 
 def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
     """Yield what shows a run while it goes on, from a step on."""
-    from kernelgym_train.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
+    from kernelgym_train.run.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
 
     chosen = config.logging
     if not log.writes:

@@ -18,7 +18,7 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import check_speed, check_trials, reward_schedule
 
 if TYPE_CHECKING:
-    from kernelgym_train.config import Config
+    from kernelgym_train.config.config import Config
 
 __all__ = ["check_config"]
 

@@ -2,7 +2,7 @@
 
 What it changes, and nothing else:
 
-- advantages are those of `kernelgym_train.credit`, row by row, in place of TRL's own;
+- advantages are those of `kernelgym_train.credit.credit`, row by row, in place of TRL's own;
 - the loss weighs each token as credit says, whatever normaliser TRL's loss type has: advantages are
   multiplied by the weight that is wanted over the one that TRL is about to give. So the gradient of
   one step is that of ``-sum(weight * advantage * logp)`` under every loss type, and the loss type
@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import torch
 from trl import GRPOTrainer
 
-from kernelgym_train.backends.trl_rows import Rows
+from kernelgym_train.backends.trl.rows import Rows
 
 __all__ = ["KernelTrainer", "RowSource", "micro_batches"]
 

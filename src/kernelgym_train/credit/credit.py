@@ -1,13 +1,15 @@
 """Credit: from episodes to one sample per turn, each with an advantage and a weight.
 
 Two steps, both the same whatever backend takes the optimiser step: an estimator gives every turn
-its advantage (`kernelgym_train.estimators`), and a normaliser spreads weight over tokens, such that
+its advantage (`kernelgym_train.credit.estimators`), and a normaliser spreads weight over tokens,
+such that
 the loss is ``-sum(weight * advantage * logp)`` over all tokens of all samples. Contract:
 
 - returns are `kernelgym.Trajectory.returns`; nothing here discounts;
 - a trajectory that is not valid, or was cut from outside, is in no baseline and gives no sample:
   the result is what it would be without it;
-- a group without signal gives no samples either, see `kernelgym_train.estimators.has_signal`;
+- a group without signal gives no samples either, see
+  `kernelgym_train.credit.estimators.has_signal`;
 - the order of the rollouts changes no digit.
 
 Bias of each choice: docs/training.md. It needs the standard library only, and clips no ratio:
@@ -23,7 +25,7 @@ from typing import Literal
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.types import GAMMA, ReturnVariant, return_variant
-from kernelgym_train.estimators import advantages, find_estimator, has_signal
+from kernelgym_train.credit.estimators import advantages, find_estimator, has_signal
 from kernelgym_train.types import Key, Rollout, Sample
 
 __all__ = [
@@ -55,7 +57,7 @@ class CreditRule:
     """
 
     estimator: str = "trloo"
-    """A name from `kernelgym_train.estimators.ESTIMATORS`."""
+    """A name from `kernelgym_train.credit.estimators.ESTIMATORS`."""
     normaliser: Normaliser = "token"
     """A name from `NORMALISERS`."""
     constant: int = 0

@@ -1,6 +1,7 @@
 """What a run shows while it goes on: TensorBoard files, a live table, Weights & Biases.
 
-Contract: a `kernelgym_train.runlog.Watcher` is told of every row once it is written, and decides
+Contract: a `kernelgym_train.run.runlog.Watcher` is told of every row once it is written, and
+    decides
 nothing. Each needs its own package, imported when it is made; `UsageError` says what to install.
 """
 

@@ -13,12 +13,16 @@ from pathlib import Path
 
 from kernelgym import UsageError
 from kernelgym.devices import find_device
-from kernelgym_train.assembly import held_out_problems, training_observer, training_problems
-from kernelgym_train.config import Config
-from kernelgym_train.footprint import reference_bytes
-from kernelgym_train.memory import estimate_memory
+from kernelgym_train.config.config import Config
+from kernelgym_train.launch.assembly import (
+    held_out_problems,
+    training_observer,
+    training_problems,
+)
+from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.launch.memory import estimate_memory
 from kernelgym_train.models import gpus, load_tokenizer, model_device
-from kernelgym_train.policies import ChatText
+from kernelgym_train.rollout.policies import ChatText
 
 __all__ = ["dry_run", "missing_packages"]
 

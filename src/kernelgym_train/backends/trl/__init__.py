@@ -1,0 +1,1 @@
+"""Training with TRL: a LoRA adapter on local devices."""

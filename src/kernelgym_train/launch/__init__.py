@@ -1,0 +1,1 @@
+"""From a configuration to a run: parts put together, the dry run, memory."""

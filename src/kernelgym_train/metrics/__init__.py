@@ -1,0 +1,1 @@
+"""Numbers of a step, and the guards that watch them."""

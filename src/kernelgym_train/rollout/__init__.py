@@ -1,0 +1,1 @@
+"""Episodes played with a policy: problems drawn, turns, records."""
