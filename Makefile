@@ -46,8 +46,8 @@ lint: setup  ## Check style and types
 	$(BIN)/mypy
 
 bench: setup  ## Measure overhead and throughput on this machine
-	$(BIN)/python benchmarks/env_overhead.py --out benchmarks/results/env_overhead.json
-	$(BIN)/python benchmarks/judge_cpu.py --out benchmarks/results/judge_cpu.json
+	$(BIN)/python -m benchmarks.env.env_overhead --out benchmarks/results/env_overhead.json
+	$(BIN)/python -m benchmarks.judge.judge_cpu --out benchmarks/results/judge_cpu.json
 
 docs: setup  ## Write the API reference to build/docs
 	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym $(DOCUMENTED:%=kernelgym.%) \

@@ -21,7 +21,7 @@ from kernelgym.types import (
     Verdict,
     discounted_returns,
 )
-from strategies import as_turn, presets
+from support.strategies import as_turn, presets
 
 scores = st.lists(st.floats(-10, 10), max_size=8)
 gammas = st.floats(0, 1)

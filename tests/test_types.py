@@ -23,7 +23,7 @@ from kernelgym.types import (
     Turn,
     Verdict,
 )
-from strategies import any_text, verdicts
+from support.strategies import any_text, verdicts
 
 
 def turn(index: int, total: float, found: Verdict) -> Turn:

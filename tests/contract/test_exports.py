@@ -62,9 +62,9 @@ def module_name(path: Path) -> str:
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_every_module_says_what_it_is_and_what_it_exports(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    if path.name == "__init__.py" and not tree.body:
-        return
     assert ast.get_docstring(tree), "a module needs a docstring"
+    if path.name == "__init__.py" and len(tree.body) == 1:
+        return  # a room that is only entered by its modules
     exported = [
         node.value
         for node in tree.body

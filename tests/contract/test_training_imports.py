@@ -158,7 +158,7 @@ def test_no_cycles_at_import_time() -> None:
 def test_every_module_says_what_it_is_and_what_it_exports(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert ast.get_docstring(tree), "a module needs a docstring"
-    if path.name == "__main__.py":
+    if path.name == "__main__.py" or (path.name == "__init__.py" and len(tree.body) == 1):
         return
     exported = [
         ast.literal_eval(node.value)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from input_sources import SOURCES, function
 from kernelgym.judge.inputs.kernelbench_bits import mersenne_cuda
 from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
 from kernelgym.judge.inputs.kernelbench_bits.mersenne_cpu import read_place
@@ -18,6 +17,7 @@ from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.tensors import same_bytes
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem
+from support.input_sources import SOURCES, function
 
 pytestmark = pytest.mark.gpu
 

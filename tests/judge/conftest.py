@@ -3,12 +3,12 @@
 import dataclasses
 
 import pytest
-from peers import PROBLEM, SEEDS, meeting
-from programs import TIGHT
 
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
+from support.peers import PROBLEM, SEEDS, meeting
+from support.programs import TIGHT
 
 
 @pytest.fixture(scope="session")

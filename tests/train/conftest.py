@@ -22,6 +22,6 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def words() -> Any:
     """The tiny model's tokenizer."""
-    import tiny
+    from support import tiny
 
     return tiny.tokenizer()

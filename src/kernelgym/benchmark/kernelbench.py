@@ -7,7 +7,8 @@ and it files as not compiled whatever escapes its evaluation: constructors that 
 a RuntimeError, exits, timeouts, and CUDA errors that outlive the call that caused them.
 
 The pair is promised for verdicts of the `kernelbench` ruleset and for kernels that leave the
-harness alone. Nothing here runs a kernel; `benchmarks/conformance.py` compares with the original.
+harness alone. Nothing here runs a kernel; `benchmarks/conformance/run.py` compares with the
+original.
 """
 
 from __future__ import annotations

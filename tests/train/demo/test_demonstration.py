@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scores import RIGHT, WRONG, rollout
 
 from kernelgym import UnknownName, UsageError
 from kernelgym.suites.synthetic import SyntheticSuite
@@ -25,6 +24,7 @@ from kernelgym_train.demo.scores import scores_of
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare, warm_up
 from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Rollout
+from support.demo_rollouts import RIGHT, WRONG, rollout
 
 PROBLEM = SyntheticSuite().problems(level=1)[0]
 

@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.answers.parsing import parse
-from kernelgym.feedback import feedback
-from kernelgym.testing import SAMPLE_PROBLEM, verdict
-from kernelgym.types import Finding, Problem, Score, Severity, Status, Trajectory, Turn, Verdict
+from kernelgym.types import Status, Verdict
 from kernelgym_train.demo.intervals import cluster_rate
 from kernelgym_train.demo.scores import failure_of, scores_of
-from kernelgym_train.types import Completion, Key, Rollout
+from support.demo_rollouts import CHEAT, RIGHT, WRONG, rollout, turn
 
-ANSWER = "<KERNEL>\nclass ModelNew: pass\n</KERNEL>"
-RIGHT = verdict(Status.CORRECT)
-WRONG = verdict(Status.WRONG)
-CHEAT = Verdict(
-    Status.REJECTED,
-    findings=(Finding("no_custom_kernel", "there is no kernel", Severity.HARD),),
-    message="there is no kernel",
-)
 COUNTS = st.lists(
     st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda p: (min(p), max(p))), max_size=12
 )
-
-
-def turn(index: int, verdict: Verdict) -> Turn:
-    reply = parse(ANSWER, "triton")
-    return Turn(index, ANSWER, reply, verdict, feedback(verdict, reply), Score(0.0))
-
-
-def rollout(
-    number: int, verdicts: Sequence[Verdict], problem: str = "A", tokens: int = 3
-) -> Rollout:
-    asked = Problem(problem, "Tiny", 1, problem, SAMPLE_PROBLEM.source)
-    turns = tuple(turn(index, each) for index, each in enumerate(verdicts))
-    ended = "solved" if verdicts[-1].correct else "budget"
-    played = Trajectory(asked, turns, ended, 2)  # type: ignore[arg-type]
-    answer = Completion(ANSWER, (1,), (2,) * tokens, None, "stop", 0)
-    return Rollout(Key(0, 0, number), played, (answer,) * len(turns))
 
 
 @given(COUNTS, st.integers(0, 3))

@@ -1,0 +1,60 @@
+"""docs/context.md and docs/feedback.md say what is so."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.feedback import CATEGORIES, FEEDBACK_TOKENS, LEVELS
+from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.observer import HISTORY_TOKENS
+
+ROOT = Path(__file__).parents[2]
+CONTEXT = (ROOT / "docs" / "context.md").read_text()
+FEEDBACK = (ROOT / "docs" / "feedback.md").read_text()
+
+
+def first_column(text: str, title: str) -> list[str]:
+    table = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([^`=]+)` \|", table, re.MULTILINE)
+
+
+def test_every_policy_category_and_level_is_there() -> None:
+    assert first_column(CONTEXT, "Context policies") == list(CONTEXTS)
+    assert first_column(FEEDBACK, "Categories") == list(CATEGORIES)
+    assert first_column(FEEDBACK, "Levels") == list(LEVELS)
+
+
+def test_defaults_are_those_of_the_environment() -> None:
+    defaults = {n: p.default for n, p in inspect.signature(KernelEnv).parameters.items()}
+    assert defaults["context"] == "recent" and "(the default)" in CONTEXT.partition("`best`")[0]
+    assert defaults["feedback_level"] == "standard"
+    assert f"({FEEDBACK_TOKENS} by default)" in FEEDBACK
+    assert f"the default budget of {HISTORY_TOKENS} tokens" in CONTEXT
+
+
+def test_the_table_of_costs_is_what_the_benchmark_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from benchmarks.env import context_cost
+
+    costs = context_cost.costs()
+    assert context_cost.table(costs) in CONTEXT
+    budgeted = context_cost.costs(budget=HISTORY_TOKENS)
+    assert context_cost.table({"whole": budgeted["whole"]}) in CONTEXT
+    assert {name for name in costs if costs[name] != budgeted[name]} == {"whole"}
+    del sys.modules["context_cost"]
+
+
+def test_snippets_run_as_they_stand() -> None:
+    report: list[str] = []
+    runner = doctest.DocTestRunner()
+    test = doctest.DocTestParser().get_doctest(CONTEXT, {}, "context.md", "docs/context.md", 0)
+    assert len(test.examples) >= 7
+    runner.run(test, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)

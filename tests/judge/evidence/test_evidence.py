@@ -1,0 +1,588 @@
+"""Evidence of custom kernels: what counts as work that is gone, and which kernels are refused."""
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.evidence.evidence import Evidence, with_evidence
+from kernelgym.judge.evidence.torch_share import Work, torch_share
+from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter
+from kernelgym.rulesets import RULESETS
+from kernelgym.testing import SAMPLE_KERNELS, verdict
+from kernelgym.types import Kernel, Severity, Status
+from support.programs import (
+    AFFINE,
+    CPP_SOURCE,
+    TIGHT,
+    TRITON,
+    TRITON_SOURCE,
+    doing,
+    forward_only,
+    problem,
+    replaced,
+)
+
+X = torch.randn(6, 4, 32, 16)
+W, B = torch.randn(8, 16), torch.randn(8)
+STRICT = dataclasses.replace(
+    RULESETS["strict"],
+    limits=dataclasses.replace(TIGHT, run_s=30.0),  # torch's compiler is slow to import
+)
+
+
+def work(program, *arguments):
+    with torch.no_grad(), Counter() as counter:
+        program(*arguments)
+    return Work.of(counter)
+
+
+def left(program, *arguments):
+    """Return a kernel's work, as it is believed: with what is only estimated."""
+    with torch.no_grad(), Counter() as counter:
+        program(*arguments)
+    return Work(dict(counter.bytes), counter.products + counter.estimated, counter.elements)
+
+
+def share_left(reference, kernel, *arguments):
+    return torch_share(work(reference, *arguments), left(kernel, *arguments))
+
+
+def share(reference, kernel, *arguments):
+    return torch_share(work(reference, *arguments), work(kernel, *arguments))
+
+
+def softmax(x):
+    powers = torch.exp(x - x.amax(-1, keepdim=True))
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def layer_norm(x):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-5)
+
+
+def tanh_gelu(x):
+    return 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * torch.pow(x, 3))))
+
+
+def attention(x):
+    return softmax(x @ x.transpose(-2, -1) * 0.25) @ x
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (F.silu, lambda x: x * torch.sigmoid(x)),
+        (F.softmax, softmax),
+        (lambda x: F.layer_norm(x, (16,)), layer_norm),
+        (lambda x: F.gelu(x, approximate="tanh"), tanh_gelu),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), attention),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), lambda x: softmax(x @ x.mT) @ x),
+        (lambda x: F.linear(x, W, B), lambda x: x @ W.T + B),
+        (lambda x: torch.relu(x) * 2, lambda x: x.relu().mul_(2)),
+        (lambda x: F.mse_loss(x, x.flip(0)), lambda x: ((x - x.flip(0)) ** 2).mean()),
+        (lambda x: torch.cat([x, x]), lambda x: x.new_empty(12, 4, 32, 16)[:6].copy_(x)),
+        (lambda x: x - 1, lambda x: x + -1),
+        (lambda x: (x @ W.T).relu(), lambda x: F.linear(x, W).clamp(min=0)),
+    ],
+)
+def test_the_same_work_in_other_words_is_not_gone(one, other):
+    if one.__name__ == "softmax":
+        one = lambda x: F.softmax(x, dim=-1)  # noqa: E731
+    assert share(one, other, X) > 0.99
+    if "cat" not in one.__code__.co_names:  # a copy of a half is no `cat`
+        assert share(other, one, X) > 0.99
+
+
+@pytest.mark.parametrize(
+    "reference, left",
+    [
+        (lambda x: F.linear(x, W, B), lambda x: x @ W.T),
+        (lambda x: F.linear(x, W).relu(), lambda x: F.linear(x, W)),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), lambda x: (x @ x.mT) @ x),
+        (lambda x: F.layer_norm(F.linear(x, W), (8,)), lambda x: F.layer_norm(x[..., :8], (8,))),
+        (lambda x: torch.cat([x, x]).relu(), lambda x: torch.cat([x, x])),
+        (lambda x: torch.cat([x, x]).relu(), lambda x: x.repeat(2, 1, 1, 1)[:3].relu()),
+        (lambda x: x.transpose(1, 2).contiguous(), lambda x: x.transpose(1, 2)),
+        (lambda x: F.linear(x, W), lambda x: x.relu_()),
+        (lambda x: F.softmax(x, -1), lambda x: x.amax(-1)),
+        (lambda x: x.relu(), lambda x: torch.empty_like(x).copy_(x).contiguous().view(-1)),
+    ],
+)
+def test_work_that_is_replaced_is_gone(reference, left):
+    assert share(reference, left, X.clone()) < 0.99
+
+
+def test_views_allocations_and_draws_count_nothing():
+    seen = work(lambda x: (x[1:].view(-1).t(), torch.rand(3), torch.zeros_like(x)), X)
+    assert not seen.bytes and not seen.products and not seen.elements
+
+
+def test_products_are_counted_by_their_shapes():
+    assert work(lambda x: x @ W.T, X).products == 2 * X.numel() * 8
+    image, filters = torch.randn(2, 3, 9, 9), torch.randn(5, 3, 3, 3)
+    assert work(lambda i: F.conv2d(i, filters), image).products == 2 * 2 * 5 * 49 * 27
+    scores = 6 * 4 * 32 * 32
+    assert work(lambda x: F.scaled_dot_product_attention(x, x, x), X).products == 4 * scores * 16
+
+
+def test_two_rows_in_one_of_complex_numbers_are_no_less():
+    rows, right = torch.randn(8, 16), torch.randn(16, 8)
+    packed = lambda x: torch.complex(x[:4], x[4:]) @ right.to(torch.complex64)  # noqa: E731
+    assert share_left(lambda x: x @ right, packed, rows) > 0.99
+
+
+def test_rank_one_updates_are_a_product():
+    right = torch.randn(16, 8)
+
+    def updates(x):
+        out = torch.zeros(x.shape[0], 8)
+        for k in range(16):
+            out.addr_(x[:, k], right[k])
+        return out
+
+    assert share_left(lambda x: x @ right, updates, torch.randn(24, 16)) > 0.99
+
+
+def test_a_triangular_system_is_a_product():
+    lower = torch.randn(32, 32).tril(-1) + torch.eye(32)
+    solve = lambda y: torch.linalg.solve_triangular(lower, y, upper=False)  # noqa: E731
+    assert share_left(lambda y: lower @ y, solve, torch.randn(32, 32)) > 0.99
+
+
+def test_distances_are_their_differences_squares_and_sums():
+    def written(x):
+        return ((x[:, None] - x) ** 2).sum(-1).sqrt()
+
+    apart = lambda x: torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")  # noqa: E731
+    assert share_left(written, apart, torch.randn(40, 32)) > 0.99
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM(16, 16), torch.nn.GRU(16, 16)])
+def test_a_layer_that_does_not_tell_what_it_does_is_gone_only_if_it_is(layer):
+    x = torch.randn(6, 4, 16)
+    assert share_left(lambda x: torch.relu(x @ x.mT) @ x, lambda x: layer(x)[0], x) > 0.99
+    head = torch.randn(16, 32)
+    assert share_left(lambda x: layer(x)[0] @ head, lambda x: layer(x)[0], x) < 0.9
+
+
+def test_a_reference_is_not_believed_what_only_a_kernel_could_have_done():
+    x = torch.randn(64, 16)
+
+    def by_products(x):
+        squares = (x * x).sum(1)
+        return (squares[:, None] + squares - 2 * x @ x.T).clamp_min(0).sqrt()
+
+    assert share_left(lambda x: torch.cdist(x, x), by_products, x) > 0.99
+
+
+def test_products_of_unlisted_operators_are_estimated():
+    left, right = torch.randn(6, 5), torch.randn(5, 7)
+    rows = torch.arange(5).expand(6, 5).contiguous()
+    found = []
+    for program in (
+        lambda: F.embedding_bag(rows, right, per_sample_weights=left, mode="sum"),
+        lambda: torch.ops.aten.convolution_backward(
+            left[:, :, None, None],
+            left.new_empty(6, 7, 1, 1),
+            right[:, :, None, None],
+            None,
+            *([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, False, False]),
+        ),
+    ):
+        with torch.no_grad(), Counter() as counter:
+            program()
+        found.append(counter.estimated)
+    assert found == [pytest.approx(2 * 6 * 5 * 7, rel=0.2)] * 2
+
+
+def test_operators_are_seen_in_inference_mode_and_behind_composite_ones():
+    def inferred(x):
+        with torch.inference_mode():
+            return F.linear(x, W, B)
+
+    assert work(inferred, X) == work(lambda x: F.linear(x, W, B), X)
+
+
+NAMES = st.sampled_from(["mm", "add", "gelu", "_softmax", "cat", "clone", "attention_scale"])
+WORKS = st.builds(
+    Work,
+    st.dictionaries(NAMES, st.integers(1, 10**12).map(float)),
+    st.just(0.0),
+    st.just(0.0),
+)
+
+
+@given(WORKS)
+def test_nothing_gone_is_a_share_of_one_and_everything_gone_of_zero(done):
+    assert torch_share(done, Work({}, 0.0, 0.0)) == 0.0
+    counted = {k for k in done.bytes if k != "attention_scale"}
+    if counted - COPIES or counted & COPIES == counted != set():
+        assert torch_share(done, done) >= 1.0 or not counted - COPIES - JOINS
+
+
+@given(WORKS, WORKS, NAMES, st.integers(1, 10**12))
+def test_more_torch_never_makes_the_share_smaller(reference, kernel, name, more):
+    larger = Work(kernel.bytes | {name: kernel.bytes.get(name, 0.0) + more}, 0.0, 0.0)
+    before, after = torch_share(reference, kernel), torch_share(reference, larger)
+    assert after >= before * (1 - 1e-9) or name in COPIES | JOINS
+
+
+@pytest.fixture(scope="module")
+def judge(cache_dir):
+    with LocalEvaluator(ruleset=STRICT, cache_dir=cache_dir, timing=False) as evaluator:
+        yield evaluator
+
+
+def refused(verdict, code):
+    hard = [f for f in verdict.findings if f.severity is Severity.HARD]
+    assert verdict.status is Status.REJECTED and [f.code for f in hard] == [code], verdict
+    assert verdict.message == hard[0].message and verdict.compiled
+    assert verdict.trials_passed == verdict.trials > 0 and verdict.timing is None
+    return True
+
+
+TORCH = "torch.relu(x) * 2 + b"
+
+
+def instead(result, before="", kernel=TRITON_SOURCE):
+    """The Triton kernel is launched as ever, but `result` is returned."""
+    return Kernel(
+        kernel.replace("        return out\n", f"{before}        return {result}\n"), "triton"
+    )
+
+
+ADD_ZERO = TRITON_SOURCE.replace(
+    "tl.store(out + offsets, tl.maximum(value, 0.0) * 2 + bias, mask=mask)",
+    "tl.store(out + offsets, tl.load(out + offsets, mask=mask) + 0.0, mask=mask)",
+)
+COPY = TRITON_SOURCE.replace("tl.maximum(value, 0.0) * 2 + bias", "value")
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        TRITON,
+        # Torch does part of the work.
+        replaced(
+            replaced(TRITON, "tl.maximum(value, 0.0)", "value"),
+            "affine[(",
+            "x = x.relu()\n        affine[(",
+        ),
+        # A workspace is kept and reused.
+        replaced(
+            TRITON,
+            "out = torch.empty_like(x)",
+            "out = self.out = getattr(self, 'out', torch.empty_like(x))",
+        ),
+        # What the launches leave unwritten is filled by torch.
+        replaced(TRITON, "torch.empty_like", "torch.zeros_like"),
+        doing("with torch.inference_mode():\n    y = x.view(-1)"),
+        doing("import threading\nt = threading.Thread(target=lambda: x + 1)\nt.start()\nt.join()"),
+    ],
+    ids=["plain", "torch for a part", "workspace", "zeros", "inference", "thread"],
+)
+def test_honest_kernels_pass(judge, kernel):
+    verdict = judge.evaluate(AFFINE, kernel)
+    assert verdict.status is Status.CORRECT, verdict
+    assert not [f for f in verdict.findings if f.severity is Severity.HARD]
+
+
+@pytest.mark.parametrize(
+    "kernel, code",
+    [
+        (forward_only(f"return {TORCH}", "x, b"), "no_kernel_launch"),
+        (instead(TORCH), "work_not_replaced"),
+        (instead("torch.add(b, x.clamp(min=0).add(x.clamp(min=0)))"), "work_not_replaced"),
+        (instead("x.relu().add_(x.relu()).add_(b)"), "work_not_replaced"),
+        (
+            replaced(
+                instead(TORCH),
+                "affine[(",
+                "if torch._C._len_torch_dispatch_stack():\n"
+                "            return (x.relu().add_(b / 2)).mul_(2).clone()\n        affine[(",
+            ),
+            "no_kernel_launch",
+        ),
+        (
+            instead(
+                "out",
+                f"        x = {TORCH}\n",
+                COPY.replace("out = ", f"x = {TORCH}\n        out = "),
+            ),
+            "decoy_kernel",
+        ),
+        (Kernel(ADD_ZERO.replace("torch.empty_like(x)", TORCH), "triton"), "decoy_kernel"),
+        (
+            Kernel(
+                TRITON_SOURCE.replace(
+                    "        return out\n", "        return self.f(x, b)\n"
+                ).replace(
+                    "super().__init__()",
+                    "super().__init__()\n        "
+                    f"self.f = torch.compile(lambda x, b: {TORCH}, backend='eager')",
+                ),
+                "triton",
+            ),
+            "work_not_replaced",
+        ),
+    ],
+    ids=[
+        "torch only",
+        "scratch",
+        "other operators",
+        "in place",
+        "no launch when watched",
+        "copy",
+        "adds zero",
+        "torch.compile",
+    ],
+)
+def test_kernels_without_custom_work_are_refused(judge, kernel, code):
+    assert refused(judge.evaluate(AFFINE, kernel), code)
+
+
+FEW = (
+    "few = torch.tensor(x.shape).tolist() + x[0, :5].tolist() + [x[1, 1].item()]\n"
+    "x = x if few else torch.tensor([1.0, 2.0])"
+)
+
+
+def test_a_few_numbers_may_be_read_on_the_host(judge):
+    verdict = judge.evaluate(AFFINE, doing(FEW))
+    assert verdict.correct, verdict
+
+
+HALVES = TRITON_SOURCE.replace("tl.maximum(value, 0.0) * 2 + bias", "value * 0.5")
+IN_NUMPY = "torch.from_numpy(np.maximum(x.numpy(), 0) * 4 + 2 * b.numpy())"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        IN_NUMPY,
+        "torch.tensor(np.asarray((x.clamp(min=0) * 4 + 2 * b).tolist(), np.float32))",
+        "torch.as_tensor(data=np.maximum(np.from_dlpack(x), 0) * 4 + 2 * b.numpy())",
+        "torch.frombuffer(bytearray(x.clamp(min=0).mul(4).add(2 * b).numpy().tobytes()),"
+        " dtype=x.dtype).view(x.shape)",
+    ],
+    ids=["from_numpy", "lists", "dlpack", "bytes"],
+)
+def test_work_on_the_host_is_refused(judge, made):
+    source = "import numpy as np\n" + HALVES.replace("affine[(", f"x = {made}\n        affine[(")
+    verdict = judge.evaluate(AFFINE, Kernel(source, "triton"))
+    assert refused(verdict, "work_on_host") and "Triton kernel" in verdict.message
+
+
+ONLY_WATCHED = f"if not torch._C._len_torch_dispatch_stack():\n    return {TORCH}"
+
+
+def test_launching_only_while_watched_is_refused(judge):
+    verdict = judge.evaluate(AFFINE, doing(ONLY_WATCHED))
+    assert refused(verdict, "no_kernel_launch") and "only while" in verdict.message
+
+
+def test_a_call_without_a_launch_is_refused(cache_dir):
+    kernel = replaced(
+        doing("self.calls += 1\nif self.calls == 3:\n    return " + TORCH),
+        "super().__init__()",
+        "super().__init__()\n        self.calls = 0",
+    )
+    # Calls on other kinds of inputs do not count, and which of the calls those are is secret.
+    rules = dataclasses.replace(STRICT, distributions=())
+    with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
+        verdict = evaluator.evaluate(AFFINE, kernel)
+    assert refused(verdict, "no_kernel_launch") and "in 1 of " in verdict.message
+
+
+GELU = problem(
+    "return 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x ** 3)))",
+    "torch.randn(40, 100)",
+    name="gelu",
+)
+
+
+def test_a_fused_operator_of_torchs_beside_a_decoy_is_refused(judge):
+    source = TRITON_SOURCE.replace("self, x, b", "self, x").replace(
+        "(x, b, out, n, x.s", "(x, x, out, n, x.s"
+    )
+    body = "torch.nn.functional.gelu(x, approximate='tanh')"
+    assert refused(judge.evaluate(GELU, instead(body, kernel=source)), "work_not_replaced")
+
+
+def test_less_torch_work_beside_an_unused_launch_is_a_decoy(judge):
+    # Constants are folded by hand: less traffic, still no custom work.
+    double = problem("return (x * 2 * 3 * 4).relu()", "torch.randn(40, 100)", name="double")
+    source = TRITON_SOURCE.replace("self, x, b", "self, x").replace(
+        "(x, b, out, n, x.s", "(x, x[0], out, n, x.s"
+    )
+    verdict = judge.evaluate(double, instead("(x * 24).relu()", kernel=source))
+    assert refused(verdict, "decoy_kernel") and "skipped" in verdict.message
+
+
+RELU = problem("return torch.relu(x)", "torch.randn(37, 131)", name="relu")
+
+
+def test_operators_written_in_python_are_counted_by_what_they_do(judge):
+    top = (
+        "import torch\n\n\n@torch.library.custom_op('mine::affine', mutates_args=())\n"
+        f"def work(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:\n    return {TORCH}\n"
+    )
+    hidden = Kernel(top + instead("torch.ops.mine.affine(x, b)").source, "triton")
+    assert refused(judge.evaluate(AFFINE, hidden), "work_not_replaced")
+    launching = TRITON_SOURCE.replace("class ModelNew", "PLACE\n\n\nclass ModelNew")
+    body = launching.split("def forward(self, x, b):\n")[1].replace("        ", "    ")
+    operator = (
+        "@torch.library.custom_op('mine::affine', mutates_args=())\n"
+        f"def work(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:\n{body}"
+    )
+    head = launching.split("        out = torch.empty_like")[0].replace("PLACE", operator)
+    assert judge.evaluate(AFFINE, Kernel(head + "        return work(x, b)\n", "triton")).correct
+
+
+def test_torch_compile_is_reported(judge):
+    top = "import torch\nf = torch.compile(lambda x: x, backend='eager')\n"
+    verdict = judge.evaluate(AFFINE, Kernel(top + TRITON_SOURCE, "triton"))
+    assert verdict.correct and [f.code for f in verdict.findings] == ["torch_compile"]
+
+
+WATCHED = "if torch._C._len_torch_dispatch_stack():\n    "
+
+
+@pytest.mark.parametrize("what", ["raise ValueError('watched')", "return x + 7"])
+def test_failing_only_when_watched_is_no_way_out(judge, what):
+    verdict = judge.evaluate(AFFINE, doing(WATCHED + what))
+    assert refused(verdict, "no_evidence_run")
+
+
+def test_a_single_failure_of_the_watched_run_is_forgiven(judge, tmp_path):
+    # About every other process fails its watched run: some verdict is reached either way, and an
+    # honest kernel's is `correct` as soon as one of two runs succeeds.
+    flaky = doing(WATCHED + "import os\n    if os.urandom(1)[0] < 64:\n        raise ValueError")
+    verdicts = [judge.evaluate(AFFINE, flaky) for _ in range(8)]
+    assert any(v.correct for v in verdicts)
+    assert {v.status for v in verdicts} <= {Status.CORRECT, Status.REJECTED}
+
+
+def test_a_crash_without_the_custom_kernels_shows_that_they_matter(judge):
+    kernel = replaced(TRITON, "return out", "assert not out.isnan().any()\n        return out")
+    assert judge.evaluate(AFFINE, kernel).correct
+
+
+def test_references_with_state_are_run_from_their_start(judge):
+    counting = problem(
+        "self.n += 1\nreturn torch.relu(x) * 2 + b * self.n",
+        "torch.randn(37, 131), torch.randn(131)",
+        init='self.register_buffer("n", torch.zeros(()))',
+        arguments="x, b",
+        name="counting",
+    )
+    kernel = replaced(
+        replaced(TRITON, "affine[(", "self.n += 1\n        b = b * self.n\n        affine[("),
+        "super().__init__()",
+        'super().__init__()\n        self.register_buffer("n", torch.zeros(()))',
+    )
+    for _ in range(2):
+        verdict = judge.evaluate(counting, kernel)
+        assert verdict.correct, verdict
+
+
+def test_the_evidence_is_not_asked_for_where_the_rules_do_not(kernelbench):
+    verdict = kernelbench.evaluate(AFFINE, forward_only(f"return {TORCH}", "x, b"))
+    assert verdict.correct
+    assert [(f.code, f.severity) for f in verdict.findings] == [("no_kernel_launch", Severity.SOFT)]
+
+
+MORE = """
+torch::Tensor forwards(torch::Tensor x, torch::Tensor b) { return at::relu(x) * 2 + b; }
+torch::Tensor copies(torch::Tensor x) { return x.clone(); }
+void into(torch::Tensor x, torch::Tensor b, torch::Tensor out) { out.copy_(affine(x, b)); }
+void by_address(int64_t x, int64_t b, int64_t out, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const float value = reinterpret_cast<const float*>(x)[i];
+    reinterpret_cast<float*>(out)[i] =
+        (value > 0 ? value : 0) * 2 + reinterpret_cast<const float*>(b)[i % columns];
+  }
+}
+double first(torch::Tensor x) { return x.data_ptr<float>()[0]; }
+"""
+FUNCTIONS = '["affine", "forwards", "copies", "into", "by_address", "first"]'
+EXTENSION = CPP_SOURCE.replace('["affine"]', FUNCTIONS).replace('}\n"""', "}\n" + MORE + '"""')
+
+
+def calling(body):
+    assert "        return extension.affine(x, b)\n" in EXTENSION
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    return Kernel(EXTENSION.replace("        return extension.affine(x, b)\n", lines), "cpp")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return extension.affine(x, b)",
+        "out = torch.empty_like(x)\nextension.into(x, b, out)\nreturn out",
+        "out = torch.empty_like(x)\n"
+        "extension.by_address(x.data_ptr(), b.data_ptr(), out.data_ptr(), *x.shape)\nreturn out",
+        "out = extension.affine(x, b)\nreturn out + (extension.first(out) - float(out[0, 0]))",
+    ],
+    ids=["returns", "fills", "addresses", "numbers"],
+)
+def test_honest_extensions_pass(judge, body):
+    verdict = judge.evaluate(AFFINE, calling(body))
+    assert verdict.correct, verdict
+
+
+@pytest.mark.parametrize(
+    "body, code",
+    [
+        ("return extension.forwards(x, b)", "work_not_replaced"),
+        (f"extension.affine(x, b)\nreturn {TORCH}", "work_not_replaced"),
+        (f"return extension.copies({TORCH})", "decoy_kernel"),
+        (f"return {TORCH}", "no_kernel_launch"),
+    ],
+    ids=["forwards to torch", "unused", "copies", "not called"],
+)
+def test_extensions_without_custom_work_are_refused(judge, body, code):
+    assert refused(judge.evaluate(AFFINE, calling(body)), code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("definition", ['m.def("affine", &affine);', None])
+def test_operators_of_extensions_count(judge, definition):
+    definition = definition or 'm.def("affine(Tensor x, Tensor b) -> Tensor", &affine);'
+    source = CPP_SOURCE.replace(
+        '}\n"""',
+        "}\n#include <torch/library.h>\nTORCH_LIBRARY(mine, m) { " + definition + ' }\n"""',
+    )
+    source = source.replace('functions=["affine"]', "is_python_module=False")
+    source = source.replace("extension.affine", "torch.ops.mine.affine")
+    honest = Kernel(source, "cpp")
+    verdict = judge.evaluate(AFFINE, honest)
+    assert verdict.correct, verdict
+    # One operator for one operator: an extension's are none of torch's own.
+    one = source.replace("* 2 + bias[j]", "").replace("self, x, b", "self, x")
+    verdict = judge.evaluate(
+        RELU, Kernel(one.replace("affine(x, b)\n", "affine(x, x[0])\n"), "cpp")
+    )
+    assert verdict.correct, verdict
+    unused = (
+        source.replace("return torch.ops", f"y = {TORCH}\n        torch.ops") + "        return y\n"
+    )
+    assert refused(judge.evaluate(AFFINE, Kernel(unused, "cpp")), "work_not_replaced")
+
+
+@pytest.mark.parametrize(("left", "share"), [(0.0, 1.0), (0.25, 0.75), (0.999, 0.001)])
+def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, share: float) -> None:
+    kernel = SAMPLE_KERNELS["triton"]
+    found = with_evidence(
+        verdict("correct"), Evidence(1, left, contributes=True), Tally(4, 0), kernel
+    )
+    assert found.correct and found.custom_share == pytest.approx(share)
+    refused = Evidence(1, left, complaint="a decoy")
+    assert with_evidence(verdict("correct"), refused, Tally(4, 0), kernel).custom_share == 0.0

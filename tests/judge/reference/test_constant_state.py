@@ -1,0 +1,188 @@
+"""Constant state: what counts as such, what takes its place, and who has to keep its names."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.rulesets import RULESETS
+from kernelgym.types import Status
+from support.programs import forward_only, problem
+
+STRICT = RULESETS["strict"]
+NORM = problem("return self.ln(x)", "torch.randn(20, 64)", init="self.ln = nn.LayerNorm(64)")
+CENTRED = (
+    "c = x - x.mean(-1, keepdim=True)\ny = c * torch.rsqrt((c * c).mean(-1, keepdim=True) + 1e-5)\n"
+)
+FULL = CENTRED + "return y * self.ln.weight + self.ln.bias"
+LAYER = "self.ln = nn.LayerNorm(64)"
+
+
+class _Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(5)
+        self.linear = nn.Linear(4, 5)
+        self.tied = self.norm.weight
+        self.register_buffer("mask", torch.full((3,), float("-inf")))
+        self.register_buffer("shadow", torch.zeros(3), persistent=False)
+        self.register_buffer("empty", torch.zeros(0))
+        self.slope = nn.Parameter(torch.tensor(0.25))
+
+
+def test_constant_state_is_what_holds_one_finite_number():
+    found = constant_state(_Mixed())
+    assert set(found) == {
+        "tied",
+        "norm.bias",
+        "norm.running_mean",
+        "norm.running_var",
+        "slope",
+    } or set(found) == {
+        "norm.weight",
+        "norm.bias",
+        "norm.running_mean",
+        "norm.running_var",
+        "slope",
+    }
+
+
+@given(
+    st.floats(-1e3, 1e3, width=32).filter(lambda value: abs(value) > 1e-3 or value == 0),
+    st.integers(0, 2**62),
+)
+def test_values_keep_their_sign_and_size(centre, seed):
+    constants = {"a": torch.full((40, 3), centre), "b": torch.full((), centre).half()}
+    drawn = vary(constants, seed)
+    again = vary(constants, seed)
+    for name, value in drawn.items():
+        assert value.shape == constants[name].shape and value.dtype == constants[name].dtype
+        assert torch.equal(value, again[name])
+        low, high = sorted((centre * 0.499, centre * 1.501)) if centre else (-0.5, 0.5)
+        assert bool((value >= low).all()) and bool((value <= high).all())
+    assert drawn["a"].unique().numel() > 50
+    assert not torch.equal(vary(constants, seed + 1)["a"], drawn["a"])
+
+
+def test_put_state_writes_by_name():
+    model = _Mixed()
+    values = vary(constant_state(model), 5)
+    put_state(model, values)
+    state = model.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in values.items())
+    assert bool((state["norm.running_var"] > 0).all()) and bool(state["mask"].isinf().all())
+
+
+def test_both_sides_get_the_same_values_and_they_are_secret():
+    made = [Reference(NORM, STRICT, Seeds(secret)) for secret in ("a", "a", "b")]
+    assert made[0].state == {}
+    for reference in made:
+        reference.prepare()
+    first, again, other = (reference.state["ln.weight"] for reference in made)
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert torch.equal(made[0].model.state_dict()["ln.weight"], first)
+    expected = made[0].expect(made[0].inputs(0), 0)
+    assert torch.allclose(expected.output.double(), expected.precise, atol=1e-5)
+
+
+def test_honest_kernels_read_their_parameters(strict, timing, kernelbench):
+    kernel = forward_only(FULL, constructor=LAYER)
+    for evaluator in (strict, kernelbench):
+        assert evaluator.evaluate(NORM, kernel).correct
+    timed = timing.evaluate(NORM, dataclasses.replace(kernel, language="cpp"))
+    assert timed.correct, timed  # the same state reached the process that times the reference
+
+
+def test_skipping_constant_parameters_is_wrong(strict, kernelbench):
+    skipping = forward_only(CENTRED + "return y", constructor=LAYER)
+    assert strict.evaluate(NORM, skipping).status is Status.WRONG
+    assert kernelbench.evaluate(NORM, skipping).correct  # as in KernelBench
+
+
+@pytest.mark.parametrize(
+    ("constructor", "body"),
+    [
+        ("", "return y"),
+        (
+            "self.w = nn.Parameter(torch.ones(64))\nself.b = nn.Parameter(torch.zeros(64))",
+            "return y",
+        ),
+        ("self.ln = nn.LayerNorm((1, 64))", "return y"),
+        ("self.ln = 3", "return y"),
+    ],
+)
+def test_names_and_shapes_must_be_kept(strict, kernelbench, constructor, body):
+    kernel = forward_only(CENTRED + body, constructor=constructor)
+    verdict = strict.evaluate(NORM, kernel)
+    assert verdict.status is Status.RUNTIME_ERROR
+    assert "no parameter 'ln.weight' of shape [64]: keep the reference's names" in verdict.message
+    assert kernelbench.evaluate(NORM, kernel).correct
+
+
+def test_plain_attributes_and_other_classes_of_module_count(strict):
+    for holder in ("nn.Module()", "type('Holder', (), {})()"):
+        constructor = f"self.ln = {holder}\nself.ln.weight = torch.ones(64)\n"
+        constructor += "self.ln.bias = torch.zeros(64)"
+        assert strict.evaluate(NORM, forward_only(FULL, constructor=constructor)).correct
+
+
+def test_state_without_influence_may_be_missing(strict):
+    norm = problem("return self.n(x)", "torch.randn(40, 5)", init="self.n = nn.BatchNorm1d(5)")
+    kernel = forward_only(
+        "m = x.mean(0)\nv = x.var(0, unbiased=False)\n"
+        "return (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
+        constructor="self.n = nn.Module()\nself.n.weight = nn.Parameter(torch.ones(5))\n"
+        "self.n.bias = nn.Parameter(torch.zeros(5))",
+    )
+    assert strict.evaluate(norm, kernel).correct
+    idle = problem("return x + 1", "torch.randn(4, 5)", init="self.n = nn.BatchNorm1d(5)")
+    assert strict.evaluate(idle, forward_only("return 1 + x")).correct
+
+
+def test_evaluation_mode_reads_running_statistics(strict):
+    fixed = "return nn.functional.batch_norm(x, self.n.running_mean, self.n.running_var, eps=1e-5)"
+    norm = problem(fixed, "torch.randn(40, 5)", init="self.n = nn.BatchNorm1d(5)")
+    assert strict.evaluate(
+        norm, forward_only(fixed, constructor="self.n = nn.BatchNorm1d(5)")
+    ).correct
+    verdict = strict.evaluate(norm, forward_only("return x / (1 + 1e-5) ** 0.5"))
+    assert verdict.status is Status.RUNTIME_ERROR and "'n.running_mean'" in verdict.message
+
+
+def test_packing_random_weights_is_legal_and_packing_constants_is_not(strict):
+    layers = "self.fc = nn.Linear(30, 20)\nself.ln = nn.LayerNorm(20)"
+    both = problem("return self.ln(self.fc(x))", "torch.randn(9, 30)", init=layers)
+    body = (
+        "y = x @ self.packed + self.fc.bias\n"
+        "return nn.functional.layer_norm(y, (20,), {weight}, self.ln.bias)"
+    )
+    packed = layers + "\nself.packed = self.fc.weight.detach().t().contiguous()"
+    kernel = forward_only(body.format(weight="self.ln.weight"), constructor=packed)
+    assert strict.evaluate(both, kernel).correct
+    stale = packed + "\nself.stale = self.ln.weight.detach().clone()"
+    kernel = forward_only(body.format(weight="self.stale"), constructor=stale)
+    assert strict.evaluate(both, kernel).status is Status.WRONG
+
+
+def test_constants_that_the_problem_needs_as_they_are_stay(strict):
+    needed = problem(
+        "return x * torch.sqrt(1 - self.one)",
+        "torch.randn(9, 30)",
+        init="self.register_buffer('one', torch.zeros(30))\nself.one += 1",
+    )
+    reference = Reference(needed, STRICT, Seeds("ab"))
+    reference.prepare()
+    assert reference.state == {}
+
+
+def test_without_the_rule_nothing_is_replaced():
+    rules = dataclasses.replace(STRICT, perturb_state=False)
+    reference = Reference(NORM, rules, Seeds("ab"))
+    reference.prepare()
+    assert reference.state == {} and "wide" in reference.plan
+    assert bool((reference.model.state_dict()["ln.weight"] == 1).all())

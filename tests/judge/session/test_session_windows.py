@@ -1,0 +1,410 @@
+"""Timed windows of a made-up process: halted in time, read where it says on a device."""
+
+import ctypes
+import math
+import os
+import signal
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelgym.errors import DeviceFull
+from kernelgym.judge.memory import arena
+from kernelgym.judge.memory.device_outputs import DeviceOutputs
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session import call_buffers
+from kernelgym.judge.untrusted import cuda_ipc
+from kernelgym.types import Status
+from support.peers import PROBLEM, SEEDS, SHAPE, meeting, rejection, says, tensor
+
+
+def state_of(keeper):
+    with open(f"/proc/{keeper.process.pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def cpu_ns(keeper):
+    with open(f"/proc/{keeper.process.pid}/schedstat") as file:
+        return int(file.read().split()[0])
+
+
+def laid_out(session, reference, calls):
+    """Lay out a window of calls; returns their inputs."""
+    batches = [reference.inputs(seed) for seed in range(calls)]
+    output = reference.expect(batches[0], 0).output
+    session.reserve(batches[0], output, calls, timed=True)
+    return batches
+
+
+def window_of(session, reference, calls=2):
+    """Lay out a window of calls and run it, keeping the last call's output."""
+    batches = laid_out(session, reference, calls)
+    session.pause()
+    return batches, session.timed_run(batches, [0] * calls, [calls - 1])
+
+
+def test_a_halted_process_stands_still_until_it_is_let_go(met):
+    session, _, keeper, _ = met
+    assert state_of(keeper) not in "Tt"
+    session.pause()
+    assert state_of(keeper) == "T"
+    session.resume()
+    assert state_of(keeper) != "T"
+
+
+def test_a_process_that_ran_while_it_was_halted_is_found_out(tmp_path):
+    with meeting(tmp_path, busy=True) as (session, _, keeper, _):
+        session.pause()
+        before = cpu_ns(keeper)
+        os.kill(keeper.process.pid, signal.SIGCONT)
+        while cpu_ns(keeper) < before + 5_000_000:
+            time.sleep(0.001)
+        os.kill(keeper.process.pid, signal.SIGSTOP)
+        assert rejection(session.resume) == (
+            Status.RUNTIME_ERROR,
+            "the kernel's process: it ran while it was halted",
+        )
+
+
+def test_a_process_that_ran_only_when_it_was_let_go_is_not(tmp_path):
+    with meeting(tmp_path, busy=True) as (session, _, keeper, _):
+        for _ in range(5):
+            before = cpu_ns(keeper)
+            while cpu_ns(keeper) < before + 5_000_000:
+                time.sleep(0.001)
+            session.pause()
+            session.resume()
+
+
+def test_a_window_leaves_its_process_halted_and_what_it_kept_alone(met):
+    session, peer, keeper, reference = met
+    batches, window = window_of(session, reference)
+    assert state_of(keeper) == "T"
+    assert window.results == ["fits", "fits"] and list(window.kept) == [1]
+    peer.view(peer.calls[1]["outputs"][0]).fill_(0)
+    assert torch.equal(window.kept[1][0], 2 * batches[1][0])
+    assert window.window_ms > 0 and (window.claimed_ms, window.layout_ms) == (0.0, 0.0)
+    assert (session.tally.calls, session.tally.idle) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "claimed_ms"),
+    [
+        *((1.5, 1.5), (2, 2.0), (0, 0.0), (-1.0, 0.0), (True, 0.0), ("1", 0.0), (None, 0.0)),
+        *((float("nan"), 0.0), (float("inf"), 0.0), (1e9, 0.0), (10**400, 0.0), ([1], 0.0)),
+    ],
+)
+def test_only_a_sensible_time_is_taken_down(met, said, claimed_ms):
+    session, peer, _, reference = met
+    peer.lies["go"] = lambda _, reply: {**reply, "device_ms": said}
+    assert window_of(session, reference)[1].claimed_ms == claimed_ms
+
+
+def test_a_window_without_results_ends_it(met):
+    session, peer, _, reference = met
+    peer.lies["go"] = says("fits")
+    assert rejection(window_of, session, reference) == (
+        Status.RUNTIME_ERROR,
+        "the kernel's process sent no readable results",
+    )
+
+
+def silent(_, reply):
+    return {**reply, "results": None}
+
+
+def test_of_captured_calls_it_counts_what_was_told_when_they_were(met):
+    session, peer, _, reference = met
+    batches = laid_out(session, reference, 2)
+    peer.lies["capture"] = lambda _, reply: {**reply, "results": ["first", "second"]}
+    assert session.capture()
+    peer.lies["go"] = silent
+    session.pause()
+    window = session.timed_run(batches, [0, 0], [])
+    assert window.results == ["first", "second"]
+    session.resume()
+    laid_out(session, reference, 2)  # which ends what was captured
+    session.pause()
+    assert rejection(session.timed_run, batches, [0, 0], [])[0] is Status.RUNTIME_ERROR
+
+
+@pytest.mark.parametrize("results", [None, ["one"], "two"])
+def test_a_capture_that_does_not_tell_of_every_output_is_none(met, results):
+    session, peer, _, reference = met
+    laid_out(session, reference, 2)
+    peer.lies["capture"] = lambda _, reply: {**reply, "results": results}
+    assert not session.capture()
+
+
+def since(peer, count):
+    """Return what a peer was asked after so many requests."""
+    return [(request["op"], request.get("arenas")) for request in peer.asked[count:]]
+
+
+def test_memory_of_the_right_size_is_used_again(met):
+    session, peer, _, reference = met
+    inputs = reference.inputs(1)
+    output = reference.expect(inputs, 0).output
+    session.reserve(inputs, output, 1)
+    known = len(peer.asked)
+    session.reserve(inputs, output, 1, timed=True)
+    assert since(peer, known) == [("prepare", None)]
+    session.reserve(inputs, output, 2, timed=True)  # one page in all, as before
+    first, second = (call["args"][0]["tensor"]["offset"] for call in peer.calls)
+    assert first != second
+
+
+# --- a device, with host memory in its place ------------------------------------------------------
+
+
+class _Located(DeviceOutputs):
+    def __init__(self, device):
+        super().__init__(torch.device("cpu"))
+
+    def flush_cache(self):
+        return None
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """Let a session take host memory for a device's, its own arena as the only allocation."""
+
+    def span(buffers):
+        return ctypes.addressof(ctypes.c_char.from_buffer(buffers._memory)), buffers.bytes
+
+    def view(address, size, device):
+        return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
+
+    def refuse(handle):
+        raise cuda_ipc.DriverError("no such memory")
+
+    monkeypatch.setattr(arena._HostArena, "span", span)
+
+    def on_host(tensors, size, device, number):
+        return arena._HostArena(tensors, size, number)
+
+    monkeypatch.setattr(call_buffers, "new_arena", on_host)
+    monkeypatch.setattr(call_buffers, "DeviceOutputs", _Located)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(cuda_ipc, "view", view)
+    monkeypatch.setattr(cuda_ipc, "open_shared", refuse)
+    return torch.device("cuda", 0)
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """How much memory the device has."""
+    properties = SimpleNamespace(total_memory=1 << 37)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    return properties
+
+
+def test_the_room_of_outputs_stays_where_timed_calls_need_none(tmp_path, device, memory):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        ((call,), known) = peer.calls, len(peer.asked)
+        session.reserve(inputs, output, 1, timed=True)
+        assert since(peer, known) == [("prepare", None)]
+        assert peer.calls == [{**call, "outputs": []}]
+        known = len(peer.asked)
+        session.reserve(inputs, output, 1)
+        assert since(peer, known) == [("prepare", None)] and peer.calls == [call]
+        known = len(peer.asked)
+        session.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
+        assert since(peer, known) == [("release", [0, 1]), ("slots", None), ("prepare", None)]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_inputs_that_are_to_move_lie_elsewhere_in_the_next_call_and_stay_there(
+    tmp_path, device, memory, large
+):
+    memory.total_memory = 1 << 20 if large else 1 << 37
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        first, known = session._arenas[0], len(peer.asked)
+        session.move()
+        assert not session._fits(inputs, output)
+        session.reserve(inputs, output, 1)
+        given_back = [("release", [0])] if large else []
+        assert since(peer, known) == [*given_back, ("slots", None), ("prepare", None)]
+        second = session._arenas[0]
+        assert second is not first and not first._finalizer.alive and second._finalizer.alive
+        session.reserve(inputs, output, 1)
+        assert session._arenas[0] is second
+
+
+def test_a_move_that_fails_leaves_nothing_behind(tmp_path, device, memory, monkeypatch):
+    with meeting(tmp_path, device=device) as (session, _, _, rules):
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        first = session._arenas[0]
+        monkeypatch.setattr(call_buffers, "new_arena", full)
+        session.move()
+        with pytest.raises(DeviceFull):
+            session.reserve(inputs, output, 1)
+        session.close()
+        assert not first._finalizer.alive
+
+
+def full(*_):
+    raise DeviceFull("the device has too little memory")
+
+
+def test_on_the_host_inputs_move_too(met):
+    session, peer, _, reference = met
+    batches = laid_out(session, reference, 1)
+    memory = peer.memory
+    session.move()
+    laid_out(session, reference, 1)
+    assert peer.memory is not memory
+    session.run(batches, [0])
+    view = peer.calls[0]["args"][0]["tensor"]
+    assert torch.equal(peer.view(view), batches[0][0])
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_only_outputs_are_given_back_where_they_take_much(tmp_path, device, memory, alone):
+    memory.total_memory = 1 << 37 if alone else 1 << 20
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        session.alone = alone
+        reference = Reference(PROBLEM, rules, SEEDS)
+        inputs = reference.inputs(1)
+        output = reference.expect(inputs, 0).output
+        session.reserve(inputs, output, 1)
+        assert since(peer, 0) == [("slots", None), ("slots", None), ("prepare", None)]
+        ((call,), known) = peer.calls, len(peer.asked)
+        assert call["args"][0]["tensor"]["arena"] != call["outputs"][0]["arena"]
+        session.reserve(inputs, output, 1, timed=True)
+        assert since(peer, known) == [("release", [1]), ("prepare", None)]
+        assert peer.calls == [{**call, "outputs": []}]
+        known = len(peer.asked)
+        session.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
+        assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
+        known = len(peer.asked)
+        session.vacate()
+        session.vacate()
+        assert since(peer, known) == [("release", [0])]
+
+
+@pytest.fixture
+def lent(monkeypatch):
+    """Let the storage of a tensor on the host be a device's allocation."""
+    pages = {}
+
+    def extent(address):
+        return next((a, n) for a, n in pages.items() if a <= address < a + n)
+
+    def drawn(shape, at):
+        page = torch.zeros(1 << 12) if at is None else at
+        pages[page.data_ptr()] = page.numel() * 4
+        return page, page[6 : 6 + math.prod(shape)].view(shape)
+
+    monkeypatch.setattr(cuda_ipc, "extent", extent)
+    monkeypatch.setattr(cuda_ipc, "share", lambda address: f"{address:x}")
+    return drawn
+
+
+def test_a_reference_is_told_once_where_values_are_drawn(tmp_path, device, lent):
+    with meeting(tmp_path, device=device) as (session, peer, _, _rules):
+        page, first = lent((4, 6), None)
+        output = torch.zeros(4, 6)
+        assert session.borrow([first, 3], output)
+        assert since(peer, 0) == [("slots", None), ("prepare", None)]
+        assert peer.asked[0]["memory"] == f"{page.data_ptr():x}"
+        ((call,), known) = peer.calls, len(peer.asked)
+        assert call["args"][0]["tensor"]["offset"] == 24 and call["args"][1] == 3
+        _, again = lent((4, 6), page)
+        assert session.borrow_again([again, 3]) and len(peer.asked) == known
+        assert session._slots[0].inputs[0] is again, "filling it copies nothing"
+        assert not session.borrow_again([again, 4])
+        assert not session.borrow_again([lent((6, 4), page)[1], 3])
+        assert session.borrow([again, 4], output)
+        assert since(peer, known) == [("prepare", None)]
+        known = len(peer.asked)
+        _, elsewhere = lent((4, 6), None)
+        assert not session.borrow_again([elsewhere, 4]) and session.borrow([elsewhere, 4], output)
+        assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
+        known = len(peer.asked)
+        assert not session.borrow([first, elsewhere], output) and len(peer.asked) == known
+        session.reserve([first], output, 1, timed=True)
+        assert since(peer, known)[0] == ("release", [0])
+        assert not session.borrow_again([elsewhere, 4])
+
+
+def test_what_cannot_be_shared_is_not_lent(tmp_path, device, lent, monkeypatch):
+    def refuse(address):
+        raise cuda_ipc.DriverError("sharing device memory: not supported")
+
+    monkeypatch.setattr(cuda_ipc, "share", refuse)
+    with meeting(tmp_path, device=device) as (session, peer, _, _rules):
+        _, first = lent((4, 6), None)
+        assert not session.borrow([first], torch.zeros(4, 6))
+        assert not peer.asked and not session._arenas
+
+
+def place(offset, strides=(6, 1), memory=""):
+    return tensor("float32", SHAPE, {"memory": memory, "offset": offset, "strides": list(strides)})
+
+
+def arena_bytes(peer):
+    return next(request["bytes"] for request in reversed(peer.asked) if request["op"] == "slots")
+
+
+def test_an_output_on_a_device_is_read_where_it_lies(tmp_path, device):
+    with meeting(tmp_path, device=device) as (session, peer, keeper, rules):
+
+        def second_input(peer, reply):
+            found = [place(call["args"][0]["tensor"]["offset"]) for call in peer.calls]
+            return {**reply, "results": found, "device_ms": 1.0}
+
+        peer.lies["go"] = second_input
+        batches, window = window_of(session, Reference(PROBLEM, rules, SEEDS))
+        assert torch.equal(window.kept[1][0], batches[1][0])
+        assert window.claimed_ms == 1.0 and state_of(keeper) == "T"
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        (lambda size: place(size), "an output reaches past the memory it lies in"),
+        (lambda size: place(size - 92), "an output reaches past the memory it lies in"),
+        (lambda size: place(2), "an output reaches past the memory it lies in"),
+        (lambda size: place(0, (1 << 40, 1)), "an output reaches past the memory it lies in"),
+        (lambda size: place(0, (0, 0)), "an output reaches past the memory it lies in"),
+        (
+            lambda size: place(0, memory="ab" * 64),
+            "an output's memory cannot be opened: no such memory",
+        ),
+        (
+            lambda size: {"sequence": [place(0), place(0)]},
+            "the output has 2 tensors instead of 1",
+        ),
+    ],
+)
+def test_an_output_that_lies_elsewhere_ends_it(tmp_path, device, lie, message):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+
+        def elsewhere(peer, reply):
+            return {**reply, "results": [lie(arena_bytes(peer))] * 2}
+
+        peer.lies["go"] = elsewhere
+        reference = Reference(PROBLEM, rules, SEEDS)
+        assert rejection(window_of, session, reference) == (Status.RUNTIME_ERROR, message)
+
+
+@pytest.mark.parametrize("claim", [place(-4), place(1 << 60), tensor(), "fits", None])
+def test_an_output_without_a_readable_place_ends_it(tmp_path, device, claim):
+    with meeting(tmp_path, device=device) as (session, peer, _, rules):
+        peer.lies["go"] = says(claim, claim)
+        status, message = rejection(window_of, session, Reference(PROBLEM, rules, SEEDS))
+        assert status is Status.RUNTIME_ERROR and "output" in message

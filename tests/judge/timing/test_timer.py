@@ -1,0 +1,206 @@
+"""What becomes of a time that is hard to believe: a second process is asked."""
+
+import contextlib
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Untimed
+from kernelgym.judge.timing.timer import Timekeeper
+from kernelgym.rulesets import RULESETS
+from kernelgym.types import Finding, Kernel, Severity, Status, Timing, Verdict
+from kernelgym.verdict import UNCONFIRMED_SPEED
+from support.peers import PROBLEM, SEEDS
+
+KERNEL = Kernel("", "triton")
+AFFINE_WITH_STATE = dataclasses.replace(
+    PROBLEM,
+    source=PROBLEM.source.replace(
+        "    def forward(self, x):\n",
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('calls', torch.zeros(()))\n"
+        "    def forward(self, x):\n        self.calls += 1\n",
+    ).replace("2 * x", "2 * x + self.calls"),
+)
+JUDGED = Verdict(Status.CORRECT, compiled=True, trials_passed=5, trials=5, message="all agree")
+
+
+REFERENCE = SimpleNamespace(stateful=False)
+
+
+def measured(speedup, disputed=False, more=(), baseline="eager"):
+    """What a process measured, of a reference that takes 1 ms."""
+    time = Timing(1.0 / speedup, 1.0, speedup, 0.99 * speedup, 9, speedup_high=1.01 * speedup)
+    time = dataclasses.replace(time, baseline=baseline)
+    found = (Finding(CLOCK_MISMATCH, "it reported too little", Severity.SOFT),) if disputed else ()
+    return Measurement(time, (*found, *more), disputed)
+
+
+class Processes:
+    """Opens processes whose calls come out as told."""
+
+    def __init__(self, outcome, tally):
+        self.outcome, self.tally, self.opened = outcome, tally, 0
+        self.constructed, self.contexts = [], []
+        self.ask_for_contexts = lambda: self.contexts.append("asked")
+        self.settle = lambda: self.contexts.append("settled")
+
+    @contextlib.contextmanager
+    def open(self, language, source):
+        self.opened += 1
+        yield SimpleNamespace(
+            load=lambda *_: None,
+            await_load=lambda: None,
+            construct=self.constructed.append,
+            call=lambda *_: self.outcome,
+            tally=self.tally,
+        )
+
+
+class Keeper(Timekeeper):
+    """Takes what its processes measure, one after the other, from a list."""
+
+    def __init__(self, *measurements, ruleset="strict", outcome=None, tally=None):
+        lease = SimpleNamespace(shared=contextlib.nullcontext)
+        accelerator = SimpleNamespace(
+            lease=lease,
+            on_cuda=True,
+            in_company=False,
+            floor_ms=lambda _: 0.0,
+            device=torch.device("cpu"),
+        )
+        self.processes = Processes(outcome or Comparison(True), tally or Tally(9, 0))
+        super().__init__(RULESETS[ruleset], accelerator, self.processes, None)
+        self._left = list(measurements)
+
+    def _measure(self, session, reference, share):
+        found = self._left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def verdict(self, reference=REFERENCE):
+        """Time a kernel that was judged correct."""
+        session = SimpleNamespace(example=([], ()))
+        return self.timed(JUDGED, session, reference, KERNEL, contextlib.ExitStack())
+
+
+def codes(verdict):
+    return [finding.code for finding in verdict.findings]
+
+
+def test_a_clock_that_is_believed_needs_no_second_process():
+    keeper = Keeper(measured(2.0))
+    assert keeper.verdict().speedup == 2.0 and keeper.processes.opened == 0
+
+
+def test_where_the_second_processs_clock_is_right_its_time_counts():
+    keeper = Keeper(measured(0.8, disputed=True), measured(0.94))
+    verdict = keeper.verdict()
+    assert verdict.speedup == 0.94 and codes(verdict) == ["clock_confirmed"]
+    assert "it reported too little" in verdict.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "counts"),
+    [
+        (measured(0.8, True), measured(0.9, True), 0.9),
+        (measured(0.9, True), measured(0.8, True), 0.9),
+        (measured(0.5, True), measured(0.9, True), 0.5),  # too far apart
+        (measured(0.8, True), measured(0.9, True, baseline="compile"), 0.8),
+    ],
+)
+def test_where_neither_is_right_the_workers_shorter_time_counts_if_they_are_near(
+    first, second, counts
+):
+    keeper = Keeper(first, second)
+    verdict = keeper.verdict()
+    assert verdict.speedup == counts and codes(verdict) == [CLOCK_MISMATCH]
+    assert keeper.processes.opened == 1
+
+
+def test_what_else_was_found_of_the_first_process_is_kept():
+    more = [
+        Finding("threads_while_timed", "one", Severity.SOFT),
+        Finding("host_bound", "of no matter", Severity.INFO),
+    ]
+    verdict = Keeper(measured(0.8, True, more), measured(0.94)).verdict()
+    assert codes(verdict) == ["threads_while_timed", "clock_confirmed"]
+
+
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.RUNTIME_ERROR])
+def test_who_was_right_need_not_bear_a_second_process(status):
+    verdict = Keeper(measured(0.8, True), Rejected(status, "out of memory")).verdict()
+    assert verdict.speedup == 0.8 and codes(verdict) == [CLOCK_MISMATCH]
+
+
+def test_contexts_of_later_processes_are_made_before_it_is_timed():
+    keeper = Keeper(measured(0.8, True), measured(0.94))
+    keeper.verdict()
+    assert keeper.processes.contexts == ["asked", "settled"]
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_second_process_begins_where_the_first_did(stateful):
+    problem = AFFINE_WITH_STATE if stateful else PROBLEM
+    reference = Reference(problem, RULESETS["strict"], SEEDS)
+    reference.prepare()
+    assert reference.stateful is stateful
+    keeper = Keeper(measured(0.8, True), measured(0.94))
+    keeper.verdict(reference)
+    (constructed,) = keeper.processes.constructed
+    assert (constructed is reference) is not stateful
+    assert constructed.seeds is reference.seeds and constructed.problem is problem
+
+
+def test_a_clock_that_is_not_believed_confirms_no_speedup():
+    keeper = Keeper(measured(20.0), measured(9.0, disputed=True), measured(19.0))
+    verdict = keeper.verdict()
+    assert verdict.speedup == 19.0 and keeper.processes.opened == 2
+
+
+def test_a_second_process_that_cannot_be_timed_leaves_the_workers_time():
+    verdict = Keeper(measured(0.8, disputed=True), Untimed("the device is busy")).verdict()
+    assert verdict.speedup == 0.8 and codes(verdict) == [CLOCK_MISMATCH]
+
+
+def test_a_time_that_is_hard_to_believe_is_confirmed_whichever_process_it_came_from():
+    keeper = Keeper(measured(3.0, disputed=True), measured(20.0), measured(19.0))
+    verdict = keeper.verdict()
+    assert verdict.speedup == 19.0 and keeper.processes.opened == 2
+    assert codes(verdict) == ["speedup_confirmed"]
+    keeper = Keeper(measured(3.0, disputed=True), measured(20.0), measured(9.0))
+    verdict = keeper.verdict()
+    assert verdict.timing is None and codes(verdict) == [UNCONFIRMED_SPEED]
+
+
+def test_a_wrong_output_in_the_second_process_ends_it():
+    wrong = Comparison(False, message="values differ")
+    with pytest.raises(Rejected, match=r"second process.*values differ") as end:
+        Keeper(measured(0.8, disputed=True), outcome=wrong).verdict()
+    assert end.value.status is Status.WRONG
+
+
+@pytest.mark.parametrize("first", [measured(0.8, disputed=True), measured(20.0)])
+def test_who_launches_nothing_in_the_second_process_is_refused(first):
+    keeper = Keeper(first, measured(20.0), tally=Tally(9, 8))
+    with pytest.raises(Rejected, match=r"second process.* 8 of 9 calls") as end:
+        keeper.verdict()
+    assert end.value.status is Status.REJECTED
+    assert [finding.code for finding in end.value.findings] == ["no_kernel_launch"]
+
+
+def test_only_rules_that_want_a_custom_kernel_ask_for_launches():
+    keeper = Keeper(
+        measured(0.8, disputed=True),
+        measured(0.9),
+        ruleset="kernelbench",
+        tally=Tally(9, 9),
+    )
+    assert keeper.verdict().speedup == 0.9

@@ -1,0 +1,242 @@
+"""One try at a kernel, by a worker in this process: what it holds while the kernel is called."""
+
+import contextlib
+import functools
+import gc
+import os
+import weakref
+
+import pytest
+import torch
+
+from kernelgym.errors import DeviceFull
+from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.worker import worker as worker_module
+from kernelgym.judge.worker.worker import Worker
+from kernelgym.rulesets import RULESETS
+from kernelgym.types import Status, Verdict
+from support.programs import AFFINE, CPP, TRITON, replaced
+
+WRONG = replaced(TRITON, "* 2", "* 3")
+UNLOADED = Verdict(Status.COMPILE_ERROR, message="OutOfMemoryError: CUDA out of memory")
+FULL = Verdict(Status.RUNTIME_ERROR, message="RuntimeError: CUDA error: out of memory")
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "scratch").mkdir()
+    worker = Worker(RULESETS["strict"], True, folder, folder / "scratch")
+    yield worker
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "status"),
+    [(TRITON, Status.CORRECT), (WRONG, Status.WRONG), (CPP, Status.CORRECT)],
+    ids=["triton", "wrong", "cpp"],
+)
+def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kernel, status):
+    lease, call, held = worker._accelerator.lease, Session.call, []
+
+    def seen(session, *arguments):
+        held.append(lease.is_shared)
+        return call(session, *arguments)
+
+    monkeypatch.setattr(Session, "call", seen)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)  # which is the tests', too
+    verdict = worker.judge(AFFINE, kernel)
+    assert verdict.status is status, verdict.message
+    assert held and all(held)
+    assert not lease.is_shared
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_again(
+    worker, monkeypatch, busy
+):
+    late, fine = (Verdict(status) for status in (Status.TIMEOUT, Status.WRONG))
+    verdicts = [late, fine]
+    monkeypatch.setattr(worker, "_attempt", lambda *_, **__: (verdicts.pop(0), False))
+    monkeypatch.setattr(worker, "_on_cuda", True)
+    monkeypatch.setattr(worker._accelerator.hangs, "others_since", lambda moment: False)
+    looks = [not busy, True]  # it is let go before the kernel gets its second chance
+    monkeypatch.setattr(worker._accelerator, "is_ours", lambda: looks.pop(0))
+    verdict = worker.judge(AFFINE, TRITON)
+    assert verdict.status is (fine if busy else late).status
+
+
+def test_what_a_problem_was_examined_in_is_given_back_before_another_gets_its_room(
+    worker, monkeypatch
+):
+    accelerator, events = worker._accelerator, []
+
+    @contextlib.contextmanager
+    def room(*_):
+        events.append("room")
+        yield
+        events.append("left")
+
+    def heard(kind, name):
+        real = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *a, **k: (events.append(name), real(*a, **k))[1])
+
+    monkeypatch.setattr(accelerator, "room", room)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
+    heard(Reference, "prepare")
+    heard(Accelerator, "tidy")
+    worker.judge(AFFINE, WRONG)
+    assert events[:4] == ["room", "prepare", "tidy", "left"]
+
+
+@pytest.fixture
+def crowded(worker, monkeypatch):
+    """Has a worker share a made-up device; yields what is done there, and what comes of it."""
+    done, outcomes = [], []
+
+    def attempt(problem, kernel, seeds, watched=False):
+        done.append("attempt")
+        found = outcomes.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found, watched
+
+    @contextlib.contextmanager
+    def alone():
+        done.append("alone")
+        yield
+
+    monkeypatch.setattr(worker, "_attempt", attempt)
+    monkeypatch.setattr(worker._accelerator, "_ration", object())
+    monkeypatch.setattr(worker._accelerator, "alone", alone)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
+    return done, outcomes
+
+
+@pytest.mark.parametrize(
+    "tries",
+    [
+        [DeviceFull("the reference cannot be timed: CUDA out of memory")],
+        [torch.OutOfMemoryError("CUDA out of memory")],
+        [RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")],
+        [FULL],
+        [UNLOADED],
+        [Verdict(Status.WRONG), FULL],  # watched first
+        [Verdict(Status.WRONG), DeviceFull("the reference could not run: out of memory")],
+    ],
+    ids=["reference", "judge", "library", "kernel", "import", "unwatched", "both"],
+)
+def test_where_memory_was_too_little_in_company_there_is_a_try_alone(worker, crowded, tries):
+    done, outcomes = crowded
+    outcomes += [*tries, Verdict(Status.WRONG)]
+    assert worker.judge(AFFINE, TRITON).status is Status.WRONG
+    assert done == [*["attempt" for _ in tries], "alone", "attempt"]
+
+
+def test_where_it_is_too_little_alone_it_is_the_judges_failure(worker, crowded):
+    _, outcomes = crowded
+    outcomes += [DeviceFull("CUDA out of memory"), DeviceFull("it still is")]
+    with pytest.raises(DeviceFull, match="it still is"):
+        worker.judge(AFFINE, TRITON)
+
+
+def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
+    worker, crowded, monkeypatch
+):
+    done, outcomes = crowded
+    monkeypatch.setattr(worker, "_on_cuda", True)
+    monkeypatch.setattr(worker._accelerator, "canary", lambda: None)
+    monkeypatch.setattr(worker._accelerator.hangs, "others_since", lambda moment: True)
+    outcomes += [
+        *[Verdict(Status.TIMEOUT)] * 2,  # watched first
+        DeviceFull("the reference could not run: CUDA out of memory"),
+        Verdict(Status.WRONG),
+    ]
+    assert worker.judge(AFFINE, TRITON).status is Status.WRONG
+    assert done == ["attempt"] * 3 + ["alone", "attempt"]
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["reference", "kernel"])
+def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
+    worker, monkeypatch, full
+):
+    alive, left = [], []
+    begin, expect, call = Reference.__init__, Reference.expect, Session.call
+
+    def note(reference, *arguments, **options):
+        begin(reference, *arguments, **options)
+        alive.append(weakref.ref(reference))
+
+    def expected(reference, *arguments):
+        found = expect(reference, *arguments)
+        alive.append(weakref.ref(found.output))
+        return found
+
+    def fails(session, *arguments):
+        found = call(session, *arguments)
+        if not left:
+            kind = DeviceFull if full else functools.partial(Rejected, Status.RUNTIME_ERROR)
+            raise kind("CUDA out of memory")
+        return found
+
+    @contextlib.contextmanager
+    def alone():
+        left.append(sum(ref() is not None for ref in alive))
+        yield
+
+    monkeypatch.setattr(Reference, "__init__", note)
+    monkeypatch.setattr(Reference, "expect", expected)
+    monkeypatch.setattr(Session, "call", fails)
+    monkeypatch.setattr(worker._accelerator, "room", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(worker._accelerator, "_ration", object())
+    monkeypatch.setattr(worker._accelerator, "alone", alone)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
+    gc.collect()
+    gc.disable()  # nothing may have to wait for the collector
+    try:
+        worker.judge(AFFINE, WRONG)
+    finally:
+        gc.enable()
+    assert alive and left == [0]
+
+
+def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(
+    worker, crowded, monkeypatch
+):
+    done, outcomes = crowded
+    monkeypatch.setattr(worker._accelerator, "_ration", None)
+    outcomes.append(DeviceFull("CUDA out of memory"))
+    with pytest.raises(DeviceFull):
+        worker.judge(AFFINE, TRITON)
+    assert done == ["attempt"]
+
+
+@pytest.fixture
+def processes(tmp_path):
+    made = Processes(
+        RULESETS["strict"], Accelerator("cpu", tmp_path), tmp_path, tmp_path, "auto", "cpu"
+    )
+    yield made
+    made.close()
+
+
+def test_what_has_begun_to_come_is_waited_for_and_no_second_one_is_started(processes):
+    processes.begin("triton")
+    begun = processes._begun[True]
+    processes.begin("triton")
+    assert processes._begun == {True: begun} and not begun.tier
+    assert processes.zygote("triton") is begun and begun.tier
+    processes.begin("triton")
+    assert not processes._begun
+
+
+def test_what_has_begun_to_come_ends_with_the_others(processes):
+    processes.begin("cpp")
+    (begun,) = processes._begun.values()
+    pid = begun._process.pid
+    processes.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

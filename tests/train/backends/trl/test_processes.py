@@ -1,0 +1,87 @@
+"""Several processes that train together: each plays its share, and all learn from everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelgym import read_records
+from kernelgym_train.credit.credit import assign_credit
+from kernelgym_train.types import Completion, Key, Rollout
+from support import tiny
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+
+SCRIPT = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+torch.set_num_threads(1)
+from support import tiny
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train import launch
+launch.local_evaluator = lambda config, timing=None: ScriptedEvaluator(
+    tiny.judge, ruleset="kernelbench")
+from kernelgym_train.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_gradient_of_two_processes_is_that_of_credits_loss(tmp_path: Path) -> None:
+    import torch
+
+    words = tiny.tokenizer()
+    model = tiny.model(len(words))
+    model.save_pretrained(tmp_path / "model")
+    words.save_pretrained(tmp_path / "model")
+    (tmp_path / "train.py").write_text(SCRIPT.format(tests=str(Path(tiny.__file__).parents[1])))
+    given = [each for each in tiny.SETTINGS if not each.startswith("env.suite")]
+    given += ["env.suite=Synthetic", "env.split=rl", f"model.id={tmp_path / 'model'}"]
+    given += [f"run.folder={tmp_path}", "run.name=run", "optimiser.steps=1"]
+    given += ["optimiser.max_grad_norm=1e9", "sampling.refill_rounds=1"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "train.py"), *given],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    run = tmp_path / "run"
+    (metrics,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    tokens = {
+        tuple(row["key"]): row
+        for row in map(json.loads, (run / "tokens.jsonl").read_text().splitlines())
+    }
+    rollouts = []
+    for record in read_records(run / "trajectories.jsonl"):
+        key = Key(*map(int, record.key.split("/")))
+        answers = tuple(
+            Completion(
+                turn.action,
+                tuple(row["prompt_ids"]),
+                tuple(row["ids"]),
+                None,
+                row["finish"],
+                row["policy_version"],
+            )
+            for turn in record.trajectory.turns
+            for row in [tokens[(*key[:3], turn.index)]]
+        )
+        rollouts.append(Rollout(key, record.trajectory, answers))
+    assert {rollout.key.problem % 2 for rollout in rollouts} == {0, 1}
+    samples = assign_credit(rollouts, tiny.config().credit_rule).samples
+    assert len({sample.key.problem % 2 for sample in samples}) == 2, "both had something to teach"
+    for sample in samples:
+        ids = torch.tensor([[*sample.prompt_ids, *sample.ids]])
+        logits = model(input_ids=ids).logits[0, len(sample.prompt_ids) - 1 : -1]
+        logp = logits.log_softmax(-1).gather(1, torch.tensor(sample.ids)[:, None])
+        (-sample.weight * sample.advantage * logp.sum()).backward()
+    norm = float(torch.cat([w.grad.flatten() for w in model.parameters()]).norm())
+    assert metrics["train/grad_norm"] == pytest.approx(norm, rel=1e-4)

@@ -1,0 +1,147 @@
+"""The configurations that come with the package: each loads, and the one for a 7B model fits."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym import UsageError
+from kernelgym_train.cli import main
+from kernelgym_train.config.config import load_config, ready_configs
+from kernelgym_train.config.settings import plain
+from support import tiny
+
+NAME = "qwen2_5_coder_7b_kernelbench"
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SHAPE = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "vocab_size": 152064,
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+"""Of Qwen2.5-7B, from which the Coder is made: 7,615,616,512 weights."""
+PROBLEM = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.{operator}
+
+
+def get_inputs():
+    return [torch.rand({size}, 1 << 20)]
+
+
+def get_init_inputs():
+    return []
+"""
+# Named as in KernelBench, whose split goes by them: (number and name, operator, MiB / 4 of input).
+PROBLEMS = (
+    ("1_Square_matrix_multiplication_", "exp()", 64),
+    ("21_Sigmoid", "sigmoid()", 2048),  # 8 GiB, and as much again of output: above the budget
+    ("40_LayerNorm", "sum(0)", 512),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model's folder without weights, and a checkout of problems beside it."""
+    root = tmp_path_factory.mktemp("ready")
+    words = tiny.tokenizer(TEMPLATE)
+    words.save_pretrained(root / "model")
+    (root / "model" / "config.json").write_text(json.dumps(SHAPE))
+    level = root / "bench" / "KernelBench" / "level1"
+    level.mkdir(parents=True)
+    for name, operator, size in PROBLEMS:
+        (level / f"{name}.py").write_text(PROBLEM.format(operator=operator, size=size))
+    return root
+
+
+@pytest.fixture
+def planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Dry-run the configuration for a GPU of so many GiB; returns the exit code."""
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(folder / "bench"))
+    monkeypatch.chdir(folder)
+
+    def plan(gib: int, *settings: str) -> int:
+        model = f"model.id={folder / 'model'}"
+        return main(["--config", NAME, "--dry-run", "--assume-gpu", str(gib), model, *settings])
+
+    return plan
+
+
+def memory(out: str) -> dict[str, float]:
+    return {n: float(x) for n, x in re.findall(r"^memory +(\w+) +([\d.]+) GiB$", out, re.M)}
+
+
+def test_it_fits_where_it_says_it_does(
+    planned: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(80) == 0
+    out = capsys.readouterr().out
+    part = memory(out)
+    assert "fits into 80 GiB" in out and part["peak"] < 80
+    # 7,615,616,512 weights of two bytes, and what the comments in the file say of the others.
+    assert part["weights"] == 14.2 and part["trained"] == 1.2 and part["generation"] == 28.0
+    assert part["learning"] < part["generation"]
+    assert part["judge"] > 3 * 2, "the largest problem left takes 2 GiB, three times over"
+    assert "1 to train on" in out and "1 to evaluate on" in out, "one is above the budget"
+    assert not (folder / "runs").exists()
+
+
+def test_a_small_gpu_is_refused_with_the_fix(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(24) == 2
+    said = capsys.readouterr().err
+    assert "a GPU that has 24" in said and said.count("\n") == 1
+    for way in ("judge.device=cuda:1", "judge.memory_bytes", "sampling.batch_size", "4bit"):
+        assert way in said
+
+
+def test_a_second_gpu_takes_the_judge_and_every_problem(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other way that the file names in a comment."""
+    text = ready_configs()[NAME].read_text()
+    other = re.findall(r"^  #   (\w+): (\S+)$", text, re.MULTILINE)
+    assert [name for name, _ in other] == ["device", "workers", "memory_bytes"]
+    assert planned(48, *(f"judge.{name}={value}" for name, value in other)) == 0
+    out = capsys.readouterr().out
+    assert memory(out)["judge"] == 0 and "2 to train on" in out
+
+
+def test_every_ready_configuration_loads_by_name_and_by_path() -> None:
+    assert NAME in ready_configs()
+    for name, path in ready_configs().items():
+        config = load_config(name)
+        assert plain(config) == plain(load_config(path))
+        assert config.run.name == name, "or two of them would share a folder"
+        for line in path.read_text().splitlines():
+            assert len(line) <= 100, line
+    with pytest.raises(UsageError, match=NAME):
+        load_config("qwen")
+
+
+def test_every_setting_of_the_real_model_is_justified() -> None:
+    """A line that sets a number says why."""
+    lines = ready_configs()[NAME].read_text().splitlines()
+    numbers = [line for line in lines if re.match(r"  \w+: [\d\[]", line)]
+    assert len(numbers) > 20
+    assert [line for line in numbers if "  # " not in line] == []

@@ -1,0 +1,162 @@
+"""Parts of a run, from its configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernelgym import CachedEvaluator, LocalEvaluator, Problem, UsageError
+from kernelgym.devices import CONTEXT_BYTES
+from kernelgym_train.launch.assembly import (
+    episode_rules,
+    held_out_problems,
+    local_evaluator,
+    token_counter,
+    training_observer,
+    training_problems,
+)
+from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.launch.memory import estimate_memory
+from support import tiny
+
+SYNTHETIC = ("env.suite=Synthetic", "env.split=rl", "evaluation.split=heldout")
+
+LARGE = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 256, bias=False)
+
+    def forward(self, x):
+        return {result}
+
+
+def get_inputs():
+    return [torch.rand(8, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def problem(result: str) -> Problem:
+    return Problem(f"T/L1/{result}", "T", 1, "1", LARGE.format(result=result))
+
+
+def test_problems_are_those_of_suite_level_and_split() -> None:
+    both = training_problems(tiny.config(*SYNTHETIC, "env.levels=[1, 3]"))
+    assert {each.level for each in both} == {1, 3}
+    few = held_out_problems(tiny.config(*SYNTHETIC, "env.levels=[2]", "evaluation.limit=4"))
+    assert len(few) == 4 and {each.level for each in few} == {2}
+    assert not {each.digest for each in both} & {each.digest for each in few}
+    with pytest.raises(UsageError, match="trained on, too"):
+        held_out_problems(tiny.config(*SYNTHETIC[:2], "evaluation.split=rl"))
+
+
+def test_footprints_are_counted_without_data() -> None:
+    inputs, weights, out = 8 * 64 * 4, 64 * 256 * 4, 8 * 256 * 4
+    plain, summed, looks = reference_bytes(
+        [
+            problem("self.linear(x)"),
+            problem("self.linear(x).sum()"),
+            problem("x if x.sum() > 0 else x"),
+        ]
+    )
+    assert plain == inputs + weights + out + 2 * out
+    assert summed == inputs + weights + 4 + 2 * out
+    assert looks is None
+
+
+def test_a_terabyte_takes_no_memory() -> None:
+    source = LARGE.format(result="x + x").replace("rand(8, 64)", "rand(1 << 19, 1 << 19)")
+    (found,) = reference_bytes([Problem("T/L1/1", "T", 1, "1", source)])
+    assert found is not None and found > 1 << 40
+
+
+def test_problems_above_the_judges_budget_are_left_out() -> None:
+    everything = training_problems(tiny.config(*SYNTHETIC, "env.levels=[1]"))
+    sizes = [size for size in reference_bytes(everything) if size is not None]
+    middle = sorted(sizes)[len(sizes) // 2]
+    some = training_problems(
+        tiny.config(*SYNTHETIC, "env.levels=[1]", f"judge.memory_bytes={middle}")
+    )
+    assert len(some) == len(everything) - sum(size > middle for size in sizes)
+    assert 0 < len(some) < len(everything)
+    with pytest.raises(UsageError, match="leaves out all"):
+        training_problems(tiny.config(*SYNTHETIC, "judge.memory_bytes=1"))
+
+
+def test_the_judge_is_cached_or_not() -> None:
+    cached = local_evaluator(tiny.config("judge.cache=true"))
+    assert isinstance(cached, CachedEvaluator)
+    anew = local_evaluator(tiny.config("judge.cache=true"), cache=False)
+    assert isinstance(anew, LocalEvaluator), "a second measurement is one"
+    anew.close()
+    plain = local_evaluator(tiny.config("judge.workers=3"), timing=True)
+    assert isinstance(plain, LocalEvaluator)
+    assert (plain.workers, plain.timing, plain.ruleset.name) == (3, True, "kernelbench")
+    assert plain.ready == 1
+    prepared = local_evaluator(tiny.config("judge.ready=3"))
+    modest = local_evaluator(tiny.config("judge.ready=3"), ready=1)
+    assert isinstance(prepared, LocalEvaluator) and isinstance(modest, LocalEvaluator)
+    assert (prepared.ready, modest.ready) == (3, 1)
+    prepared.close()
+    modest.close()
+    cached.close()
+    plain.close()
+
+
+def test_observer_and_rules_are_as_configured() -> None:
+    words = tiny.tokenizer()
+    given = ("env.context=best", "env.context_tokens=77", "env.feedback=minimal")
+    config = tiny.config(*given, "sampling.max_prompt_tokens=500", "env.stop=never")
+    observer = training_observer(config, "cpu", token_counter(words), max_turns=5)
+    assert (observer.context, observer.context_tokens, observer.max_turns) == ("best", 77, 5)
+    assert observer.count("a b c") == 3
+    rules = episode_rules(config)
+    assert (rules.stop_when, rules.feedback_level, rules.prompt_tokens) == ("never", "minimal", 500)
+
+
+def test_a_text_is_tokenised_once_however_often_it_is_counted() -> None:
+    asked: list[str] = []
+
+    def words(text: str, **_: Any) -> dict[str, list[str]]:
+        asked.append(text)
+        return {"input_ids": text.split()}
+
+    count = token_counter(words)
+    assert [count(text) for text in ("a b", "c", "a b", "a b c")] == [2, 1, 2, 3]
+    assert asked == ["a b", "c", "a b c"]
+
+
+def test_memory_is_estimated_part_by_part(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("model")
+    model = tiny.model(18)
+    model.save_pretrained(folder)
+    size = sum(weight.numel() for weight in model.parameters())
+
+    def estimate(*overrides: str):  # type: ignore[no-untyped-def]
+        return estimate_memory(tiny.config(f"model.id={folder}", *overrides))
+
+    full, adapter = estimate(), estimate("model.lora_rank=4")
+    assert full.weights == adapter.weights == 2.0 * size
+    assert full.trained == 6.0 * size
+    reads = (32 + 32) + (32 + 16) * 2 + (32 + 32) + (32 + 48) * 2 + (48 + 32)
+    assert adapter.trained == 16.0 * 4 * 2 * reads
+    assert estimate("sampling.batch_size=8").generation < full.generation
+    less = estimate("model.gradient_checkpointing=true")
+    assert less.learning < full.learning and less.peak <= full.peak
+    assert estimate("model.lora_rank=4", "model.quantisation=4bit").weights < size
+    for workers, ready in ((1, 3), (4, 2)):
+        shared = tiny.config(f"model.id={folder}", f"judge.workers={workers}")
+        more = tiny.config(f"model.id={folder}", f"judge.workers={workers}", f"judge.ready={ready}")
+        before, after = (estimate_memory(each, judged_bytes=1 << 30) for each in (shared, more))
+        assert after.judge - before.judge == workers * (ready - 1) * CONTEXT_BYTES
+    with pytest.raises(UsageError, match="nowhere"):
+        estimate_memory(tiny.config("model.id=/nowhere"))

@@ -1,0 +1,151 @@
+"""Policies that are a model: templates, thinking, ends, seeds, log-probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernelgym import Message, UsageError
+from kernelgym.answers.parsing import parse
+from kernelgym_train.rollout.policies import ChatText, HFPolicy, Sampling, by_length, end_ids
+from kernelgym_train.types import Key, Request
+from support import tiny
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ASKED = (Message("system", "s"), Message("user", tiny.LINES[0]))
+
+
+@pytest.fixture
+def model(words: Any) -> Any:
+    return tiny.model(len(words))
+
+
+def requests(count: int, seed: int = 0) -> list[Request]:
+    return [
+        Request(
+            Key(0, 0, number),
+            (Message("system", "s"), Message("user", " ".join(tiny.LINES[: 1 + number % 5]))),
+            seed + number,
+        )
+        for number in range(count)
+    ]
+
+
+def test_the_template_decides_what_is_read(words: Any) -> None:
+    ids, opened = ChatText(words).prompt(ASKED)
+    assert words.decode(ids).startswith("<|im_start|>") and opened == ""
+    begin = words.convert_tokens_to_ids("<|im_start|>")
+    assert [place for place, number in enumerate(ids) if number == begin][-1] > len(ids) - 5
+
+
+def test_a_thinking_block_that_the_template_opens_belongs_to_the_answer(words: Any) -> None:
+    text = ChatText(words, {"think": True})
+    ids, opened = text.prompt(ASKED)
+    assert opened == "<think>\n"
+    line = words.convert_tokens_to_ids(tiny.LINES[0])
+    close = words.convert_tokens_to_ids("</think>")
+    closed = parse(text.answer([line, close, line, 1], opened), "triton")
+    assert closed.thought == tiny.LINES[0].strip() and closed.kernel is not None
+    never = parse(text.answer([line, line], opened), "triton")
+    assert never.kernel is None and "unclosed_think" in never.defects
+    assert words.decode(ids[-2:]) == opened, "the prompt holds it; nothing is put into the answer"
+
+
+def test_special_tokens_are_left_out_but_not_the_tags(words: Any) -> None:
+    words.add_special_tokens({"additional_special_tokens": ["<think>", "</think>", "<extra>"]})
+    text = ChatText(words)
+    names = ["<think>", tiny.LINES[0], "</think>", "<extra>", "<KERNEL>", "<|im_end|>", "<pad>"]
+    ids = [words.convert_tokens_to_ids(name) for name in names]
+    assert text.answer(ids) == f"<think>{tiny.LINES[0]}</think><KERNEL>"
+
+
+def test_a_template_without_a_system_turn_gets_it_in_the_first_message(words: Any) -> None:
+    words.chat_template = (
+        "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no') }}"
+        "{% endif %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}"
+    )
+    assert ChatText(words)._render(ASKED) == f"[user:s\n\n{tiny.LINES[0]}]"
+    words.chat_template = "{{ raise_exception('never') }}"
+    with pytest.raises(UsageError, match="never"):
+        ChatText(words)
+    words.chat_template = None
+    with pytest.raises(UsageError, match="no chat template"):
+        ChatText(words)
+
+
+def test_the_same_requests_give_the_same_ids(words: Any, model: Any) -> None:
+    import torch
+
+    policy = HFPolicy(model, words, Sampling(8))
+    torch.manual_seed(1)
+    first = policy.generate(requests(6))
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    assert policy.generate(requests(6)) == first
+    assert torch.equal(torch.get_rng_state(), before), "the trainer's generator is left alone"
+    assert policy.generate(requests(6, seed=50)) != first
+
+
+def test_left_padding_changes_no_greedy_answer(words: Any, model: Any) -> None:
+    greedy = Sampling(8, temperature=0.0)
+    together = HFPolicy(model, words, greedy, batch=64).generate(requests(7))
+    alone = HFPolicy(model, words, greedy, batch=1).generate(requests(7))
+    assert [each.ids for each in together] == [each.ids for each in alone]
+    assert [each.prompt_ids for each in together] == [each.prompt_ids for each in alone]
+
+
+def test_ends_and_limits(words: Any, model: Any) -> None:
+    answers = HFPolicy(model, words, Sampling(8), version=3).generate(requests(40))
+    assert {each.finish for each in answers} == {"stop", "length"}
+    for each in answers:
+        assert (each.ids[-1] == 1) == (each.finish == "stop")
+        assert 1 not in each.ids[:-1]
+        assert each.finish == "stop" or len(each.ids) == 8
+        assert each.policy_version == 3 and each.logprobs is None
+
+
+def test_logprobs_are_those_of_the_model(words: Any, model: Any) -> None:
+    import torch
+
+    policy = HFPolicy(model, words, Sampling(8, temperature=1.0), logprobs=True)
+    for each in policy.generate(requests(5)):
+        logits = model(input_ids=torch.tensor([[*each.prompt_ids, *each.ids]])).logits[0]
+        known = logits[len(each.prompt_ids) - 1 : -1].log_softmax(-1).detach()
+        wanted = [float(known[place, number]) for place, number in enumerate(each.ids)]
+        assert each.logprobs == pytest.approx(wanted, abs=1e-4)
+
+
+def test_it_leaves_the_model_as_it_was(words: Any, model: Any) -> None:
+    model.train()
+    HFPolicy(model, words, Sampling(2)).generate(requests(1))
+    assert model.training
+
+
+def test_a_context_that_is_too_short_is_said(words: Any, model: Any) -> None:
+    model.config.max_position_embeddings = 12
+    with pytest.raises(UsageError, match="context of 12"):
+        HFPolicy(model, words, Sampling(8)).generate(requests(5))
+
+
+def test_every_end_that_the_model_declares_counts(words: Any, model: Any) -> None:
+    model.generation_config.eos_token_id = [7, 1]
+    assert end_ids(model, words) == (1, 7)
+    model.generation_config.eos_token_id = None
+    words.eos_token = None
+    with pytest.raises(UsageError, match="ends an answer"):
+        end_ids(model, words)
+
+
+def test_batches_hold_like_lengths_and_every_index_once() -> None:
+    batches = list(by_length([3, 9, 1, 9, 4], 2))
+    assert batches == [[1, 3], [4, 0], [2]]
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_new_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}]
+)
+def test_nonsense_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Sampling(**options)

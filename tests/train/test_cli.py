@@ -1,0 +1,208 @@
+"""The `kernelgym-train` command: a whole run, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.cli import main
+from support import tiny
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = (
+    *("env.suite=Synthetic", "env.split=rl", "env.levels=[1]", "env.max_turns=2"),
+    *("env.ruleset=kernelbench", "env.examples=zero_shot", "evaluation.split=heldout"),
+    *("evaluation.limit=3", "evaluation.samples=2", "evaluation.pass_at=[1,2]"),
+    *("evaluation.every=2", "sampling.problems_per_step=2", "sampling.group_size=2"),
+    *("sampling.max_new_tokens=6", "sampling.max_prompt_tokens=4000", "sampling.refill_rounds=0"),
+    *("optimiser.steps=2", "optimiser.micro_batch=4", "model.lora_rank=4", "model.device=cpu"),
+    *("model.gradient_checkpointing=false", "run.save_every=1", "logging.tokens=true"),
+)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    words = tiny.tokenizer()
+    tiny.model(len(words)).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
+    """Have a script judge in place of this machine; returns the evaluators that were made."""
+    from kernelgym_train.launch import launch
+
+    made: list[ScriptedEvaluator] = []
+
+    def evaluator(
+        config: Any, *, timing: bool | None = None, cache: bool | None = None
+    ) -> ScriptedEvaluator:
+        made.append(ScriptedEvaluator(tiny.judge, ruleset=config.env.ruleset))
+        return made[-1]
+
+    monkeypatch.setattr(launch, "local_evaluator", evaluator)
+    return made
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_whole_run_resumed_evaluated_and_merged(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main(["--backend", "trl", *given]) == 0
+    run = tmp_path / "one"
+    assert capsys.readouterr().out.strip() == str(run)
+    assert all(evaluator.closed for evaluator in scripted)
+    for name in ("config.yaml", "manifest.json", "metrics.jsonl", "trajectories.jsonl"):
+        assert (run / name).is_file(), name
+    for name in ("tokens.jsonl", "verdicts.jsonl", "checkpoints.jsonl", "evaluations.jsonl"):
+        assert (run / name).is_file(), name
+    assert list((run / "tensorboard").glob("events*"))
+    assert (run / "model" / "adapter_model.safetensors").is_file()
+    (tested,) = rows(run / "evaluations.jsonl")
+    assert tested["step"] == 2 and 0.0 <= tested["eval/pass@1"] <= tested["eval/pass@2"] <= 1.0
+    assert "greedy/pass@1" in tested and tested["time/eval_s"] > 0
+    saved = rows(run / "checkpoints.jsonl")
+    assert saved[-1]["score"] == pytest.approx(tested["eval/pass@1"])
+
+    assert main(["--resume", str(run), "optimiser.steps=3"]) == 0
+    assert [row["step"] for row in rows(run / "metrics.jsonl")] == [0, 1, 2]
+    capsys.readouterr()
+    assert main(["--evaluate", str(run)]) == 0
+    assert "eval/pass@1 " in capsys.readouterr().out
+    assert main(["--merge", str(run)]) == 0
+    assert (run / "merged" / "model.safetensors").is_file()
+    assert main(["--backend", "trl", *given]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_settings_and_makes_nothing(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    assert main(["--dry-run", *given]) == 0
+    out = capsys.readouterr().out
+    assert "problems_per_step: 2" in out and "problems    " in out and "peak" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_for_a_gpu_that_is_not_here(
+    tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "model.device=auto"]
+    assert main(["--dry-run", "--assume-gpu", "80", *given]) == 0
+    assert "fits into 80 GiB" in capsys.readouterr().out
+    assert main(["--dry-run", "--assume-gpu", "0.001", *given]) == 2
+    assert "sampling.batch_size" in capsys.readouterr().err
+    assert main(["--assume-gpu", "80", *given]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--backend", "tinker"], "'tinker' is not in this version"),
+        (["--backend", "mcgs"], "'mcgs' is not in this version"),
+        (["--backend", "trll"], "invalid choice"),
+        (["optimiser.step=3"], "did you mean steps"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--resume", "nowhere"], "no config.yaml"),
+        (["--evaluate", "nowhere"], "no config.yaml"),
+        (["--merge", "nowhere"], "no adapter"),
+        (["--resume", "a", "--merge", "b"], "exclude each other"),
+        (["model.id=/nowhere/at/all"], "cannot be loaded"),
+        (["model.device=cuda:7"], "model.device=cuda:7 is not there"),
+        (["sampling.group_size=3", "optimiser.micro_batch=7"], "do not divide"),
+        (["env.split=rll"], "unknown"),
+        (["evaluation.split=rl"], "trained on, too"),
+    ],
+)
+def test_faults_are_said_in_one_line_with_the_fix(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    model_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not arguments[0].startswith("--"):
+        folder = [f"model.id={model_folder}", f"run.folder={tmp_path}"]
+        arguments = ["--backend", "trl", *SMALL, *folder, *arguments]
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1, err
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_a_run_of_another_configuration_is_not_resumed(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main([*given, "optimiser.steps=1", "evaluation.every=0"]) == 0
+    capsys.readouterr()
+    assert main(["--resume", str(tmp_path / "one"), "optimiser.learning_rate=1"]) == 2
+    assert "optimiser.learning_rate" in capsys.readouterr().err
+    # A setting that came with a later version has its default, and one that is done is done.
+    own = tmp_path / "one" / "config.yaml"
+    lines = own.read_text().splitlines(keepends=True)
+    own.write_text("".join(line for line in lines if "lora_dropout" not in line))
+    before = (tmp_path / "one" / "metrics.jsonl").read_bytes()
+    assert main(["--resume", str(tmp_path / "one")]) == 0
+    assert (tmp_path / "one" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_guard_that_stops_a_run_is_a_failure(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    guard = ["guards.collapse=stop", "guards.least_entropy=9", "evaluation.every=0"]
+    assert main([*given, *guard]) == 1
+    assert "stopped after 1 steps: collapse/entropy" in capsys.readouterr().err
+
+
+def test_settings_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help-settings"]) == 0
+    out = capsys.readouterr().out
+    assert "optimiser.learning_rate = 1e-05" in out and "Learning rate after the warm-up" in out
+    assert main(["--help"]) == 0
+
+
+def test_importing_the_command_is_light() -> None:
+    heavy = {"torch", "transformers", "trl", "datasets"}
+    code = (
+        "import sys, kernelgym_train.cli, kernelgym_train.launch.launch\n"
+        f"sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_run_on_real_verdicts(tmp_path: Path, model_folder: Path) -> None:
+    """Kernels are judged in processes of the judge; the trainer's has no interpreter of Triton."""
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    settings = ["optimiser.steps=1", "evaluation.every=0", "judge.workers=1"]
+    command = [sys.executable, "-m", "kernelgym_train.cli", *given, *settings]
+    code = "import sys; from kernelgym_train.cli import main; sys.exit(main(sys.argv[1:]))"
+    command[1:3] = ["-c", code]
+    subprocess.run(command, check=True, timeout=300)
+    kept = rows(tmp_path / "one" / "verdicts.jsonl")
+    assert kept and all(row["verdict"]["status"] != "unavailable" for row in kept)
