@@ -4,16 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
-DOCUMENTED := types verdict stages returns devices errors rulesets languages parsing screening prompts tokens feedback feedback.categories \
-	context observer conformance \
-	rewards stopping episode scoring testing baseline hygiene gate choice redteam redteam_files suites suites.base \
-	suites.kernelbench suites.facts suites.directory suites.synthetic judge spaces envs infos vector wrappers \
-	asynchronous recording trajectories rescoring exporting observer_settings jsonlines
-TRAINING := types rollout policies steps estimators credit sampling refill guards evaluation metrics \
-	runlog records verdict_log watchers config sections settings assembly models memory footprint launch \
-	demo.splits demo.dialogue demo.corpus demo.tokenizer demo.model demo.warmstart demo.observer \
-	demo.intervals demo.scores demo.heldout demo.learning demo.results demo.drawing demo.report \
-	demo.plan demo.stages demo.arms demo.demonstration
+DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene paths languages \
+	answers.parsing answers.screening prompts.problem prompts.context prompts.observer feedback \
+	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.directory \
+	suites.synthetic suites.known_hygiene testing testing.samples redteam.corpus redteam.files episodes.episode \
+	episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
+	records.export judge evaluators.awaited evaluators.cached envs.kernel_env envs.vector envs.wrappers \
+	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
+	benchmark.kernelbench
+TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
+	rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
+	config.config config.sections config.settings run.steps run.runlog run.watchers launch.launch \
+	launch.assembly launch.memory launch.footprint demo.splits demo.dialogue demo.corpus demo.tokenizer \
+	demo.model demo.warmstart demo.observer demo.intervals demo.scores demo.heldout demo.learning demo.results \
+	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration
 
 .PHONY: help setup demo test test-all redteam lint bench docs clean
 

@@ -30,6 +30,25 @@ def get_init_inputs():
 """
 
 
+COLLECTED = pytest.StashKey[set[Path]]()
+"""Files that were collected, for the test that none is left out."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[COLLECTED] = set()
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    if isinstance(collector, pytest.Module):
+        collector.config.stash[COLLECTED].add(collector.path)
+
+
+@pytest.fixture
+def collected_files(request: pytest.FixtureRequest) -> set[Path]:
+    """Files of tests that this run of pytest has collected."""
+    return request.config.stash[COLLECTED]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden anew from what is said now"

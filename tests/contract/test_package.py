@@ -58,4 +58,4 @@ def test_make_docs_shows_every_public_module() -> None:
     for name in shown:
         importlib.import_module(f"kernelgym.{name}")
     top = {path.stem for path in Path(kernelgym.__file__).parent.glob("*.py")}
-    assert top - shown == {"__init__", "prompt_examples", "python_source", "samples"}
+    assert top - shown == {"__init__"}

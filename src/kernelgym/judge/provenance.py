@@ -19,10 +19,13 @@ from kernelgym.devices import check_device, cuda_devices, find_device
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.toolchain import describe_cpu, find_compiler, find_nvcc
 
-__all__ = ["provenance"]
+__all__ = ["code_digest", "provenance"]
 
 _PACKAGES = ("kernelgym", "torch", "triton", "numpy")
-_JUDGE_FILES = ("*.py", "*.h", "*.cpp")
+_CODE = ("*.py", "*.h", "*.cpp")
+_DECIDING_ROOMS = ("judge", "languages", "answers", "evaluators")
+"""Rooms whose code decides a verdict, beside the files at the top."""
+_PACKAGE = Path(__file__).parents[1]  # kernelgym
 
 
 def provenance(device: str) -> tuple[str, ...]:
@@ -43,7 +46,7 @@ def provenance(device: str) -> tuple[str, ...]:
         f"device {_cpu() if on_cpu else _gpu(device)}",
         f"python {platform.python_version()} {platform.machine()}",
         *(f"{package} {_version(package)}" for package in _PACKAGES),
-        f"judge {_judge_digest()}",
+        f"judge {code_digest(_PACKAGE)}",
         *(f"compiler {text}" for text in tools),
     )
 
@@ -69,10 +72,14 @@ def _version(package: str) -> str:
 
 
 @functools.cache
-def _judge_digest() -> str:
-    """Digest of the judge's own files: a checkout changes between releases."""
-    root = Path(__file__).parent.parent
-    files = {path for pattern in _JUDGE_FILES for path in (root / "judge").rglob(pattern)}
+def code_digest(root: Path) -> str:
+    """Return a digest of the files that decide a verdict: a checkout changes between releases.
+
+    Args:
+        root: The package's folder.
+    """
+    rooms = [root / room for room in _DECIDING_ROOMS]
+    files = {path for room in rooms for pattern in _CODE for path in room.rglob(pattern)}
     files |= set(root.glob("*.py"))
     digest = hashlib.sha256()
     for path in sorted(files):

@@ -9,13 +9,13 @@ somebody's function is named, so that its absence is noticed, and not brought ba
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kernelgym.errors import UsageError
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.context import Context
 from kernelgym.prompts.observer import Observer
+from kernelgym.prompts.problem import Hardware
 from kernelgym.rulesets import RULESETS
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["observer_settings", "recorded_observer"]
 
+_TYPES: dict[str, type] = {"context": Context, "hardware": Hardware}
+"""Types of settings, by the names that records use."""
+_SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
+_OLD_NAMES = {"kernelgym.context:Context": "context", "kernelgym.prompts:Hardware": "hardware"}
+"""What version 0.1.0 wrote."""
 _OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
 """Fields of the observer that a record has anyway."""
 
@@ -70,9 +75,9 @@ def _plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {"mapping": {str(key): _plain(item) for key, item in value.items()}}
     kind = type(value)
-    if dataclasses.is_dataclass(value) and kind.__module__.startswith("kernelgym."):
-        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"type": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+    if kind in _SHORT_NAMES:
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return {"type": _SHORT_NAMES[kind], "fields": fields}
     named = value if hasattr(value, "__qualname__") else kind
     return {"code": f"{named.__module__}:{named.__qualname__}"}
 
@@ -89,11 +94,9 @@ def _rebuilt(value: object) -> Any:
             f"the episode's observer used {value['code']}, which a file cannot bring back; give "
             "the observer it was played with"
         )
-    module, _, name = str(value.get("type", "")).partition(":")
     # A file may name what is part of a prompt, not anything that can be called.
-    if re.fullmatch(r"kernelgym\.\w+", module) and name.isidentifier():
-        kind = getattr(importlib.import_module(module), name, None)
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            fields = {key: _rebuilt(item) for key, item in value["fields"].items()}
-            return kind(**fields)
-    raise UsageError(f"the record of the observer names {value.get('type')!r}, which is unknown")
+    name = str(value.get("type", ""))
+    kind = _TYPES.get(_OLD_NAMES.get(name, name))
+    if kind is None:
+        raise UnknownName("type of an observer's setting", name, _TYPES)
+    return kind(**{key: _rebuilt(item) for key, item in value["fields"].items()})

@@ -163,8 +163,13 @@ class _Located(DeviceOutputs):
     def __init__(self, device):
         super().__init__(torch.device("cpu"))
 
-    def flush_cache(self):
-        return None
+
+class _NoCache:
+    def __init__(self, device):
+        pass
+
+    def flush(self):
+        pass
 
 
 @pytest.fixture
@@ -187,6 +192,7 @@ def device(monkeypatch):
 
     monkeypatch.setattr(call_buffers, "new_arena", on_host)
     monkeypatch.setattr(call_buffers, "DeviceOutputs", _Located)
+    monkeypatch.setattr(call_buffers, "L2Cache", _NoCache)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     monkeypatch.setattr(cuda_ipc, "view", view)
     monkeypatch.setattr(cuda_ipc, "open_shared", refuse)

@@ -22,7 +22,7 @@ from kernelgym.judge.device.lock import Lease
 from kernelgym.judge.device.memory_budget import SPARE_BYTES, Ration, kernel_bytes, usable_bytes
 from kernelgym.judge.device.recent_kills import Hangs
 from kernelgym.judge.memory.arena import new_arena
-from kernelgym.judge.reference.problem_code import input_bytes, output_bytes
+from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.types import Problem
 

@@ -45,7 +45,6 @@ class DeviceOutputs:
         """By handle: address here, and bytes."""
         self.refused: Mapping[str, Any] = {}
         """Handles that are not this candidate's to name."""
-        self._flushing = torch.empty(0, device=device)
 
     def copy(
         self, description: Any, expected: Sequence[torch.Tensor], arena: tuple[int, int]
@@ -105,13 +104,6 @@ class DeviceOutputs:
                 raise (DeviceFull if full else Unreadable)(message) from None
             self.opened[handle] = (address, size - (address - start))
         return self.opened[handle]
-
-    def flush_cache(self) -> None:
-        """Overwrite more memory than the device's cache holds."""
-        if not self._flushing.numel():
-            size = 4 * torch.cuda.get_device_properties(self._device).L2_cache_size
-            self._flushing = torch.empty(size, dtype=torch.uint8, device=self._device)
-        self._flushing.fill_(1)
 
     def forget(self) -> None:
         """Close what was opened."""

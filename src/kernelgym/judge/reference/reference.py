@@ -22,10 +22,10 @@ from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
 from kernelgym.judge.inputs.kinds import GIVEN, Sampling, is_salted, plan
 from kernelgym.judge.inputs.seeds import Seeds, seed_all
 from kernelgym.judge.out_of_memory import lacked_memory, our_failure
+from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
 from kernelgym.judge.reference.examine import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.problem_code import names_of
 from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner, place
 from kernelgym.judge.tensors import same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset

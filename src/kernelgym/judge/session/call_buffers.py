@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from kernelgym.judge.compare.structure import outline
+from kernelgym.judge.device.l2_cache import L2Cache
 from kernelgym.judge.device.lock import Lease
 from kernelgym.judge.memory.arena import Arena, Region, new_arena
 from kernelgym.judge.memory.device_outputs import DeviceOutputs
@@ -55,7 +56,9 @@ class Layout(Construction):
         self._moving = False
         self._old: Arena | None = None  # where inputs lay that are about to move
         self._captured: list[Any] | None = None  # what it said of outputs when calls were captured
-        self._located = DeviceOutputs(device) if device.type == "cuda" else None
+        on_cuda = device.type == "cuda"
+        self._located = DeviceOutputs(device) if on_cuda else None
+        self._l2_cache = L2Cache(device) if on_cuda else None
         self.example: tuple[list[Any], Any] = ([], ())
         """Inputs and reference output of the last judged call: their shapes, without values."""
         self.alone = False
@@ -280,8 +283,8 @@ class Layout(Construction):
 
     def _flush_cache(self) -> None:
         """Push what was just written to the slots out of the device's cache."""
-        if self._located is not None:
-            self._located.flush_cache()
+        if self._l2_cache is not None:
+            self._l2_cache.flush()
 
     def _finish(self) -> None:
         if self._located is not None:
