@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.context import CONTEXTS, Context, Detail
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.prompts.problem import Hardware
 from kernelgym.records.export import (
@@ -25,7 +26,7 @@ from kernelgym.records.export import (
 )
 from kernelgym.records.observer_settings import observer_settings, recorded_observer
 from kernelgym.records.rescore import rescore
-from kernelgym.records.trajectories import EpisodeRecord
+from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
@@ -34,6 +35,7 @@ from support.strategies import texts, verdicts
 
 OTHER = Problem("own/2", "own", 1, "other", SAMPLE_PROBLEM.source + "\n# other\n")
 STRICT = RULESETS["strict"]
+PLAYED_BY_0_1_0 = Path(__file__).parents[1] / "golden" / "records" / "played_by_0.1.0.jsonl"
 
 
 def variant(number: int) -> str:
@@ -276,13 +278,25 @@ def test_observers_come_back_from_their_settings() -> None:
     assert observer_settings(Observer("cpp", "cpu")) == {}
 
 
+def test_records_of_version_0_1_0_still_export() -> None:
+    """They name types by the modules that these lay in."""
+    (record,) = read_records(PLAYED_BY_0_1_0)
+    assert record.observer["context"]["type"] == "kernelgym.context:Context"
+    observer = recorded_observer(record)
+    assert observer.context == Context(best=True, detail=Detail.SUMMARY)
+    assert observer.hardware is not None and observer.hardware.name == "Made-up GPU"
+    assert observer_settings(observer)["context"]["type"] == "context"
+    (row,) = sft_rows([record], Rules(checked=False))  # prompts change with versions
+    assert row["messages"][-1]["content"].endswith(record.trajectory.turns[-1].action)
+
+
 def note(problem: Problem, turns: Sequence[Turn]) -> str:
     return "# A note\n\nMind the edges."
 
 
 def test_observers_that_a_file_cannot_bring_back_are_named() -> None:
     record = episode((variant(1), right()), parts=(note,))
-    with pytest.raises(UsageError, match=r"used .*test_exporting:note.*give the observer"):
+    with pytest.raises(UsageError, match=r"used .*test_export:note.*give the observer"):
         list(sft_rows([record]))
     given_one = Observer("cpp", "cpu", STRICT, 4, parts=(note,))
     (row,) = sft_rows([record], observer_of=lambda _: given_one)
@@ -290,7 +304,7 @@ def test_observers_that_a_file_cannot_bring_back_are_named() -> None:
     with pytest.raises(UsageError, match=r"none of those that ship \(strict@"):
         recorded_observer(dataclasses.replace(record, ruleset="mine@1"))
     for settings_ in ({"parts": {"type": "os:system"}}, {"parts": {"type": "kernelgym.cli:main"}}):
-        with pytest.raises(UsageError, match="which is unknown"):
+        with pytest.raises(UnknownName, match="unknown type of an observer's setting"):
             recorded_observer(dataclasses.replace(record, observer=settings_))
     with pytest.raises(UsageError, match="no observer has: colour"):
         recorded_observer(dataclasses.replace(record, observer={"colour": "red"}))
