@@ -64,7 +64,7 @@ class Work:
         """The judge of kernels, untimed; its workers are started when it is first asked for."""
         if self._judge is None:
             self._judge = LocalEvaluator(
-                self.device, RULES, self.workers, timing=False, ready=READY
+                self.device, RULES, self.workers, timing=False, standby=READY
             )
         return self._judge
 

@@ -12,7 +12,7 @@ import pytest
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.judge import LocalEvaluator, shared_evaluator
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.sandbox.paths import without
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
@@ -257,12 +257,12 @@ def test_a_standby_that_was_killed_is_nobodys_fault(cache_dir):
 
 
 def test_whoever_wants_the_lease_alone_gets_it_under_a_stream_of_sharers(tmp_path):
-    lease, stop = Lease(tmp_path / "lock", StageClock()), threading.Event()
+    device_lock, stop = DeviceLock(tmp_path / "lock", StageClock()), threading.Event()
 
     def share():
-        lease = Lease(tmp_path / "lock", StageClock())
+        device_lock = DeviceLock(tmp_path / "lock", StageClock())
         while not stop.is_set():
-            with lease.shared():
+            with device_lock.shared():
                 time.sleep(0.01)
 
     threads = [threading.Thread(target=share) for _ in range(4)]
@@ -270,7 +270,7 @@ def test_whoever_wants_the_lease_alone_gets_it_under_a_stream_of_sharers(tmp_pat
         thread.start()
     try:
         for _ in range(5):
-            with lease.exclusive():
+            with device_lock.exclusive():
                 pass
     finally:
         stop.set()

@@ -4,7 +4,7 @@ import pytest
 
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
-from kernelgym.judge.untrusted.protocol import WireError
+from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Status, Verdict
 from kernelgym.verdict import unavailable
@@ -16,7 +16,12 @@ CORRECT = Verdict(
 WRONG = Verdict(Status.WRONG, compiled=True, trials=3, device="cpu", ruleset="strict@0")
 DEVICE_LOST = unavailable("the device is lost", "device_lost")
 OUR_BUG = unavailable("TypeError: a bug of ours")
-LOST = [EOFError("killed"), ConnectionResetError(), WireError("no JSON"), TimeoutError("no answer")]
+LOST = [
+    EOFError("killed"),
+    ConnectionResetError(),
+    ProtocolError("no JSON"),
+    TimeoutError("no answer"),
+]
 
 
 class Workers:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernelgym.devices import CudaDevice
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
-from kernelgym.judge.pool import Crew
+from kernelgym.judge.pool import Pool
 from kernelgym.types import Job, Kernel, Problem, Status, Verdict
 
 GPU = CudaDevice("Imaginary 9", 8 << 30, (9, 0))
@@ -37,11 +37,11 @@ def staff():
 
 
 def test_workers_start_only_when_calls_overlap(staff):
-    crew = Crew(["cuda:0"], 3, staff.start)
+    pool = Pool(["cuda:0"], 3, staff.start)
     for _ in range(5):
-        crew.lend(lambda worker: None)
+        pool.lend(lambda worker: None)
     assert len(staff.workers) == 1
-    crew.lend(lambda outer: crew.lend(lambda inner: None))
+    pool.lend(lambda outer: pool.lend(lambda inner: None))
     assert len(staff.workers) == 2
 
 
@@ -49,21 +49,21 @@ def test_workers_start_only_when_calls_overlap(staff):
 def test_overlapping_calls_are_spread_evenly_over_devices(count, each):
     staff = Staff()
     devices = [f"cuda:{number}" for number in range(count)]
-    crew, lent = Crew(devices, each, staff.start), []
+    pool, lent = Pool(devices, each, staff.start), []
 
     def deeper(worker):
         lent.append(worker.device)
         counts = [lent.count(device) for device in devices]
         assert max(counts) - min(counts) <= 1
         if len(lent) < count * each:
-            crew.lend(deeper)
+            pool.lend(deeper)
 
-    crew.lend(deeper)
+    pool.lend(deeper)
     assert sorted(lent) == sorted(devices * each)
 
 
 def test_a_worker_is_never_lent_to_two(staff):
-    crew, busy, wrong = Crew(["cuda:0", "cuda:1"], 2, staff.start), set(), []
+    pool, busy, wrong = Pool(["cuda:0", "cuda:1"], 2, staff.start), set(), []
 
     def work(worker):
         wrong.extend(busy & {id(worker)})
@@ -71,7 +71,7 @@ def test_a_worker_is_never_lent_to_two(staff):
         worker.asked += 1
         busy.discard(id(worker))
 
-    threads = [threading.Thread(target=lambda: crew.lend(work)) for _ in range(40)]
+    threads = [threading.Thread(target=lambda: pool.lend(work)) for _ in range(40)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,7 +82,7 @@ def test_a_worker_is_never_lent_to_two(staff):
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, None])
 def test_one_whose_answer_is_no_good_is_replaced(staff, error):
-    crew = Crew(["cuda:0"], 1, staff.start)
+    pool = Pool(["cuda:0"], 1, staff.start)
 
     def fail(worker):
         if error is not None:
@@ -90,24 +90,24 @@ def test_one_whose_answer_is_no_good_is_replaced(staff, error):
         return "unavailable"
 
     if error is None:
-        assert crew.lend(fail, lambda answer: answer != "unavailable") == "unavailable"
+        assert pool.lend(fail, lambda answer: answer != "unavailable") == "unavailable"
     else:
         with pytest.raises(error):
-            crew.lend(fail)
+            pool.lend(fail)
     assert staff.workers[0].closed
-    crew.lend(lambda worker: None)
+    pool.lend(lambda worker: None)
     assert len(staff.workers) == 2 and not staff.workers[1].closed
 
 
 def test_a_users_mistake_leaves_it_fit(staff):
-    crew = Crew(["cuda:0"], 1, staff.start)
+    pool = Pool(["cuda:0"], 1, staff.start)
 
     def refuse(worker):
         raise UsageError("too large")
 
     with pytest.raises(UsageError):
-        crew.lend(refuse)
-    crew.lend(lambda worker: None)
+        pool.lend(refuse)
+    pool.lend(lambda worker: None)
     assert len(staff.workers) == 1 and not staff.workers[0].closed
 
 
@@ -120,20 +120,20 @@ def test_a_worker_that_does_not_start_leaves_its_place_free(staff):
             raise OSError("no memory")
         return staff.start(device)
 
-    crew = Crew(["cuda:0"], 1, start)
+    pool = Pool(["cuda:0"], 1, start)
     with pytest.raises(OSError):
-        crew.lend(lambda worker: None)
-    crew.lend(lambda worker: None)
+        pool.lend(lambda worker: None)
+    pool.lend(lambda worker: None)
 
 
 def test_dismissal_ends_the_busy_ones_and_starts_no_more(staff):
-    crew = Crew(["cuda:0"], 1, staff.start)
-    crew.lend(lambda worker: crew.dismiss())
-    assert crew.dismissed and staff.workers[0].closed
-    crew = Crew(["cuda:0"], 1, staff.start)
-    crew.dismiss()
+    pool = Pool(["cuda:0"], 1, staff.start)
+    pool.lend(lambda worker: pool.dismiss())
+    assert pool.dismissed and staff.workers[0].closed
+    pool = Pool(["cuda:0"], 1, staff.start)
+    pool.dismiss()
     with pytest.raises(ValueError, match="closed"):
-        crew.lend(lambda worker: None)
+        pool.lend(lambda worker: None)
     assert len(staff.workers) == 1
 
 

@@ -46,7 +46,7 @@ def test_any_bytes_are_messages_or_a_wire_error(data):
     try:
         while (message := decoder.next()) is not None:
             assert isinstance(message, dict)
-    except protocol.WireError:
+    except protocol.ProtocolError:
         pass
 
 

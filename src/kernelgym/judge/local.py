@@ -22,7 +22,7 @@ from kernelgym.baseline import Baseline
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.toolchain import find_compiler
-from kernelgym.judge.pool import Crew
+from kernelgym.judge.pool import Pool
 from kernelgym.judge.untrusted import protocol
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
@@ -39,7 +39,7 @@ _ATTEMPTS = 2
 _MOST_STANDING_OF = 4  # kernels need the rest
 _LOST = "worker_lost"
 _TAKEN_DOWN = (_LOST, "device_lost")
-_WORKER_FAILS = (OSError, EOFError, protocol.WireError, ValueError, KeyError)
+_WORKER_FAILS = (OSError, EOFError, protocol.ProtocolError, ValueError, KeyError)
 _Answer = TypeVar("_Answer")
 
 
@@ -57,7 +57,7 @@ class LocalEvaluator:
             the strongest that the host allows, or ``require:TIER`` for that or a stronger one.
         devices: Several GPUs of one kind to share the work: ``all``, or their names. The first
             stands for them where one is asked for.
-        ready: Processes that each worker without a kernel to judge makes ready for kernels to
+        standby: Processes that each worker without a kernel to judge makes ready for kernels to
             come, with a context on a GPU. Contexts are made one after the other, so kernels that
             come by the step, as in training, are judged sooner with 3 than with 1. Each takes half
             a gigabyte of the device's memory. A steady stream of kernels leaves no time for it,
@@ -78,7 +78,7 @@ class LocalEvaluator:
         cache_dir: str | Path | None = None,
         isolation: str = "auto",
         devices: str | Sequence[str] | None = None,
-        ready: int = 1,
+        standby: int = 1,
     ) -> None:
         self.devices = _several(devices) if devices is not None else (find_device(device),)
         """The devices kernels run on."""
@@ -89,12 +89,12 @@ class LocalEvaluator:
             )
         if workers < 1:
             raise UsageError(f"workers must be at least 1, got {workers}")
-        _check_ready(ready, workers, self.devices)
+        _check_standby(standby, workers, self.devices)
         self._device, self._ruleset, self._timing = self.devices[0], find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
-        self.workers, self.ready = workers, ready
-        self._crew = Crew(self.devices, workers, self._start)
+        self.workers, self.standby = workers, standby
+        self._pool = Pool(self.devices, workers, self._start)
         _warn_about_versions()
 
     @property
@@ -165,7 +165,7 @@ class LocalEvaluator:
 
         Otherwise taking the judge down would be free for a kernel that is about to lose.
         """
-        if kernel.language == REFERENCE_LANGUAGE or self._crew.dismissed:
+        if kernel.language == REFERENCE_LANGUAGE or self._pool.dismissed:
             return False
         source = f"{problem.source}\n\nModelNew = Model\n"
         return self._attempt(problem, Kernel(source, REFERENCE_LANGUAGE), "").correct
@@ -224,7 +224,7 @@ class LocalEvaluator:
             UsageError: If the device has too little memory for the problem.
         """
         try:
-            return self._crew.lend(lambda worker: worker.prepare_baseline(problem, refresh))
+            return self._pool.lend(lambda worker: worker.prepare_baseline(problem, refresh))
         except UsageError:
             raise
         except JudgeError as error:
@@ -235,7 +235,7 @@ class LocalEvaluator:
 
     def close(self) -> None:
         """End the workers and everything below them. Jobs in flight become `unavailable`."""
-        self._crew.dismiss()
+        self._pool.dismiss()
 
     def __deepcopy__(self, memo: object) -> LocalEvaluator:
         """Stay one: `gymnasium.make` deep-copies its arguments into the environment's spec."""
@@ -249,7 +249,7 @@ class LocalEvaluator:
 
     def _attempt(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
         try:
-            return self._crew.lend(
+            return self._pool.lend(
                 lambda worker: worker.judge(problem, kernel, seed), lambda verdict: verdict.valid
             )
         except UsageError:
@@ -264,24 +264,24 @@ class LocalEvaluator:
             self._folder,
             self._isolation,
             device,
-            self.ready,
+            self.standby,
             self.workers,
         )
 
 
-def _check_ready(ready: int, workers: int, devices: tuple[str, ...]) -> None:
-    if ready < 1:
-        raise UsageError(f"ready must be at least 1, got {ready}")
-    if ready == 1 or "cpu" in devices:
+def _check_standby(standby: int, workers: int, devices: tuple[str, ...]) -> None:
+    if standby < 1:
+        raise UsageError(f"standby must be at least 1, got {standby}")
+    if standby == 1 or "cpu" in devices:
         return
-    taken = (ready - 1) * workers * CONTEXT_BYTES
+    taken = (standby - 1) * workers * CONTEXT_BYTES
     for name in devices:
         there = cuda_devices()[int(name.partition(":")[2])].memory_bytes
         if taken > there // _MOST_STANDING_OF:
             raise UsageError(
-                f"{ready} processes ready for each of {workers} workers take {taken / 2**30:.1f} "
-                f"GiB more than one would, of {there / 2**30:.1f} GiB on {name}: lower `ready` or "
-                "`workers`"
+                f"{standby} processes on standby for each of {workers} workers take "
+                f"{taken / 2**30:.1f} GiB more than one would, of {there / 2**30:.1f} GiB on "
+                f"{name}: lower `standby` or `workers`"
             )
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from kernelgym.errors import UsageError
 from kernelgym.judge.worker_handle import WorkerProcess
 
-__all__ = ["Crew"]
+__all__ = ["Pool"]
 
 _Answer = TypeVar("_Answer")
 
@@ -29,7 +29,7 @@ class _Place:
     busy: bool = False
 
 
-class Crew:
+class Pool:
     """Places for workers on devices.
 
     Args:

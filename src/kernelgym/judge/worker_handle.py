@@ -47,7 +47,7 @@ class WorkerProcess:
         folder: Path,
         tier: str,
         device: str = "cpu",
-        ready: int = 1,
+        standby: int = 1,
         beside: int = 1,
     ) -> None:
         limits = ruleset.limits
@@ -88,7 +88,7 @@ class WorkerProcess:
                 "tier": tier,
                 "device": own,
                 "called": device,
-                "ready": ready,
+                "standby": standby,
                 "beside": beside,
             }
         )

@@ -33,7 +33,7 @@ _AT_LEAST = {
     **{"optimiser.clip_low": 0, "optimiser.clip_high": 0},
     **{
         "judge.workers": 1,
-        "judge.ready": 1,
+        "judge.standby": 1,
         "judge.memory_bytes": 0,
         "logging.histograms_every": 0,
     },

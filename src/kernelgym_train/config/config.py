@@ -95,7 +95,7 @@ class Config:
 
 FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
-    *("judge.workers", "judge.ready"),
+    *("judge.workers", "judge.standby"),
 )
 """Settings that may be others when a run is resumed, beside the sections logging, guards and
 evaluation: they change nothing of what was done so far."""

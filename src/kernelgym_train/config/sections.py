@@ -202,7 +202,7 @@ class JudgeConfig:
     """Device kernels run on: cpu, cuda or cuda:N."""
     workers: int = 2
     """Worker processes."""
-    ready: int = 1
+    standby: int = 1
     """Processes that each of them makes ready while the model samples. On a GPU, where a context
     takes half a gigabyte and is made one after the other, 3 let a step's kernels be judged sooner;
     on a CPU there is nothing to gain."""

@@ -31,6 +31,9 @@ from kernelgym.errors import UnknownName, UsageError
 
 __all__ = ["Key", "describe", "keys_that_differ", "plain", "read_settings", "read_yaml"]
 
+_RENAMED = {"judge.ready": "judge.standby"}
+"""Settings of version 0.1.0 that have another name now."""
+
 T = TypeVar("T")
 
 
@@ -214,6 +217,8 @@ def _unknown(kind: Any, section: str, path: str, root: type) -> UnknownName:
     leaf = path.rpartition(".")[2]
     elsewhere = [key.path for key in describe(root) if key.path.endswith(f".{leaf}")]
     hint = f"There is {' and '.join(elsewhere)}." if elsewhere else ""
+    if path in _RENAMED:
+        hint = f"{path} is called {_RENAMED[path]} now."
     what = f"setting of {section}" if section else "setting"
     return UnknownName(what, name, typing.get_type_hints(kind), hint)
 

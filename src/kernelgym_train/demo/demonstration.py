@@ -104,7 +104,7 @@ def demonstrate(
         before={name: found.scores for name, found in before.items()},
         after={name: found.scores for name, found in after.items()},
         curves=curves_of(folder / "main"),
-        seconds=clock.laps,
+        seconds=clock.launch_times,
         notes=_notes(prepared),
         specimens=specimens_of(before, after),
         extra={"about": dict(prepared.about), "judged": judged},
@@ -178,9 +178,9 @@ class _Clock:
     """Wall time by stage."""
 
     def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
+        self.launch_times: dict[str, float] = {}
         self._since = time.monotonic()
 
     def lap(self, name: str) -> None:
         now = time.monotonic()
-        self.laps[name], self._since = now - self._since, now
+        self.launch_times[name], self._since = now - self._since, now

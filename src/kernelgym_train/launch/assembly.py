@@ -76,7 +76,7 @@ def local_evaluator(
     *,
     timing: bool | None = None,
     cache: bool | None = None,
-    ready: int | None = None,
+    standby: int | None = None,
 ) -> Evaluator:
     """Return a judge on this machine, in processes of its own.
 
@@ -85,7 +85,7 @@ def local_evaluator(
         timing: Whether correct kernels are timed; as configured for training if None.
         cache: Whether it knows the verdicts of earlier runs on this machine; ``judge.cache`` if
             None. One that is to measure a second time must not.
-        ready: Processes that stand ready; as configured if None.
+        standby: Processes that stand ready; as configured if None.
     """
     judge = config.judge
     keeps = judge.cache if cache is None else cache
@@ -95,7 +95,7 @@ def local_evaluator(
         config.rules,
         judge.workers,
         times,
-        ready=judge.ready if ready is None else ready,
+        standby=judge.standby if standby is None else standby,
     )
     return CachedEvaluator(local, owns=True) if keeps else local
 

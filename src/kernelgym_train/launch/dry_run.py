@@ -96,8 +96,8 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
         if estimate.judge:
             advice = (
                 f"{estimate.judge / 2**30:.0f} of it are the judge's: give it another GPU "
-                "(judge.device=cuda:1), or lower judge.memory_bytes, judge.workers or judge.ready; "
-                "else " + advice
+                "(judge.device=cuda:1), or lower judge.memory_bytes, judge.workers or "
+                "judge.standby; else " + advice
             )
         raise UsageError(
             f"the run is estimated to take {estimate.peak / 2**30:.0f} GiB of a GPU that has "

@@ -156,7 +156,7 @@ class HeldOutEvaluation:
         self._again: Evaluator | None = None
         if config.evaluation.timing and (config.judge.cache or not config.judge.timing):
             # Beside the other, and seldom used: no more processes of it stand ready than must.
-            timed = local_evaluator(config, timing=True, cache=False, ready=1)
+            timed = local_evaluator(config, timing=True, cache=False, standby=1)
             stack.callback(timed.close)
             self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed")
         else:

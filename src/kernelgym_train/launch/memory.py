@@ -124,7 +124,7 @@ def estimate_memory(
 
 
 def _judge_bytes(judge: JudgeConfig, footprint: int) -> float:
-    contexts = (_JUDGE_CONTEXTS + judge.ready) * CONTEXT_BYTES
+    contexts = (_JUDGE_CONTEXTS + judge.standby) * CONTEXT_BYTES
     return judge.workers * (_FOOTPRINTS_JUDGED * footprint + _SPARE_BYTES + contexts)
 
 

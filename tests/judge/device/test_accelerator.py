@@ -63,7 +63,7 @@ def gpu(monkeypatch):
 @pytest.mark.parametrize("spare", [0, 6])
 def test_what_processes_that_stand_ready_take_is_not_rationed(gpu, tmp_path, spare):
     device = Accelerator("cuda:0", tmp_path, spare_contexts=spare)
-    assert device._ration.total_bytes == 13 * GIB - spare * CONTEXT_BYTES
+    assert device._memory_budget.total_bytes == 13 * GIB - spare * CONTEXT_BYTES
 
 
 def test_a_problem_must_fit_beside_them(gpu, tmp_path, monkeypatch):

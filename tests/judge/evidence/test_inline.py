@@ -207,7 +207,7 @@ class _Device:
 
     def __init__(self):
         self.asked = []
-        self.hangs = SimpleNamespace(note=lambda: self.asked.append("hang"))
+        self.recent_kills = SimpleNamespace(note=lambda: self.asked.append("hang"))
 
     def while_nobody_is_timed(self):
         return contextlib.nullcontext()

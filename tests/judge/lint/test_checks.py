@@ -10,7 +10,7 @@ import torch
 
 from kernelgym.hygiene import REASONS
 from kernelgym.judge.lint.checks import examine
-from kernelgym.judge.lint.trivial_answers import worthless_answers
+from kernelgym.judge.lint.trivial_answers import trivial_answers
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Problem
 
@@ -191,5 +191,5 @@ def test_lack_of_memory_or_of_a_package_is_no_fault_of_the_problem() -> None:
 
 def test_constants_lie_in_the_middle() -> None:
     output = torch.tensor([1.0, 1.0, 9.0])
-    answers = worthless_answers([], output)["constant"][0]
+    answers = trivial_answers([], output)["constant"][0]
     assert sorted(float(answer([])[0]) for answer in answers) == pytest.approx([1.0, 1.8, 5.0])

@@ -15,7 +15,7 @@ from kernelgym.devices import CudaDevice
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge import LocalEvaluator, local
 from kernelgym.judge.device.file_lock import Turns
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.processes.candidate_handle import USUAL
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.stage_clock import StageClock
@@ -42,7 +42,7 @@ def _wait_for_standing(worker, count):
 @pytest.fixture
 def ready(cache_dir):
     before = descendants(os.getpid())
-    with LocalEvaluator(cache_dir=cache_dir, timing=False, ready=READY) as evaluator:
+    with LocalEvaluator(cache_dir=cache_dir, timing=False, standby=READY) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).correct
         yield evaluator, worker_of_mine(before)
 
@@ -74,8 +74,8 @@ def test_they_end_with_the_evaluator(ready):
 
 
 def test_none_is_refused(cache_dir):
-    with pytest.raises(UsageError, match="ready must be at least 1, got 0"):
-        LocalEvaluator(cache_dir=cache_dir, ready=0)
+    with pytest.raises(UsageError, match="standby must be at least 1, got 0"):
+        LocalEvaluator(cache_dir=cache_dir, standby=0)
 
 
 def test_there_are_so_many_turns_and_they_come_back(tmp_path):
@@ -98,7 +98,7 @@ def test_nothing_is_made_while_others_have_the_turns(tmp_path):
     with (
         Turns(tmp_path, "cpu.making", 2).taken(),
         Turns(tmp_path, "cpu.making", 2).taken(),
-        LocalEvaluator(cache_dir=tmp_path, timing=False, ready=READY) as evaluator,
+        LocalEvaluator(cache_dir=tmp_path, timing=False, standby=READY) as evaluator,
     ):
         assert evaluator.evaluate(AFFINE, TRITON).correct
         worker = worker_of_mine(before)
@@ -224,9 +224,11 @@ def test_elsewhere_one_stands_by_and_no_more_are_forked(zygote):
 
 def _worker(zygote, tmp_path, ready=2):
     made = object.__new__(worker.Worker)
-    lease = Lease(tmp_path / "lock", StageClock())
-    made._ready = ready
-    made._accelerator = SimpleNamespace(lease=lease, making=Turns(tmp_path, "making", 1))
+    device_lock = DeviceLock(tmp_path / "lock", StageClock())
+    made._standby = ready
+    made._accelerator = SimpleNamespace(
+        device_lock=device_lock, making=Turns(tmp_path, "making", 1)
+    )
     made._processes = SimpleNamespace(
         are_settled=zygote.is_settled,
         lack=zygote.lacks,
@@ -248,7 +250,7 @@ def test_each_is_forked_and_then_makes_its_context(zygote, tmp_path):
     worker = _worker(zygote, tmp_path)
     assert _steps(worker) == 4
     assert not zygote.coming and zygote.is_settled()
-    assert not worker._accelerator.lease.is_shared
+    assert not worker._accelerator.device_lock.is_shared
 
 
 def test_where_a_context_cannot_be_made_no_more_are_tried(zygote, tmp_path):
@@ -260,24 +262,24 @@ def test_where_a_context_cannot_be_made_no_more_are_tried(zygote, tmp_path):
 def test_no_context_is_made_while_somebody_is_timed_and_nobody_waits_for_that(zygote, tmp_path):
     zygote.coming = [_Standing()]
     worker = _worker(zygote, tmp_path, ready=1)
-    with Lease(tmp_path / "lock", StageClock()).exclusive():
+    with DeviceLock(tmp_path / "lock", StageClock()).exclusive():
         assert all(worker.prepare_ahead() for _ in range(3))
         assert not zygote.is_settled()
     assert worker.prepare_ahead() and zygote.is_settled()
 
 
 def test_a_share_that_is_held_already_is_held_now(tmp_path):
-    lease = Lease(tmp_path / "lock", StageClock())
-    with lease.shared(), lease.shared_now() as held:
+    device_lock = DeviceLock(tmp_path / "lock", StageClock())
+    with device_lock.shared(), device_lock.shared_now() as held:
         assert held
-    assert not lease.is_shared
-    with lease.shared_now() as held:
-        assert held and lease.is_shared
-    assert not lease.is_shared
+    assert not device_lock.is_shared
+    with device_lock.shared_now() as held:
+        assert held and device_lock.is_shared
+    assert not device_lock.is_shared
 
 
 def test_who_waits_to_be_timed_lets_nobody_pass(tmp_path):
-    mine, theirs = (Lease(tmp_path / "lock", StageClock()) for _ in range(2))
+    mine, theirs = (DeviceLock(tmp_path / "lock", StageClock()) for _ in range(2))
     with contextlib.ExitStack() as stack:
         stack.enter_context(mine.exclusive())
         with theirs.shared_now() as held:
@@ -290,7 +292,7 @@ def test_more_than_a_device_can_spare_is_refused(monkeypatch, cache_dir, ready, 
     monkeypatch.setattr(local, "cuda_devices", lambda: (gpu,))
     monkeypatch.setattr(local, "find_device", lambda _: "cuda:0")
     with contextlib.nullcontext() if fits else pytest.raises(UsageError, match=r"44\.0 GiB more"):
-        LocalEvaluator("cuda:0", workers=8, ready=ready, cache_dir=cache_dir)
+        LocalEvaluator("cuda:0", workers=8, standby=ready, cache_dir=cache_dir)
 
 
 @pytest.fixture

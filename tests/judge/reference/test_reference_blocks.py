@@ -198,7 +198,7 @@ def _lacking(self, x):
 
 def test_a_twin_that_does_not_fit_beside_others_is_not_given_up():
     x = torch.rand(64, 40)
-    runner = Runner(_Calling(_lacking), CPU, twin=True, raises_want=True)
+    runner = Runner(_Calling(_lacking), CPU, twin=True, raise_on_oom=True)
     with pytest.raises(torch.OutOfMemoryError):
         runner.expect([x], 1)
     runner = Runner(_Calling(_lacking), CPU, twin=True)
@@ -226,7 +226,7 @@ def test_a_twin_that_is_too_large_beside_others_is_not_given_up_either(monkeypat
         return x / x.sum()
 
     x = torch.rand(64, 40)
-    runner = Runner(_Calling(whole), CPU, twin=True, raises_want=True)
+    runner = Runner(_Calling(whole), CPU, twin=True, raise_on_oom=True)
     monkeypatch.setattr(runner, "_is_large", lambda *_: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, total))
     if free < total:
@@ -243,21 +243,21 @@ def test_a_twin_that_cannot_be_made_for_want_of_memory_is_not_given_up_either(mo
 
     monkeypatch.setattr(module, "place", full)
     with pytest.raises(RuntimeError, match="ALLOC_FAILED"):
-        Runner(_Calling(_lacking), CPU, twin=True, raises_want=True)
+        Runner(_Calling(_lacking), CPU, twin=True, raise_on_oom=True)
     assert Runner(_Calling(_lacking), CPU, twin=True).too_large
 
 
 def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory(nothing_known):
-    def prepared(in_company):
-        model = Reference(WIDE, STRICT, Seeds("5ec2e7"), "cpu", in_company)
+    def prepared(shares_device):
+        model = Reference(WIDE, STRICT, Seeds("5ec2e7"), "cpu", shares_device)
         model.prepare()
         return set(model._conditions.usable)
 
     with pytest.raises(DeviceFull, match="CUDA out of memory"):
-        prepared(in_company=True)
-    kinds = prepared(in_company=False)
+        prepared(shares_device=True)
+    kinds = prepared(shares_device=False)
     assert kinds and "wide" not in kinds
-    assert prepared(in_company=True) == kinds  # known by now
+    assert prepared(shares_device=True) == kinds  # known by now
 
 
 def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again(nothing_known):
@@ -269,12 +269,12 @@ def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again(nothing_know
         name="twinless",
     )
 
-    def run(in_company):
-        model = Reference(lacking, STRICT, Seeds("5ec2e7"), "cpu", in_company)
+    def run(shares_device):
+        model = Reference(lacking, STRICT, Seeds("5ec2e7"), "cpu", shares_device)
         model.prepare()
         return model.expect(model.inputs(1), 1).precise
 
     with pytest.raises(DeviceFull, match="CUDA out of memory"):
-        run(in_company=True)
-    assert run(in_company=False) is None
-    assert run(in_company=True) is None
+        run(shares_device=True)
+    assert run(shares_device=False) is None
+    assert run(shares_device=True) is None

@@ -16,11 +16,11 @@ import pytest
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.device import accelerator, file_lock
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.device.lock import Lease
-from kernelgym.judge.device.recent_kills import Hangs
+from kernelgym.judge.device.lock import DeviceLock
+from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.processes import threads as threads_of
 from kernelgym.judge.processes.threads import Threads
-from kernelgym.judge.session.yielding import Way
+from kernelgym.judge.session.yielding import Yielding
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Job, Status
@@ -32,7 +32,7 @@ class Obedient:
 
     def __init__(self, stands=True):
         self.stands, self.told = stands, []
-        self.stood_s = self.in_vain_s = 0.0
+        self.stood_s = self.device_blocked_s = 0.0
 
     def halt(self, patience_s):
         self.told.append("halt")
@@ -43,18 +43,18 @@ class Obedient:
 
 
 @pytest.fixture
-def leases(tmp_path):
+def device_locks(tmp_path):
     """Two workers' views of one device's lease."""
-    return [Lease(tmp_path / "device.lock", StageClock()) for _ in range(2)]
+    return [DeviceLock(tmp_path / "device.lock", StageClock()) for _ in range(2)]
 
 
 @contextlib.contextmanager
-def timing_waits(lease):
+def timing_waits(device_lock):
     """Have another thread wait for the lease alone; yields whether it has had it."""
     had = threading.Event()
 
     def take():
-        with lease.exclusive():
+        with device_lock.exclusive():
             had.set()
 
     thread = threading.Thread(target=take)
@@ -72,29 +72,29 @@ def until(condition):
         time.sleep(0.005)
 
 
-def test_what_others_must_not_be_timed_beside_is_ended_before_they_are_let_go_first(leases):
-    mine, others = leases
+def test_what_others_must_not_be_timed_beside_is_ended_before_they_are_let_go_first(device_locks):
+    mine, others = device_locks
     order = []
-    mine.before_ceding = lambda: order.append(("settled", mine.is_shared, is_free(others)))
+    mine.before_release = lambda: order.append(("settled", mine.is_shared, is_free(others)))
     with mine.shared():
-        with Way(Obedient(), mine).answering(), mine.ceded():
-            order.append(("ceded", mine.is_shared, is_free(others)))
+        with Yielding(Obedient(), mine).answering(), mine.released():
+            order.append(("released", mine.is_shared, is_free(others)))
         assert mine.is_shared
-    assert order == [("settled", True, False), ("ceded", False, True)]
+    assert order == [("settled", True, False), ("released", False, True)]
 
 
-def is_free(lease):
+def is_free(device_lock):
     """Say whether somebody could have the lease alone."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(file_lock.locked(lease._path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            stack.enter_context(file_lock.locked(device_lock._path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             return False
         return True
 
 
-def test_the_lease_tells_its_sharer_that_another_waits(leases):
-    mine, others = leases
+def test_the_lease_tells_its_sharer_that_another_waits(device_locks):
+    mine, others = device_locks
     assert not mine.is_wanted()
     with mine.shared():
         assert mine.is_shared and not mine.is_wanted()
@@ -103,15 +103,15 @@ def test_the_lease_tells_its_sharer_that_another_waits(leases):
         with timing_waits(others) as had:
             until(mine.is_wanted)
             assert not had.is_set()
-            with mine.ceded():
+            with mine.released():
                 assert not mine.is_shared
                 until(had.is_set)
             assert mine.is_shared
     assert not mine.is_shared and not mine.is_wanted()
 
 
-def test_a_share_within_a_share_ends_with_the_outer_one(leases):
-    mine, others = leases
+def test_a_share_within_a_share_ends_with_the_outer_one(device_locks):
+    mine, others = device_locks
     with contextlib.ExitStack() as waiting:
         with mine.shared():
             had = waiting.enter_context(timing_waits(others))
@@ -123,129 +123,132 @@ def test_a_share_within_a_share_ends_with_the_outer_one(leases):
     assert not mine.is_shared
 
 
-def test_a_candidate_at_work_is_halted_while_another_kernel_is_timed(leases):
-    mine, others = leases
+def test_a_candidate_at_work_is_halted_while_another_kernel_is_timed(device_locks):
+    mine, others = device_locks
     candidate = Obedient()
-    way = Way(candidate, mine)
-    with mine.shared(), timing_waits(others) as had, way.answering():
+    yielding = Yielding(candidate, mine)
+    with mine.shared(), timing_waits(others) as had, yielding.answering():
         until(mine.is_wanted)
-        until(way.make)
+        until(yielding.yield_device)
         assert had.is_set() and mine.is_shared
         assert others.is_halfway(), "what it has launched may go on upon the device"
     assert candidate.told == ["halt", "resume"] and candidate.stood_s > 0
     assert not others.is_halfway()
 
 
-@pytest.mark.parametrize("in_vain_s", [0.0, 0.3, 1000.0])
-def test_its_deadline_is_not_put_off_while_the_device_is_kept_busy(leases, in_vain_s):
-    mine, others = leases
+@pytest.mark.parametrize("device_blocked_s", [0.0, 0.3, 1000.0])
+def test_its_deadline_is_not_put_off_while_the_device_is_kept_busy(device_locks, device_blocked_s):
+    mine, others = device_locks
     candidate = Obedient()
-    way = Way(candidate, mine)
+    yielding = Yielding(candidate, mine)
     put_off = []
 
     def find_it_busy():
         with others.exclusive():
             time.sleep(0.4)
-            if in_vain_s:
-                others.note_in_vain(in_vain_s)
+            if device_blocked_s:
+                others.note_device_blocked(device_blocked_s)
 
     waiting = threading.Thread(target=find_it_busy)
-    with mine.shared(), way.answering():
+    with mine.shared(), yielding.answering():
         waiting.start()
         until(mine.is_wanted)
-        until(lambda: put_off.append(way.make()) or candidate.told)
+        until(lambda: put_off.append(yielding.yield_device()) or candidate.told)
     waiting.join()
     assert candidate.told == ["halt", "resume"]
-    assert candidate.stood_s >= 0.4 and candidate.in_vain_s == in_vain_s
-    assert sum(put_off) == pytest.approx(max(0.0, candidate.stood_s - in_vain_s))
-    assert (sum(put_off) > 0.0) == (in_vain_s < 1.0)
+    assert candidate.stood_s >= 0.4 and candidate.device_blocked_s == device_blocked_s
+    assert sum(put_off) == pytest.approx(max(0.0, candidate.stood_s - device_blocked_s))
+    assert (sum(put_off) > 0.0) == (device_blocked_s < 1.0)
 
 
-def test_what_others_wait_in_vain_while_it_builds_is_counted(leases):
-    mine, others = leases
+def test_what_others_wait_in_vain_while_it_builds_is_counted(device_locks):
+    mine, others = device_locks
     candidate = Obedient()
-    way = Way(candidate, mine)
-    with mine.shared(), way.answering(), way.clear(), others.exclusive():
-        others.note_in_vain(7.0)
-    assert candidate.in_vain_s == 7.0
+    yielding = Yielding(candidate, mine)
+    with mine.shared(), yielding.answering(), yielding.clear(), others.exclusive():
+        others.note_device_blocked(7.0)
+    assert candidate.device_blocked_s == 7.0
     assert candidate.stood_s < 5.0, "building is not standing still"
 
 
-def test_looks_in_vain_that_follow_each_other_are_one_wait(leases):
-    mine, others = leases
-    mine.note_in_vain(0.0)
+def test_looks_in_vain_that_follow_each_other_are_one_wait(device_locks):
+    mine, others = device_locks
+    mine.note_device_blocked(0.0)
     begun = time.monotonic()
     time.sleep(0.2)
-    others.note_in_vain(0.01)
-    assert 0.2 <= mine.in_vain_s() <= time.monotonic() - begun + 0.05
-    assert others.since_in_vain_s() < 5.0
+    others.note_device_blocked(0.01)
+    assert 0.2 <= mine.device_blocked_s() <= time.monotonic() - begun + 0.05
+    assert others.since_device_blocked_s() < 5.0
 
 
 @pytest.mark.parametrize("text", ["", "1.0", "x y", "\x00" * 9])
-def test_a_damaged_note_of_waits_says_nothing(leases, text):
-    mine, others = leases
-    mine._in_vain.write_text(text)
-    assert others.in_vain_s() == 0.0 and others.since_in_vain_s() == math.inf
-    others.note_in_vain(2.0)
-    assert mine.in_vain_s() == 2.0
+def test_a_damaged_note_of_waits_says_nothing(device_locks, text):
+    mine, others = device_locks
+    mine._blocked_file.write_text(text)
+    assert others.device_blocked_s() == 0.0 and others.since_device_blocked_s() == math.inf
+    others.note_device_blocked(2.0)
+    assert mine.device_blocked_s() == 2.0
 
 
 def test_only_looking_at_a_busy_device_is_in_vain(tmp_path, monkeypatch):
-    device, lease = Accelerator("cpu", tmp_path), Lease(tmp_path / "cpu.lock", StageClock())
+    device, device_lock = (
+        Accelerator("cpu", tmp_path),
+        DeviceLock(tmp_path / "cpu.lock", StageClock()),
+    )
     paces, told = [False, False, True], []
 
     def is_ours():
-        told.append(lease.in_vain_s())
+        told.append(device_lock.device_blocked_s())
         return paces.pop(0)
 
     monkeypatch.setattr(device, "is_ours", is_ours)
     with device.quiet(20.0):
-        assert 0.0 == told[0] < told[1] < told[2] == lease.in_vain_s()
-    assert lease.in_vain_s() == told[2]
+        assert 0.0 == told[0] < told[1] < told[2] == device_lock.device_blocked_s()
+    assert device_lock.device_blocked_s() == told[2]
 
 
-def test_it_is_not_halted_for_nobody_nor_at_once(leases):
-    mine, others = leases
+def test_it_is_not_halted_for_nobody_nor_at_once(device_locks):
+    mine, others = device_locks
     candidate = Obedient()
-    way = Way(candidate, mine)
-    with mine.shared(), way.answering():
+    yielding = Yielding(candidate, mine)
+    with mine.shared(), yielding.answering():
         time.sleep(0.06)
-        assert way.make() == 0.0
-        with timing_waits(others), way.answering():
+        assert yielding.yield_device() == 0.0
+        with timing_waits(others), yielding.answering():
             until(mine.is_wanted)
-            assert way.make() == 0.0, "it has only just gone on"
-            until(way.make)
+            assert yielding.yield_device() == 0.0, "it has only just gone on"
+            until(yielding.yield_device)
     assert candidate.told == ["halt", "resume"]
 
 
-def test_one_that_does_not_stand_still_keeps_the_lease(leases):
-    mine, others = leases
-    way = Way(Obedient(stands=False), mine)
+def test_one_that_does_not_stand_still_keeps_the_lease(device_locks):
+    mine, others = device_locks
+    yielding = Yielding(Obedient(stands=False), mine)
     with contextlib.ExitStack() as waiting:  # left last
         with mine.shared():
             had = waiting.enter_context(timing_waits(others))
             until(mine.is_wanted)
-            with way.answering(), way.clear():
+            with yielding.answering(), yielding.clear():
                 assert mine.is_shared and not had.is_set()
 
 
-def test_a_build_keeps_nobody_from_timing(leases):
-    mine, others = leases
+def test_a_build_keeps_nobody_from_timing(device_locks):
+    mine, others = device_locks
     candidate = Obedient()
-    way = Way(candidate, mine)
-    with mine.shared(), way.answering(), way.clear(), timing_waits(others) as had:
+    yielding = Yielding(candidate, mine)
+    with mine.shared(), yielding.answering(), yielding.clear(), timing_waits(others) as had:
         until(had.is_set)
         assert candidate.told == ["halt"]
     assert candidate.told == ["halt", "resume"]
 
 
-def test_without_a_lease_nothing_is_halted(leases):
-    for lease in (None, leases[0]):  # none, and one that is not held
+def test_without_a_lease_nothing_is_halted(device_locks):
+    for device_lock in (None, device_locks[0]):  # none, and one that is not held
         candidate = Obedient()
-        way = Way(candidate, lease)
-        with way.answering(), way.clear():
+        yielding = Yielding(candidate, device_lock)
+        with yielding.answering(), yielding.clear():
             time.sleep(0.06)
-            assert way.make() == 0.0
+            assert yielding.yield_device() == 0.0
         assert candidate.told == []
 
 
@@ -269,7 +272,7 @@ def test_the_device_is_waited_for_while_halted_kernels_finish_there(tmp_path, mo
     paces = [False, False, False, True]
     monkeypatch.setattr(device, "is_ours", lambda: paces.pop(0))
     with (
-        Lease(tmp_path / "cpu.lock", StageClock()).halfway(),
+        DeviceLock(tmp_path / "cpu.lock", StageClock()).halfway(),
         device.quiet(20.0) as ours,
     ):
         assert ours and not paces
@@ -277,7 +280,7 @@ def test_the_device_is_waited_for_while_halted_kernels_finish_there(tmp_path, mo
 
 def test_others_work_while_a_busy_device_is_waited_for(tmp_path, monkeypatch):
     device = Accelerator("cpu", tmp_path)
-    other = Lease(tmp_path / "cpu.lock", StageClock())
+    other = DeviceLock(tmp_path / "cpu.lock", StageClock())
     worked = threading.Event()
 
     def work():
@@ -302,8 +305,8 @@ def test_a_device_that_stays_busy_is_given_up(tmp_path, monkeypatch, halfway):
     device = Accelerator("cpu", tmp_path)
     monkeypatch.setattr(device, "is_ours", lambda: False)
     monkeypatch.setattr(accelerator, "_SHARED_PATIENCE_S", 0.1)
-    lease = Lease(tmp_path / "cpu.lock", StageClock())
-    with lease.halfway() if halfway else contextlib.nullcontext(), device.quiet(0.3) as ours:
+    device_lock = DeviceLock(tmp_path / "cpu.lock", StageClock())
+    with device_lock.halfway() if halfway else contextlib.nullcontext(), device.quiet(0.3) as ours:
         assert not ours
 
 
@@ -321,7 +324,7 @@ def test_looks_at_a_busy_device_are_apart(tmp_path, monkeypatch):
 
     for device in devices:
         monkeypatch.setattr(device, "is_ours", is_ours)
-    with Lease(tmp_path / "cpu.lock", StageClock()).halfway():
+    with DeviceLock(tmp_path / "cpu.lock", StageClock()).halfway():
         waiting = [threading.Thread(target=wait, args=(device,)) for device in devices]
         for thread in waiting:
             thread.start()
@@ -343,7 +346,7 @@ def test_patience_begins_anew_when_a_kernel_is_killed_but_not_for_ever(
         looks.append(time.monotonic())
         if len(looks) <= killed:
             time.sleep(0.4)
-            device.hangs.note()
+            device.recent_kills.note()
         return False
 
     monkeypatch.setattr(device, "is_ours", is_ours)
@@ -353,7 +356,7 @@ def test_patience_begins_anew_when_a_kernel_is_killed_but_not_for_ever(
 
 
 def test_patience_begins_at_the_first_look(tmp_path, monkeypatch):
-    device, other = Accelerator("cpu", tmp_path), Lease(tmp_path / "cpu.lock", StageClock())
+    device, other = Accelerator("cpu", tmp_path), DeviceLock(tmp_path / "cpu.lock", StageClock())
     monkeypatch.setattr(accelerator, "_SHARED_PATIENCE_S", 0.2)
     paces, held = [False, True], threading.Event()
     monkeypatch.setattr(device, "is_ours", lambda: paces.pop(0))
@@ -477,10 +480,10 @@ def test_clock_and_files_tell_the_same_time(spinning):
 
 
 def test_another_workers_hang_is_known_and_ones_own_is_no_excuse(tmp_path, monkeypatch):
-    hangs, begun = Hangs(tmp_path, "gpu-0"), time.time()
-    hangs.note()
-    assert not hangs.others_since(begun, 0.0)
+    recent_kills, begun = RecentKills(tmp_path, "gpu-0"), time.time()
+    recent_kills.note()
+    assert not recent_kills.others_since(begun, 0.0)
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    assert hangs.others_since(begun, 0.0)
-    assert not hangs.others_since(time.time() + 1, 0.0)
-    assert not Hangs(tmp_path, "gpu-1").others_since(begun, 0.0)
+    assert recent_kills.others_since(begun, 0.0)
+    assert not recent_kills.others_since(time.time() + 1, 0.0)
+    assert not RecentKills(tmp_path, "gpu-1").others_since(begun, 0.0)

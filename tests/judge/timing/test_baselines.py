@@ -10,7 +10,7 @@ from kernelgym.baseline import Baseline, command_for
 from kernelgym.cli.lint import precise_rules
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compare.compare import Comparison
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.reference.reference import Seeds
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
@@ -134,8 +134,8 @@ class Bench:
 
         monkeypatch.setattr(baselines, "Stopwatch", Race)
         self.kept = Kept(folder, STRICT, "device")
-        lease = Lease(folder / "lock", StageClock())
-        self._all = Baselines(self.kept, rules(baseline), "cpu", lease, open_process)
+        device_lock = DeviceLock(folder / "lock", StageClock())
+        self._all = Baselines(self.kept, rules(baseline), "cpu", device_lock, open_process)
 
     def start(self):
         with contextlib.ExitStack() as stack:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.stage_clock import StageClock
@@ -47,8 +47,8 @@ def baselines(tmp_path, made):
         yield made[-1]
         made[-1].ended = True
 
-    lease = Lease(tmp_path / "lock", StageClock())
-    return Baselines(Kept(tmp_path, RULES, "gpu"), RULES, "cuda:0", lease, open_process)
+    device_lock = DeviceLock(tmp_path / "lock", StageClock())
+    return Baselines(Kept(tmp_path, RULES, "gpu"), RULES, "cuda:0", device_lock, open_process)
 
 
 def reference(name, secret="5ec2e7", stateful=False, state=()):

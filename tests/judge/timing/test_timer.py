@@ -67,11 +67,11 @@ class Keeper(Timekeeper):
     """Takes what its processes measure, one after the other, from a list."""
 
     def __init__(self, *measurements, ruleset="strict", outcome=None, tally=None):
-        lease = SimpleNamespace(shared=contextlib.nullcontext)
+        device_lock = SimpleNamespace(shared=contextlib.nullcontext)
         accelerator = SimpleNamespace(
-            lease=lease,
+            device_lock=device_lock,
             on_cuda=True,
-            in_company=False,
+            shares_device=False,
             floor_ms=lambda _: 0.0,
             device=torch.device("cpu"),
         )

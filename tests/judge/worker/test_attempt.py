@@ -40,10 +40,10 @@ def worker(tmp_path_factory):
     ids=["triton", "wrong", "cpp"],
 )
 def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kernel, status):
-    lease, call, held = worker._accelerator.lease, Session.call, []
+    device_lock, call, held = worker._accelerator.device_lock, Session.call, []
 
     def seen(session, *arguments):
-        held.append(lease.is_shared)
+        held.append(device_lock.is_shared)
         return call(session, *arguments)
 
     monkeypatch.setattr(Session, "call", seen)
@@ -51,7 +51,7 @@ def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kerne
     verdict = worker.judge(AFFINE, kernel)
     assert verdict.status is status, verdict.message
     assert held and all(held)
-    assert not lease.is_shared
+    assert not device_lock.is_shared
 
 
 @pytest.mark.parametrize("busy", [True, False])
@@ -62,7 +62,7 @@ def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_aga
     verdicts = [late, fine]
     monkeypatch.setattr(worker, "_attempt", lambda *_, **__: (verdicts.pop(0), False))
     monkeypatch.setattr(worker, "_on_cuda", True)
-    monkeypatch.setattr(worker._accelerator.hangs, "others_since", lambda moment: False)
+    monkeypatch.setattr(worker._accelerator.recent_kills, "others_since", lambda moment: False)
     looks = [not busy, True]  # it is let go before the kernel gets its second chance
     monkeypatch.setattr(worker._accelerator, "is_ours", lambda: looks.pop(0))
     verdict = worker.judge(AFFINE, TRITON)
@@ -110,7 +110,7 @@ def crowded(worker, monkeypatch):
         yield
 
     monkeypatch.setattr(worker, "_attempt", attempt)
-    monkeypatch.setattr(worker._accelerator, "_ration", object())
+    monkeypatch.setattr(worker._accelerator, "_memory_budget", object())
     monkeypatch.setattr(worker._accelerator, "alone", alone)
     monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
     return done, outcomes
@@ -149,7 +149,7 @@ def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
     done, outcomes = crowded
     monkeypatch.setattr(worker, "_on_cuda", True)
     monkeypatch.setattr(worker._accelerator, "canary", lambda: None)
-    monkeypatch.setattr(worker._accelerator.hangs, "others_since", lambda moment: True)
+    monkeypatch.setattr(worker._accelerator.recent_kills, "others_since", lambda moment: True)
     outcomes += [
         *[Verdict(Status.TIMEOUT)] * 2,  # watched first
         DeviceFull("the reference could not run: CUDA out of memory"),
@@ -191,7 +191,7 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     monkeypatch.setattr(Reference, "expect", expected)
     monkeypatch.setattr(Session, "call", fails)
     monkeypatch.setattr(worker._accelerator, "room", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(worker._accelerator, "_ration", object())
+    monkeypatch.setattr(worker._accelerator, "_memory_budget", object())
     monkeypatch.setattr(worker._accelerator, "alone", alone)
     monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
     gc.collect()
@@ -207,7 +207,7 @@ def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(
     worker, crowded, monkeypatch
 ):
     done, outcomes = crowded
-    monkeypatch.setattr(worker._accelerator, "_ration", None)
+    monkeypatch.setattr(worker._accelerator, "_memory_budget", None)
     outcomes.append(DeviceFull("CUDA out of memory"))
     with pytest.raises(DeviceFull):
         worker.judge(AFFINE, TRITON)

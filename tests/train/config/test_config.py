@@ -233,7 +233,7 @@ def test_a_run_is_resumed_under_its_own_configuration() -> None:
     kept = plain(load_config())
     for free in ("optimiser.steps=500", "judge.workers=4", "logging.live=no", "run.folder=x"):
         check_resume(kept, load_config(None, [free]))
-    check_resume(kept, load_config(None, ["judge.ready=3"]))
+    check_resume(kept, load_config(None, ["judge.standby=3"]))
     with pytest.raises(UsageError, match=r"another run\.seed, credit\.estimator; leave them"):
         check_resume(kept, load_config(None, ["run.seed=3", "credit.estimator=rloo"]))
     older = {name: section for name, section in kept.items() if name != "curriculum"}
@@ -245,3 +245,8 @@ def test_differences_are_named_by_their_paths() -> None:
     one, other = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "e": 3}
     assert keys_that_differ(one, other) == ("a.c", "d", "e")
     assert keys_that_differ(one, one) == ()
+
+
+def test_setting_with_an_old_name_is_told_the_new_one() -> None:
+    with pytest.raises(UnknownName, match=r"judge\.ready is called judge\.standby now"):
+        load_config(None, ["judge.ready=2"])

@@ -101,11 +101,11 @@ def test_the_judge_is_cached_or_not() -> None:
     plain = local_evaluator(tiny.config("judge.workers=3"), timing=True)
     assert isinstance(plain, LocalEvaluator)
     assert (plain.workers, plain.timing, plain.ruleset.name) == (3, True, "kernelbench")
-    assert plain.ready == 1
-    prepared = local_evaluator(tiny.config("judge.ready=3"))
-    modest = local_evaluator(tiny.config("judge.ready=3"), ready=1)
+    assert plain.standby == 1
+    prepared = local_evaluator(tiny.config("judge.standby=3"))
+    modest = local_evaluator(tiny.config("judge.standby=3"), standby=1)
     assert isinstance(prepared, LocalEvaluator) and isinstance(modest, LocalEvaluator)
-    assert (prepared.ready, modest.ready) == (3, 1)
+    assert (prepared.standby, modest.standby) == (3, 1)
     prepared.close()
     modest.close()
     cached.close()
@@ -155,7 +155,9 @@ def test_memory_is_estimated_part_by_part(tmp_path_factory: pytest.TempPathFacto
     assert estimate("model.lora_rank=4", "model.quantisation=4bit").weights < size
     for workers, ready in ((1, 3), (4, 2)):
         shared = tiny.config(f"model.id={folder}", f"judge.workers={workers}")
-        more = tiny.config(f"model.id={folder}", f"judge.workers={workers}", f"judge.ready={ready}")
+        more = tiny.config(
+            f"model.id={folder}", f"judge.workers={workers}", f"judge.standby={ready}"
+        )
         before, after = (estimate_memory(each, judged_bytes=1 << 30) for each in (shared, more))
         assert after.judge - before.judge == workers * (ready - 1) * CONTEXT_BYTES
     with pytest.raises(UsageError, match="nowhere"):

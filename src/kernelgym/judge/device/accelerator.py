@@ -1,4 +1,4 @@
-"""The trusted side's device: its lease, its health, its bandwidth. CPU or one CUDA device."""
+"""The trusted side's device: its device lock, its health, its bandwidth. CPU or one CUDA device."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ import torch
 from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.judge.device.file_lock import Turns
-from kernelgym.judge.device.lock import Lease
-from kernelgym.judge.device.memory_budget import SPARE_BYTES, Ration, kernel_bytes, usable_bytes
-from kernelgym.judge.device.recent_kills import Hangs
+from kernelgym.judge.device.lock import DeviceLock
+from kernelgym.judge.device.memory_budget import (
+    SPARE_BYTES,
+    MemoryBudget,
+    kernel_bytes,
+    usable_bytes,
+)
+from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
@@ -68,7 +73,7 @@ class Accelerator:
         self._bandwidth = 0.0
         self._trial: Any = None
         self._counted: torch.Tensor | None = None
-        self._ration: Ration | None = None
+        self._memory_budget: MemoryBudget | None = None
         self._holds_room = False
         self.is_alone = False
         """Whether all of the device's memory is held here."""
@@ -84,11 +89,11 @@ class Accelerator:
             owner = f"gpu-{properties.uuid}"
             # Contexts of processes that stand ready take memory, too.
             usable = usable_bytes(int(properties.total_memory))
-            self._ration = Ration(folder, owner, usable - self._contexts_bytes)
+            self._memory_budget = MemoryBudget(folder, owner, usable - self._contexts_bytes)
         self.clock = StageClock()
         """Where the current verdict's time goes."""
-        self.lease = Lease(folder / f"{owner}.lock", self.clock)
-        self.hangs = Hangs(folder, owner)
+        self.device_lock = DeviceLock(folder / f"{owner}.lock", self.clock)
+        self.recent_kills = RecentKills(folder, owner)
         self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
         """Turns at making processes and their contexts ahead, those of one device."""
         self._again = Turns(folder, f"{owner}.again", 1)
@@ -112,24 +117,24 @@ class Accelerator:
 
     def room(self, problem: Problem) -> contextlib.AbstractContextManager[None]:
         """Wait for memory enough for one kernel on a problem, and hold it, on a CUDA device."""
-        if self._ration is None or self._holds_room:
+        if self._memory_budget is None or self._holds_room:
             return contextlib.nullcontext()  # nobody waits for what he holds himself
         size = kernel_bytes(input_bytes(problem), output_bytes(problem))
-        return self._hold(self._ration.taken(size))
+        return self._hold(self._memory_budget.taken(size))
 
     def while_nobody_is_timed(self) -> contextlib.AbstractContextManager[None]:
         """Hold off timing on a CUDA device: contexts are made and ended, memory given back.
 
         On the CPU such things take too little to be waited for.
         """
-        return self.lease.shared() if self.on_cuda else contextlib.nullcontext()
+        return self.device_lock.shared() if self.on_cuda else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def quiet(self, patience_s: float) -> Iterator[bool]:
-        """Hold the lease alone, for timing; says whether the device is at full pace.
+        """Hold the device lock alone, for timing; says whether the device is at full pace.
 
-        If it is not, others get the lease for a while: what a kernel has left on the device comes
-        to an end, and another program may.
+        If it is not, others get the device lock for a while: what a kernel has left on the device
+        comes to an end, and another program may.
 
         Args:
             patience_s: How long to wait for what halted kernels have left to do on the device. It
@@ -138,23 +143,30 @@ class Accelerator:
         first = begun = math.inf
         looks = 0
         while True:
-            with self.lease.exclusive():
+            with self.device_lock.exclusive():
                 now = time.monotonic()
                 # All others stand still for a look, and pay for it: those of all are apart.
-                if looks < _OWN_LOOKS or self.lease.since_in_vain_s() >= _LOOKS_APART_S:
+                if (
+                    looks < _OWN_LOOKS
+                    or self.device_lock.since_device_blocked_s() >= _LOOKS_APART_S
+                ):
                     ours, looks = self.is_ours(), looks + 1
                     if not ours:
-                        self.lease.note_in_vain(time.monotonic() - now)
+                        self.device_lock.note_device_blocked(time.monotonic() - now)
                 else:
                     ours = False
                 first = min(first, now)
-                killed = time.monotonic() - max(0.0, time.time() - self.hangs.latest())
+                killed = time.monotonic() - max(0.0, time.time() - self.recent_kills.latest())
                 begun = min(max(first, killed), first + 2 * patience_s)
-                limit_s = patience_s if self.lease.is_halfway() else _SHARED_PATIENCE_S
+                limit_s = patience_s if self.device_lock.is_halfway() else _SHARED_PATIENCE_S
                 if ours or time.monotonic() > begun + min(limit_s, patience_s):
                     yield ours
                     return
-            pause_s = 0.0 if looks < _OWN_LOOKS else _LOOKS_APART_S - self.lease.since_in_vain_s()
+            pause_s = (
+                0.0
+                if looks < _OWN_LOOKS
+                else _LOOKS_APART_S - self.device_lock.since_device_blocked_s()
+            )
             with self.clock.stage("queue"):
                 time.sleep(max(_SHARED_POLL_S, pause_s))
 
@@ -178,17 +190,17 @@ class Accelerator:
 
     def is_kept_busy(self) -> bool:
         """Say whether the device is at work though everything of ours stands still."""
-        with self.lease.exclusive():
+        with self.device_lock.exclusive():
             return not self.is_ours()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Wait until nobody else holds memory of the device, and hold all of it."""
-        assert self._ration is not None and not self._holds_room
+        assert self._memory_budget is not None and not self._holds_room
         gc.collect()  # tensors may hang on a failed attempt's exception
         with self.while_nobody_is_timed():
             torch.cuda.empty_cache()
-        with self._hold(self._ration.taken(self._ration.total_bytes)):
+        with self._hold(self._memory_budget.taken(self._memory_budget.total_bytes)):
             self.is_alone = True
             try:
                 yield
@@ -196,9 +208,9 @@ class Accelerator:
                 self.is_alone = False
 
     @property
-    def in_company(self) -> bool:
+    def shares_device(self) -> bool:
         """Whether other workers may be using the device's memory, too."""
-        return self._ration is not None and not self.is_alone
+        return self._memory_budget is not None and not self.is_alone
 
     @contextlib.contextmanager
     def _hold(self, room: contextlib.AbstractContextManager[None]) -> Iterator[None]:
@@ -251,7 +263,7 @@ class Accelerator:
     def is_ours(self) -> bool:
         """Say whether a CUDA device does its work at full pace: nobody else keeps it busy.
 
-        For who holds the lease alone, and so knows of no work of ours.
+        For who holds the device lock alone, and so knows of no work of ours.
         """
         if not self.on_cuda:
             return True

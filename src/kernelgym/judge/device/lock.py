@@ -1,9 +1,9 @@
-"""A lease on one device for everything that is judged on this machine, across processes.
+"""A lock on one device for everything that is judged on this machine, across processes.
 
 Judged calls share it; timing takes it alone, so that nothing else of ours runs meanwhile. Who holds
-it for long, for a kernel that is compiled or hangs, is told that another waits (`Lease.is_wanted`)
-and may let him go first (`Lease.ceded`). It is a `flock`, which the kernel releases when its holder
-dies. It cannot keep other programs away.
+it for long, for a kernel that is compiled or hangs, is told that another waits
+(`DeviceLock.is_wanted`) and may let him go first (`DeviceLock.released`). It is a `flock`, which
+the kernel releases when its holder dies. It cannot keep other programs away.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from kernelgym.judge.device.file_lock import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
 
-__all__ = ["Lease"]
+__all__ = ["DeviceLock"]
 
 _ONE_WAIT_S = 2.0  # looks in vain that are less apart tell of one wait
 
 
-class Lease:
+class DeviceLock:
     """A shared or exclusive lock on one file, made where it does not exist.
 
     Whoever wants it alone holds a second lock, the gate, while waiting; newcomers pass the gate
@@ -40,10 +40,10 @@ class Lease:
     def __init__(self, path: Path, clock: StageClock) -> None:
         self._path, self._gate = path, path.with_suffix(".gate")
         self._half_done = path.with_suffix(".halfway")
-        self._in_vain = path.with_suffix(".vain")
+        self._blocked_file = path.with_suffix(".vain")
         self._clock = clock
         self._held = -1  # descriptor of the shared lock
-        self.before_ceding: Callable[[], object] = lambda: None
+        self.before_release: Callable[[], object] = lambda: None
         """Ends what others must not be timed beside, before a share is ceded."""
 
     def shared(self) -> contextlib.AbstractContextManager[None]:
@@ -83,12 +83,12 @@ class Lease:
         return self.is_shared and not is_free(self._gate, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
-    def ceded(self) -> Iterator[None]:
+    def released(self) -> Iterator[None]:
         """Give up one's share for the length of the block, and wait for it again at its end.
 
         Whatever the share was for must stand still meanwhile.
         """
-        self.before_ceding()
+        self.before_release()
         self._drop()
         try:
             yield
@@ -106,30 +106,30 @@ class Lease:
         """Whether anybody's work stands still half done."""
         return not is_free(self._half_done, fcntl.LOCK_EX)
 
-    def note_in_vain(self, seconds: float) -> None:
+    def note_device_blocked(self, seconds: float) -> None:
         """Say for how long it was held alone, up to now, while the device was kept busy.
 
         What has passed since somebody said so before counts as well, if it is not long.
         """
-        now, (total_s, before) = time.monotonic(), self._told_in_vain()
+        now, (total_s, before) = time.monotonic(), self._read_blocked()
         if 0.0 <= now - seconds - before < _ONE_WAIT_S:
             seconds = now - before
-        new = self._in_vain.with_name(f"{self._in_vain.name}.{os.getpid()}")
+        new = self._blocked_file.with_name(f"{self._blocked_file.name}.{os.getpid()}")
         new.write_text(f"{total_s + seconds!r} {now!r}", encoding="ascii")
-        new.replace(self._in_vain)
+        new.replace(self._blocked_file)
 
-    def in_vain_s(self) -> float:
+    def device_blocked_s(self) -> float:
         """Return for how long, all in all, anybody waited while the device was kept busy."""
-        return self._told_in_vain()[0]
+        return self._read_blocked()[0]
 
-    def since_in_vain_s(self) -> float:
+    def since_device_blocked_s(self) -> float:
         """Return how long ago the device was last seen to be kept busy."""
-        ago = time.monotonic() - self._told_in_vain()[1]
+        ago = time.monotonic() - self._read_blocked()[1]
         return ago if ago >= 0.0 else math.inf  # told before this machine was started
 
-    def _told_in_vain(self) -> tuple[float, float]:
+    def _read_blocked(self) -> tuple[float, float]:
         try:
-            total_s, moment = self._in_vain.read_text(encoding="ascii").split()
+            total_s, moment = self._blocked_file.read_text(encoding="ascii").split()
             return float(total_s), float(moment)
         except (OSError, ValueError):  # not there, or damaged
             return 0.0, -math.inf

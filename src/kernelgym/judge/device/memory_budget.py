@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernelgym.judge.device.file_lock import take
 
-__all__ = ["SPARE_BYTES", "Ration", "holds_both", "kernel_bytes", "usable_bytes"]
+__all__ = ["SPARE_BYTES", "MemoryBudget", "holds_both", "kernel_bytes", "usable_bytes"]
 
 SPARE_BYTES = 1 << 30
 """What a kernel and the judge take beside inputs and outputs."""
@@ -55,7 +55,7 @@ def holds_both(total_bytes: int, inputs: int, outputs: int) -> bool:
     return kernel_bytes(inputs, outputs) + _BETWEEN * outputs <= usable_bytes(total_bytes)
 
 
-class Ration:
+class MemoryBudget:
     """The memory of one device in 16 equal parts.
 
     Args:

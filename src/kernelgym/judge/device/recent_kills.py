@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Hangs"]
+__all__ = ["RecentKills"]
 
 _POLL_S = 0.05
 
 
-class Hangs:
+class RecentKills:
     """What is known of kernels that did not answer on one device.
 
     Args:

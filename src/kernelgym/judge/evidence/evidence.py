@@ -15,7 +15,7 @@ speak for, and whatever cannot be asked so, is asked in a second process of its 
 
 A kernel may leave part of the work to torch: something has to be gone. Everything here is read
 from a process that the kernel shares, so it is policy for honest and for lazy kernels; a hostile
-one can forge the first two answers (`tracing.py` says how they are got), and its outputs are
+one can forge the first two answers (`tracer.py` says how they are got), and its outputs are
 compared all the same.
 """
 
@@ -53,8 +53,8 @@ __all__ = [
 
 _ABLATED_S = 10.0
 _MARGIN = 0.01
-_CROSSING = 0.01  # of the reference's traffic
-_SMALL_CROSSING_BYTES = 1024
+_TRANSFER = 0.01  # of the reference's traffic
+_SMALL_TRANSFER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +268,9 @@ def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
     if isinstance(library, str) and library:
         return f"{library[:60]} of a numeric library is called through ctypes: {instead}"
     crossed = _number(seen.get("crossed"))
-    if crossed <= max(_SMALL_CROSSING_BYTES, _CROSSING * sum(work.bytes.values())):
+    if crossed <= max(_SMALL_TRANSFER_BYTES, _TRANSFER * sum(work.bytes.values())):
         return ""
-    ways = seen.get("crossings")
+    ways = seen.get("host_transfers")
     named = ", ".join(map(str, ways))[:200] if isinstance(ways, list) else ""
     return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
 

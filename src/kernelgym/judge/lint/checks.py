@@ -23,7 +23,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.lint.trivial_answers import Answer, leaves_of, worthless_answers
+from kernelgym.judge.lint.trivial_answers import Answer, leaves_of, trivial_answers
 from kernelgym.judge.reference.constant_state import put_state
 from kernelgym.judge.reference.reference import Expected, Reference, Seeds, tensors_of
 from kernelgym.rulesets import Ruleset
@@ -114,7 +114,7 @@ class _Gate:
 
     def worthless(self) -> Iterator[str]:
         """Yield the reasons for which an answer without work passes all calls."""
-        left = worthless_answers(self.first.inputs, self.first.expected.output)
+        left = trivial_answers(self.first.inputs, self.first.expected.output)
         left["input_independent"] = []
         for call in self._calls():
             for reason in list(left):

@@ -68,7 +68,7 @@ class HygieneProcess:
         self._finalizer = weakref.finalize(self, _end, self._process, self._socket, self._errors)
         try:
             self._receive(time.monotonic() + _START_S)
-        except (OSError, EOFError, protocol.WireError) as error:
+        except (OSError, EOFError, protocol.ProtocolError) as error:
             text = f"{type(error).__name__} {self._complaint()}".strip()
             self.close()
             raise JudgeError(f"the process that tests problems did not start: {text}") from None
@@ -113,7 +113,7 @@ class HygieneProcess:
         except TimeoutError:
             untested = f"not done after {timeout_s:g} s"
             self.close()
-        except (OSError, EOFError, protocol.WireError) as error:
+        except (OSError, EOFError, protocol.ProtocolError) as error:
             untested = f"the testing process was lost: {type(error).__name__} {self._complaint()}"
             self.close()
         details = [f"{reason}: {text}" for reason, text in found if text]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Answer", "leaves_of", "worthless_answers"]
+__all__ = ["Answer", "leaves_of", "trivial_answers"]
 
 Answer = Callable[[list[Any]], Any]
 """Takes the leaves of a call's inputs and returns one part of an output."""
@@ -27,7 +27,7 @@ def leaves_of(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def worthless_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:
+def trivial_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:
     """Return, by reason, the answers to try for every part of the first call's output."""
     given = leaves_of(inputs)
     parts = leaves_of(output)

@@ -45,7 +45,7 @@ _SEND_S = 5.0
 _MAX_LATE_READS = 1000
 _MAX_BUILDS = 1024  # among them what Triton has assembled, for each configuration it tries
 _STOP_S = 5.0
-_WAY_S = 0.01  # from one look at whether somebody waits for the device to the next
+_YIELD_CHECK_S = 0.01  # from one look at whether somebody waits for the device to the next
 
 
 _STREAMS = re.compile(r"\bStream\b|Stream(Create|FromPool|PerThread|Legacy)|[Gg]raph")
@@ -147,7 +147,7 @@ class Candidate:
         self.building_s = 0.0
         self.stood_s = 0.0
         """Seconds for which it stood still while others went first; counted by who halts it."""
-        self.in_vain_s = 0.0
+        self.device_blocked_s = 0.0
         """Seconds for which others waited meanwhile, or while it built, for a busy device."""
         self.put_off_s = 0.0
         """Seconds by which the deadlines of its answers were put off."""
@@ -258,7 +258,7 @@ class Candidate:
         self,
         deadline: float,
         build: Callable[[Any], tuple[dict[str, Any], tuple[int, ...]]] | None = None,
-        make_way: Callable[[], float] | None = None,
+        yield_device: Callable[[], float] | None = None,
     ) -> dict[str, Any]:
         """Wait for the answer to the last request.
 
@@ -267,8 +267,8 @@ class Candidate:
                 but for what others wait in vain meanwhile.
             build: Serves extension builds: returns the answer and the descriptors to go with it,
                 which are closed here. None where none is allowed.
-            make_way: Called every now and then; returns for how many seconds the candidate stood
-                still meanwhile, which push the deadline back.
+            yield_device: Called every now and then; returns for how many seconds the candidate
+                stood still meanwhile, which push the deadline back.
 
         Raises:
             CandidateTimedOut: If there is no answer by the deadline.
@@ -276,7 +276,7 @@ class Candidate:
         """
         self._deadline = deadline
         while True:
-            message = self._until_message(make_way)
+            message = self._until_message(yield_device)
             if "build" in message and build is not None:
                 started = time.monotonic()
                 self._builds += 1
@@ -286,11 +286,11 @@ class Candidate:
                     raise CandidateEnded(
                         f"its builds took more than {self._limits.build_s:g} s together"
                     )
-                stood_before, in_vain_before = self.stood_s, self.in_vain_s
+                stood_before, blocked_before = self.stood_s, self.device_blocked_s
                 result, fds = build(message["build"])
                 spent = time.monotonic() - started
                 self.building_s += spent - (self.stood_s - stood_before)
-                self._put_off(spent - (self.in_vain_s - in_vain_before))
+                self._put_off(spent - (self.device_blocked_s - blocked_before))
                 try:
                     with contextlib.suppress(OSError):
                         protocol.send(self._channel, result, fds)
@@ -302,11 +302,11 @@ class Candidate:
             else:
                 raise CandidateEnded("it sent a message nobody asked for")
 
-    def _until_message(self, make_way: Callable[[], float] | None = None) -> dict[str, Any]:
-        late, longest_s = 0, math.inf if make_way is None else _WAY_S
+    def _until_message(self, yield_device: Callable[[], float] | None = None) -> dict[str, Any]:
+        late, longest_s = 0, math.inf if yield_device is None else _YIELD_CHECK_S
         while (message := self._next_message(longest_s)) is None:
-            if make_way is not None:
-                self._put_off(make_way())
+            if yield_device is not None:
+                self._put_off(yield_device())
             late += time.monotonic() > self._deadline
             if late > _MAX_LATE_READS:  # it dribbles bytes to keep us here
                 raise CandidateTimedOut
@@ -319,7 +319,7 @@ class Candidate:
     def _next_message(self, longest_s: float) -> dict[str, Any] | None:
         try:
             message = self._decoder.next()
-        except protocol.WireError as error:
+        except protocol.ProtocolError as error:
             raise CandidateEnded(f"it sent {error}") from None
         if message is not None:
             return message

@@ -143,7 +143,7 @@ class Zygote:
         """Have one of each kind that was taken so far stand by, where none does.
 
         On a device the one after it is forked, too. It starts the driver, which takes as long as
-        making a context does and needs no lease, and makes its context when it is its turn.
+        making a context does and needs no device lock, and makes its context when it is its turn.
         """
         for kind in self._wanted:
             if not self._standby.get(kind):

@@ -74,7 +74,7 @@ def examine(
     draw: Draw,
     ruleset: Ruleset,
     device: Any,
-    in_company: bool = False,
+    shares_device: bool = False,
 ) -> Conditions:
     """Find out what a problem can bear.
 
@@ -83,14 +83,14 @@ def examine(
         draw: Draws inputs.
         ruleset: The rules.
         device: A `torch.device`.
-        in_company: Whether others use its memory, too: want of it tells nothing of the problem
+        shares_device: Whether others use its memory, too: want of it tells nothing of the problem
             then, and is raised.
 
     Raises:
         Exception: Whatever the problem raises on its own inputs.
     """
     twin = ruleset.tolerance == "fp64"
-    runner = Runner(build(_SEED), device, twin, raises_want=in_company)
+    runner = Runner(build(_SEED), device, twin, raise_on_oom=shares_device)
     inputs, _ = draw(_SEED, GIVEN)
     try:
         own = runner.expect(inputs, _SEED)
@@ -203,9 +203,9 @@ def _try(
 def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
     """Say whether something failed for want of memory that others may have."""
     lacked = lacked_memory(error)
-    if lacked and not runner.raises_want:
+    if lacked and not runner.raise_on_oom:
         torch.cuda.empty_cache()
-    return lacked and runner.raises_want
+    return lacked and runner.raise_on_oom
 
 
 def _is_copy(output: Any, inputs: list[Any]) -> bool:

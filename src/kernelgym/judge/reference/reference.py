@@ -54,7 +54,7 @@ class Reference:
         ruleset: Decides the precision, the use of TF32, and whether an fp64 twin is made.
         seeds: Randomness of this verdict.
         device: Where it runs, such as ``cpu`` or ``cuda:0``.
-        in_company: Whether others use the device's memory, too: what there is none for then may
+        shares_device: Whether others use the device's memory, too: what there is none for then may
             well fit another time, so it is no property of the problem.
 
     Raises:
@@ -67,7 +67,7 @@ class Reference:
         ruleset: Ruleset,
         seeds: Seeds,
         device: str = "cpu",
-        in_company: bool = False,
+        shares_device: bool = False,
     ) -> None:
         self.problem = problem
         """What it is the reference of."""
@@ -92,10 +92,10 @@ class Reference:
             # These stay on the CPU: both sides construct there.
             self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
             model = self._build(seeds.init())
-            self._in_company = in_company
+            self._shares_device = shares_device
             known = _known.get(self._key, NOTHING_KNOWN)
-            twin, raises_want = ruleset.tolerance == "fp64", in_company and known.fits
-            self._runner = Runner(model, self.device, twin, raises_want)
+            twin, raise_on_oom = ruleset.tolerance == "fp64", shares_device and known.fits
+            self._runner = Runner(model, self.device, twin, raise_on_oom)
         self.stateful = self._runner.stateful
         """Its output may depend on the calls made before, so both sides must make the same."""
 
@@ -121,7 +121,7 @@ class Reference:
             return
         with _our_fault("run"):
             self._conditions = self._known_conditions()
-        self._runner.raises_want = self._in_company and self._conditions.fits
+        self._runner.raise_on_oom = self._shares_device and self._conditions.fits
         calls, usable = len(self.plan), self._conditions.usable
         self.plan = plan(
             self.seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
@@ -146,7 +146,9 @@ class Reference:
 
     def examine(self) -> Conditions:
         """Find out what the problem can bear, on models of its own."""
-        return examine(self._build, self._draw_kind, self._ruleset, self.device, self._in_company)
+        return examine(
+            self._build, self._draw_kind, self._ruleset, self.device, self._shares_device
+        )
 
     def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""

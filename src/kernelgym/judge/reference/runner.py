@@ -55,13 +55,13 @@ class Runner:
         model: The model, in place on the device.
         device: The device.
         twin: Whether there is to be a twin.
-        raises_want: Whether want of memory is raised where the twin would be given up otherwise.
+        raise_on_oom: Whether want of memory is raised where the twin would be given up otherwise.
     """
 
     def __init__(
-        self, model: Any, device: torch.device, twin: bool, raises_want: bool = False
+        self, model: Any, device: torch.device, twin: bool, raise_on_oom: bool = False
     ) -> None:
-        self.model, self.device, self.raises_want = model, device, raises_want
+        self.model, self.device, self.raise_on_oom = model, device, raise_on_oom
         self.draws = False
         """Whether a run so far consumed random numbers."""
         self.too_large = False
@@ -82,7 +82,7 @@ class Runner:
             return place(copy.deepcopy(self.model), self.device, torch.float64)
         except Exception as error:
             if lacked_memory(error):
-                if self.raises_want:
+                if self.raise_on_oom:
                     raise
                 self.too_large = True
             return None  # not every module can be copied; the fixed tolerances apply then
@@ -141,7 +141,7 @@ class Runner:
                 return self.run_twin(inputs, seed)
         except Exception as error:
             if lacked_memory(error):
-                if self.raises_want:
+                if self.raise_on_oom:
                     raise
                 torch.cuda.empty_cache()
         self.too_large, self._precise = True, None
@@ -186,7 +186,7 @@ class Runner:
         held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         if needed < int(free + held):
             return True
-        if self.raises_want and needed + 2 * size < _USABLE * int(total):
+        if self.raise_on_oom and needed + 2 * size < _USABLE * int(total):
             raise DeviceFull(f"an fp64 run takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} are free")
         return False
 

@@ -8,7 +8,7 @@ import torch
 
 from kernelgym.judge.compare.structure import outline
 from kernelgym.judge.device.l2_cache import L2Cache
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena, Region, new_arena
 from kernelgym.judge.memory.device_outputs import DeviceOutputs
 from kernelgym.judge.memory.lent import Lent
@@ -24,7 +24,7 @@ __all__ = ["INPUTS", "Layout"]
 INPUTS = 0
 """Number of the arena that inputs lie in, on the CPU outputs, too."""
 _OUTPUTS = 1
-_SPARED_IN_COMPANY, _SPARED_ALONE = 1, 4
+_SPARED_SHARED, _SPARED_ALONE = 1, 4
 _LITTLE_OF = 16
 _STAYS_OF = 16
 
@@ -37,7 +37,7 @@ class Layout(Construction):
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
         device: Where its tensors lie.
-        lease: What its worker may hold while it works; None where nobody else needs it.
+        device_lock: What its worker may hold while it works; None where nobody else needs it.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Layout(Construction):
         ruleset: Ruleset,
         build: Any,
         device: torch.device,
-        lease: Lease | None = None,
+        device_lock: DeviceLock | None = None,
     ) -> None:
-        super().__init__(candidate, ruleset, build, lease)
+        super().__init__(candidate, ruleset, build, device_lock)
         self.device = device
         self._arenas: dict[int, Arena] = {}
         self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
@@ -278,7 +278,7 @@ class Layout(Construction):
             if kept < size // _LITTLE_OF:
                 return  # to ask the driver takes milliseconds where others ask it, too
             free, _ = torch.cuda.mem_get_info(self.device)
-            if free < (_SPARED_ALONE if self.alone else _SPARED_IN_COMPANY) * size:
+            if free < (_SPARED_ALONE if self.alone else _SPARED_SHARED) * size:
                 torch.cuda.empty_cache()
 
     def _flush_cache(self) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.builder import Built, sealed_copy
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.processes.candidate_handle import (
     Candidate,
     CandidateEnded,
     CandidateTimedOut,
 )
-from kernelgym.judge.session.yielding import Way
+from kernelgym.judge.session.yielding import Yielding
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
 from kernelgym.verdict import CONSTRUCTOR_FINDING
@@ -48,14 +48,18 @@ class Conversation:
         candidate: A fresh process.
         ruleset: Its limits.
         build: Builds extensions for it; None where it may ask for none.
-        lease: What its worker may hold while it works; None where nobody else needs it.
+        device_lock: What its worker may hold while it works; None where nobody else needs it.
     """
 
     def __init__(
-        self, candidate: Candidate, ruleset: Ruleset, build: Any, lease: Lease | None = None
+        self,
+        candidate: Candidate,
+        ruleset: Ruleset,
+        build: Any,
+        device_lock: DeviceLock | None = None,
     ) -> None:
         self._candidate, self._ruleset, self._build = candidate, ruleset, build
-        self._way = Way(candidate, lease)
+        self._yielding = Yielding(candidate, device_lock)
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
         self.library_work = NOTHING_LEFT
@@ -100,12 +104,12 @@ class Conversation:
     def _answer(self, stage: str) -> dict[str, Any]:
         put_off_before = self._candidate.put_off_s
         try:
-            with self._way.answering():
+            with self._yielding.answering():
                 answer = self._candidate.answer(
-                    self._posted + self._left_s, self._serve_build, self._way.make
+                    self._posted + self._left_s, self._serve_build, self._yielding.yield_device
                 )
         except CandidateTimedOut:
-            # At once, while the lease is held: what it has launched may go on for ever.
+            # At once, while the device lock is held: what it has launched may go on for ever.
             with contextlib.suppress(JudgeError):  # met again where it is discarded
                 self._candidate.kill()
             raise Rejected(
@@ -124,7 +128,7 @@ class Conversation:
     def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
         if self._build is None:
             return {"failed": "no extension may be built here"}, ()
-        built: Built = self._build(arguments, self._way.clear)
+        built: Built = self._build(arguments, self._yielding.clear)
         if built.path:
             self.library_work |= built.work
             return {"module": built.module}, (sealed_copy(built.path),)

@@ -1,6 +1,6 @@
 """Calls in which no custom kernel was launched, as far as the kernel's own process says.
 
-Every answer carries a count of launches (`launching.py` says of what). A kernel that computes
+Every answer carries a count of launches (`launches.py` says of what). A kernel that computes
 something launches in every call, watched or not, timed or not; one that leaves the work to torch
 as soon as nobody watches does not. The counts come from a process that the kernel shares.
 """

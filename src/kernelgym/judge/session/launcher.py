@@ -70,7 +70,9 @@ class Processes:
         accelerator = self._accelerator
         if language == "triton" and accelerator.on_cuda and self._builder is not None:
             self._builder.stand_by()  # it gets there while the kernel is compiled
-        session = Session(candidate, self._ruleset, build, accelerator.device, accelerator.lease)
+        session = Session(
+            candidate, self._ruleset, build, accelerator.device, accelerator.device_lock
+        )
         session.alone = accelerator.is_alone
         return Process(self, candidate, session)
 
@@ -79,18 +81,18 @@ class Processes:
         for zygote in self._zygotes.values():
             zygote.ask_for_contexts()
 
-    def lack(self, ready: int) -> bool:
+    def lack(self, standby: int) -> bool:
         """Say whether fewer than so many stand by for kernels of a language judged before."""
-        return any(zygote.lacks(ready) for zygote in self._zygotes.values())
+        return any(zygote.lacks(standby) for zygote in self._zygotes.values())
 
-    def add(self, ready: int) -> None:
+    def add(self, standby: int) -> None:
         """Have one more stand by, of those that `lack`; `settle` gives it its context.
 
         Raises:
             JudgeError: If it does not get there.
         """
         for zygote in self._zygotes.values():
-            if zygote.lacks(ready):
+            if zygote.lacks(standby):
                 zygote.add()
                 return
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena, new_arena
 from kernelgym.judge.memory.slots import encode_all, fill
 from kernelgym.judge.processes.candidate_handle import Candidate
@@ -35,13 +35,17 @@ class Construction(Conversation):
         candidate: A fresh process.
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
-        lease: What its worker may hold while it works; None where nobody else needs it.
+        device_lock: What its worker may hold while it works; None where nobody else needs it.
     """
 
     def __init__(
-        self, candidate: Candidate, ruleset: Ruleset, build: Any, lease: Lease | None = None
+        self,
+        candidate: Candidate,
+        ruleset: Ruleset,
+        build: Any,
+        device_lock: DeviceLock | None = None,
     ) -> None:
-        super().__init__(candidate, ruleset, build, lease)
+        super().__init__(candidate, ruleset, build, device_lock)
         self._entry = ""
 
     @property

@@ -23,7 +23,7 @@ from kernelgym.judge.compare.compare import (
     unchanging,
 )
 from kernelgym.judge.compare.structure import describe_shape_of, outline
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.kinds import GIVEN, is_salted
 from kernelgym.judge.memory.device_outputs import Unreadable
 from kernelgym.judge.memory.slots import Slot, Window
@@ -49,7 +49,7 @@ class Session(Layout):
         ruleset: The rules.
         build: Builds extensions for it; None where it may ask for none.
         device: Where its tensors lie.
-        lease: What its worker may hold while it works; None where nobody else needs it.
+        device_lock: What its worker may hold while it works; None where nobody else needs it.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Session(Layout):
         ruleset: Ruleset,
         build: Any,
         device: torch.device = _CPU,
-        lease: Lease | None = None,
+        device_lock: DeviceLock | None = None,
     ) -> None:
-        super().__init__(candidate, ruleset, build, device, lease)
+        super().__init__(candidate, ruleset, build, device, device_lock)
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """What is known of calls on values that everybody knows."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from kernelgym.baseline import Baseline, command_for
 from kernelgym.errors import DeviceFull, JudgeError
-from kernelgym.judge.device.lock import Lease
+from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.out_of_memory import is_out_of_memory, our_failure
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.session.compiled_cache import pack
@@ -40,11 +40,11 @@ class Baselines:
         kept: Where compiled baselines are kept.
         ruleset: The rules.
         device: Where they run.
-        lease: On the device.
+        device_lock: On the device.
         open_process: Opens a fresh process for a problem's own code; is given that, and told
             whether it may start programs.
         called: What the caller calls the device; as above if empty.
-        in_company: Says whether others use the device's memory.
+        shares_device: Says whether others use the device's memory.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Baselines:
         kept: Kept,
         ruleset: Ruleset,
         device: str,
-        lease: Lease,
+        device_lock: DeviceLock,
         open_process: Callable[[str, bool], AbstractContextManager[Session]],
         called: str = "",
-        in_company: Callable[[], bool] = lambda: False,
+        shares_device: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._in_company = in_company
+        self._shares_device = shares_device
         self._kept, self._ruleset = kept, ruleset
         self._device, self._called = device, called or device
-        self._lease, self._open = lease, open_process
+        self._device_lock, self._open = device_lock, open_process
         self._standing: _Standing | None = None
 
     def start(self, stack: ExitStack, reference: Reference) -> tuple[Session, str]:
@@ -76,7 +76,7 @@ class Baselines:
         """
         wanted, problem = self._ruleset.timing.baseline, reference.problem
         if wanted == "eager":
-            with self._lease.shared():
+            with self._device_lock.shared():
                 if self._device != "cpu":  # where a process is dear to make
                     return self._stand(stack, reference), "eager"
                 return self._eager(stack, reference), "eager"
@@ -86,11 +86,11 @@ class Baselines:
         # One that keeps state goes on with the kernel's calls, and must not see others.
         own = self._reference(problem, reference.seeds) if reference.stateful else reference
         try:
-            with self._lease.shared():
+            with self._device_lock.shared():
                 compiled = self._compiled(stack, own, packed)
             if wanted == "compile":
                 return compiled, "compile"
-            with self._lease.shared():
+            with self._device_lock.shared():
                 eager = self._eager(stack, own)
             eager_ms, compile_ms = self._race(eager, compiled, own)
         except _Unfit as reason:
@@ -120,7 +120,7 @@ class Baselines:
                     packed = None
                 else:
                     return self._result(problem, times, "was prepared before")
-            with self._lease.shared():
+            with self._device_lock.shared():
                 packed = self._compile(problem, seeds)
             times = self._times(problem, seeds, packed)
         except (_Unfit, Untimed) as reason:
@@ -149,7 +149,7 @@ class Baselines:
         """Time both variants as a verdict would: from what is kept, in processes of their own."""
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
-            with self._lease.shared():
+            with self._device_lock.shared():
                 compiled = self._compiled(stack, reference, packed)
                 eager = self._eager(stack, reference)
             times = self._race(eager, compiled, reference)
@@ -158,7 +158,7 @@ class Baselines:
             return times
 
     def _race(self, eager: Session, compiled: Session, reference: Reference) -> tuple[float, float]:
-        with self._lease.exclusive():
+        with self._device_lock.exclusive():
             try:
                 return Stopwatch(compiled, eager, reference).race(_RACE_PAIRS)
             except Rejected as end:
@@ -194,7 +194,7 @@ class Baselines:
             return
         session = self._standing.session
         try:
-            with self._lease.shared():  # giving memory back would disturb who is timed
+            with self._device_lock.shared():  # giving memory back would disturb who is timed
                 session.resume()
                 session.vacate()
                 session.pause()
@@ -245,7 +245,7 @@ class Baselines:
         return session
 
     def _reference(self, problem: Problem, seeds: Seeds) -> Reference:
-        reference = Reference(problem, self._ruleset, seeds, self._device, self._in_company())
+        reference = Reference(problem, self._ruleset, seeds, self._device, self._shares_device())
         reference.prepare()
         return reference
 

@@ -63,7 +63,7 @@ class Timekeeper:
             session: Its process.
             reference: Draws inputs and verifies outputs.
             kernel: The kernel.
-            share: Gives up the caller's share of the lease when it is closed, as it is before
+            share: Gives up the caller's share of the device lock when it is closed, as it is before
                 anything is timed.
         """
         protocol = self._ruleset.timing
@@ -141,7 +141,7 @@ class Timekeeper:
         ):
             session.load(kernel.source, "ModelNew")
             session.await_load()
-            share.enter_context(self._accelerator.lease.shared())
+            share.enter_context(self._accelerator.device_lock.shared())
             self._processes.ask_for_contexts()
             if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
@@ -161,8 +161,8 @@ class Timekeeper:
 
     def _unused(self, reference: Reference) -> Reference:
         device = str(self._accelerator.device)
-        in_company = self._accelerator.in_company
-        fresh = Reference(reference.problem, self._ruleset, reference.seeds, device, in_company)
+        shares_device = self._accelerator.shares_device
+        fresh = Reference(reference.problem, self._ruleset, reference.seeds, device, shares_device)
         fresh.prepare()
         return fresh
 

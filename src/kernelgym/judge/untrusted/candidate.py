@@ -8,7 +8,7 @@ Every request carries a nonce that its answer repeats. Requests: ``slots`` (with
 shared memory, or a handle of shared device memory), ``release`` (let go of it), ``load``,
 ``construct``, ``state`` (values for parameters, by name), ``prepare`` (where the inputs of calls
 lie), ``go`` (make so many of them; the values lie there by then), ``capture`` (turn the prepared
-calls into a CUDA graph, which ``go`` replays), ``trace`` (watch calls, as `tracing.py` does).
+calls into a CUDA graph, which ``go`` replays), ``trace`` (watch calls, as `tracer.py` does).
 On a CUDA device ``context`` comes before all others, and makes the context.
 A process of the reference's may be loaded to be compiled, and then asked for its ``compilation``.
 On a CUDA device the answer to ``go`` is sent when the whole device has finished.
@@ -159,7 +159,8 @@ class _State:
         self._untimed_calls = 0
         self._reuses_output = False
         if device.type == "cuda":
-            # As long as a context takes, but no lease is needed: nothing is made on the device.
+            # As long as a context takes, but no device lock is needed: nothing is made on the
+            # device.
             ctypes.CDLL("libcuda.so.1").cuInit(0)
 
     def make_context(self) -> None:

@@ -29,9 +29,9 @@ class Inbox:
         wire: The module that frames them.
     """
 
-    def __init__(self, channel: socket.socket, wire: ModuleType) -> None:
-        self._channel, self._wire = channel, wire
-        self._decoder = wire.Decoder()
+    def __init__(self, channel: socket.socket, protocol: ModuleType) -> None:
+        self._channel, self._protocol = channel, protocol
+        self._decoder = protocol.Decoder()
         self._sending, self._building = threading.Lock(), threading.Lock()
         self._changed = threading.Condition(threading.Lock())
         self._has_reader = False
@@ -60,7 +60,7 @@ class Inbox:
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; those of other threads come before it or after it."""
         with self._sending:
-            self._wire.send(self._channel, message)
+            self._protocol.send(self._channel, message)
 
     def _next(self, mine: deque[_Message]) -> _Message:
         while True:
@@ -72,7 +72,7 @@ class Inbox:
                 self._has_reader = True
             found = None
             try:
-                found = self._wire.receive(self._channel, self._decoder, max_fds=1)
+                found = self._protocol.receive(self._channel, self._decoder, max_fds=1)
             finally:
                 # At the channel's end, too: who is woken reads, and meets that end himself.
                 with self._changed:

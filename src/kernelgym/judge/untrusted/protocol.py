@@ -12,13 +12,13 @@ import socket
 import struct
 from typing import Any
 
-__all__ = ["MAX_MESSAGE_BYTES", "Decoder", "WireError", "pack", "receive", "send"]
+__all__ = ["MAX_MESSAGE_BYTES", "Decoder", "ProtocolError", "pack", "receive", "send"]
 
 MAX_MESSAGE_BYTES = 16 << 20
 _HEADER = struct.Struct("!I")
 
 
-class WireError(Exception):
+class ProtocolError(Exception):
     """The other side sent something that is not a message."""
 
 
@@ -53,13 +53,13 @@ class Decoder:
         """Return the next whole message, or None if more bytes are needed.
 
         Raises:
-            WireError: If the bytes are too many, not JSON, or not an object.
+            ProtocolError: If the bytes are too many, not JSON, or not an object.
         """
         if len(self._buffer) < _HEADER.size:
             return None
         (length,) = _HEADER.unpack_from(self._buffer)
         if length > self._max_bytes:
-            raise WireError(f"a message of {length} bytes (at most {self._max_bytes})")
+            raise ProtocolError(f"a message of {length} bytes (at most {self._max_bytes})")
         end = _HEADER.size + length
         if len(self._buffer) < end:
             return None
@@ -68,9 +68,9 @@ class Decoder:
         try:
             message = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise WireError(f"a message that is not JSON ({type(error).__name__})") from None
+            raise ProtocolError(f"a message that is not JSON ({type(error).__name__})") from None
         if not isinstance(message, dict):
-            raise WireError(f"a message that is a {type(message).__name__}, not an object")
+            raise ProtocolError(f"a message that is a {type(message).__name__}, not an object")
         return message
 
 
@@ -100,7 +100,7 @@ def receive(
 
     Raises:
         EOFError: If the other side closed the channel.
-        WireError: As `Decoder.next`.
+        ProtocolError: As `Decoder.next`.
     """
     while True:
         message = decoder.next()

@@ -73,7 +73,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         tier,
         device,
         setup["called"],
-        setup["ready"],
+        setup["standby"],
         setup["beside"],
         begun,
     )

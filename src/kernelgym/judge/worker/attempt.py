@@ -101,7 +101,7 @@ class Attempt:
                 if self._may_watch:
                     prepare(session)
                 session.load(kernel.source, "ModelNew")
-                with self._accelerator.room(self._problem), self._accelerator.lease.shared():
+                with self._accelerator.room(self._problem), self._accelerator.device_lock.shared():
                     reference = self._reference()
                     self._accelerator.tidy()  # what a problem was examined in is others' room now
                 if self._may_watch:
@@ -124,7 +124,7 @@ class Attempt:
             self._ruleset,
             self._seeds,
             self._equipment.device,
-            self._accelerator.in_company,
+            self._accelerator.shares_device,
         )
         reference.prepare()
         return reference
@@ -141,7 +141,7 @@ class Attempt:
             share = stack.enter_context(ExitStack())
             if self._accelerator.on_cuda:
                 stack.callback(self._clear, session)
-            share.enter_context(self._accelerator.lease.shared())
+            share.enter_context(self._accelerator.device_lock.shared())
             if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
             with self._clock.stage("check"):
@@ -164,7 +164,7 @@ class Attempt:
             return self._ended(session, end)
         except Exception as full:
             # In company there is a try alone, whoever it was.
-            if not lacked_memory(full) or self._accelerator.in_company:
+            if not lacked_memory(full) or self._accelerator.shares_device:
                 raise
             traceback.clear_frames(full.__traceback__)  # which hold tensors
             if not self._has_room_without(session, reference):
@@ -268,7 +268,7 @@ class Attempt:
     def _clear(self, session: Session) -> None:
         """Give back what a kernel and its comparison took, before another one gets its room."""
         if session.ended and not self._accelerator.is_untidy():
-            return  # done when it had been timed: to wait for the lease once more takes long
+            return  # done when it had been timed: to wait for the device lock once more takes long
         with self._accelerator.while_nobody_is_timed():
             with contextlib.suppress(JudgeError):  # met again where it is discarded
                 session.end()

@@ -43,7 +43,7 @@ class Worker:
         tier: Sandbox tier, or ``auto``.
         device: ``cpu`` or such as ``cuda:0``.
         called: What the caller calls it, whose processes may see other devices; as above if empty.
-        ready: Processes that `prepare_ahead` keeps ready.
+        standby: Processes that `prepare_ahead` keeps ready.
         beside: Workers that share the device, this one included.
         begun: What forks processes and is coming up already, if anything is.
 
@@ -60,26 +60,26 @@ class Worker:
         tier: str = "auto",
         device: str = "cpu",
         called: str = "",
-        ready: int = 1,
+        standby: int = 1,
         beside: int = 1,
         begun: Zygote | None = None,
     ) -> None:
-        self._ruleset, self._called, self._ready = ruleset, called or device, ready
+        self._ruleset, self._called, self._standby = ruleset, called or device, standby
         folder.mkdir(parents=True, exist_ok=True)
-        self._accelerator = Accelerator(device, folder, self._called, beside * (ready - 1))
+        self._accelerator = Accelerator(device, folder, self._called, beside * (standby - 1))
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(
             ruleset, self._accelerator, folder, scratch, tier, device, begun
         )
-        self._accelerator.lease.before_ceding = functools.partial(self._settle, ahead=True)
+        self._accelerator.device_lock.before_release = functools.partial(self._settle, ahead=True)
         self._baselines = Baselines(
             Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
             ruleset,
             device,
-            self._accelerator.lease,
+            self._accelerator.device_lock,
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
             self._called,
-            lambda: self._accelerator.in_company,
+            lambda: self._accelerator.shares_device,
         )
         timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
         self._equipment = Equipment(
@@ -119,19 +119,22 @@ class Worker:
 
         verdict = self._unless_full(functools.partial(tried, watched=True))
         if verdict is not None and self._on_cuda and verdict.status is Status.TIMEOUT:
-            self._accelerator.hangs.note()
+            self._accelerator.recent_kills.note()
             # It may have been held up: by one that is gone by now, or one that is still there.
-            if self._accelerator.hangs.others_since(moment) or self._accelerator.is_kept_busy():
+            if (
+                self._accelerator.recent_kills.others_since(moment)
+                or self._accelerator.is_kept_busy()
+            ):
                 with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
                     verdict = self._unless_full(tried)
                 if verdict is not None and verdict.status is Status.TIMEOUT:
-                    self._accelerator.hangs.note()
+                    self._accelerator.recent_kills.note()
         if verdict is None or self._may_fit_alone(verdict):
             self._dismiss_standing()
             with self._accelerator.alone():  # others' work may have been in its way
                 verdict = tried()
             if self._on_cuda and verdict.status is Status.TIMEOUT:
-                self._accelerator.hangs.note()
+                self._accelerator.recent_kills.note()
         broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.while_nobody_is_timed():
@@ -162,13 +165,13 @@ class Worker:
             JudgeError: If no process can be forked now.
         """
         settled = self._processes.are_settled()
-        if settled and not self._processes.lack(self._ready):
+        if settled and not self._processes.lack(self._standby):
             return False
         with self._accelerator.making.taken() as is_mine:
             if is_mine and settled:
-                self._processes.add(self._ready)
+                self._processes.add(self._standby)
             elif is_mine:
-                with self._accelerator.lease.shared_now() as is_held:
+                with self._accelerator.device_lock.shared_now() as is_held:
                     return not is_held or self._processes.settle(ahead=True)
         return True
 
@@ -185,7 +188,7 @@ class Worker:
         """Say whether a kernel lacked memory that others may have had."""
         said = (verdict.message, *(finding.message for finding in verdict.findings))
         lacked = verdict.status in _LACKED and any(map(is_out_of_memory, said))
-        return lacked and self._accelerator.in_company
+        return lacked and self._accelerator.shares_device
 
     def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
         """Return an answer, or None if the judge had too little memory for it beside others.
@@ -197,7 +200,7 @@ class Worker:
             return ask()
         except Exception as error:
             lost = isinstance(error, DeviceLost)
-            if lost or not lacked_memory(error) or not self._accelerator.in_company:
+            if lost or not lacked_memory(error) or not self._accelerator.shares_device:
                 raise
         return None
 
@@ -215,7 +218,7 @@ class Worker:
         if not self._on_cuda or failed.status is Status.WRONG:
             return
         if failed.status is Status.TIMEOUT:
-            self._accelerator.hangs.note()
+            self._accelerator.recent_kills.note()
         with self._accelerator.while_nobody_is_timed():
             self._accelerator.canary()
 

@@ -31,7 +31,7 @@ try:
 except ValueError as error:
     print(error)
 seen = {name: value for name, value in tracer.begin().mode("record").items() if value}
-print(seen, counts.count, tracer._crossings._shared, repr(tracer._crossings._everywhere))
+print(seen, counts.count, tracer._host_transfers._shared, repr(tracer._host_transfers._everywhere))
 x = torch.linspace(-1, 1, 40).view(4, 10)
 out = warm_up._Model()(x)
 centred = out - out.mean(1, keepdim=True)

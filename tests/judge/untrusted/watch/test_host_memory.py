@@ -11,7 +11,7 @@ from torch import nn
 
 from kernelgym.judge.untrusted.watch import host_memory as module
 from kernelgym.judge.untrusted.watch.fingerprint import fingerprint
-from kernelgym.judge.untrusted.watch.host_memory import Ledger, existing
+from kernelgym.judge.untrusted.watch.host_memory import HostMemory, existing
 from kernelgym.judge.untrusted.watch.operator_work import Counter, tensors_in
 
 N = 512
@@ -21,12 +21,12 @@ BYTES = 4 * N
 def seen(forward, *inputs):
     """Call a model as a watched call does; return the sizes of what was written past torch."""
     counter, found = Counter(), []
-    counter.ledger = ledger = Ledger(fingerprint, found.append)
-    ledger.begin(existing(forward))
+    counter.host_memory = host_memory = HostMemory(fingerprint, found.append)
+    host_memory.begin(existing(forward))
     with torch.no_grad(), counter:
         result = forward(*inputs)
-    ledger.reads(tensors_in(result))
-    ledger.end()
+    host_memory.reads(tensors_in(result))
+    host_memory.end()
     return found
 
 
@@ -265,14 +265,14 @@ def test_torch_itself_is_not_taken_for_somebody_else(forward):
 
 
 def test_nothing_is_kept_alive():
-    ledger = Ledger(fingerprint, print)
-    ledger.begin([])
+    host_memory = HostMemory(fingerprint, print)
+    host_memory.begin([])
     tensor = torch.rand(N)
-    ledger.wrote([tensor])
+    host_memory.wrote([tensor])
     number = tensor.untyped_storage()._cdata
-    assert not ledger._prints[number][0].expired()
+    assert not host_memory._prints[number][0].expired()
     del tensor
-    assert ledger._prints[number][0].expired()
+    assert host_memory._prints[number][0].expired()
 
 
 def test_where_memory_cannot_be_read_nobody_is_accused():
@@ -280,9 +280,9 @@ def test_where_memory_cannot_be_read_nobody_is_accused():
         raise RuntimeError("cannot be read")
 
     found, x = [], torch.rand(N)
-    ledger = Ledger(fails, found.append)
-    ledger.begin([x])
-    ledger.reads([x, torch.rand(N)])
+    host_memory = HostMemory(fails, found.append)
+    host_memory.begin([x])
+    host_memory.reads([x, torch.rand(N)])
     assert not found
 
 
@@ -297,35 +297,35 @@ def test_where_two_threads_work_neither_is_accused(forward):
             return x + 1
 
     counter, found = Counter(), []
-    counter.ledger = ledger = Ledger(fingerprint, found.append)
+    counter.host_memory = host_memory = HostMemory(fingerprint, found.append)
     for paused in (False, True):
-        ledger.begin(existing(both))
+        host_memory.begin(existing(both))
         with torch.no_grad(), counter:
             counter.paused = paused
             watched(torch.rand(N)) if not paused else both(torch.rand(N))
             counter.paused = False
             result = both(torch.rand(N))
-        ledger.reads(tensors_in(result))
-        ledger.end()
+        host_memory.reads(tensors_in(result))
+        host_memory.end()
     assert not found
 
 
 def test_what_is_looked_at_is_bounded(monkeypatch):
     looks, found, x = [], [], torch.rand(N)
     monkeypatch.setattr(module, "_LOOKED_AT_BYTES", 10 * BYTES)
-    ledger = Ledger(lambda tensor: looks.append(tensor), found.append)
-    ledger.begin([x])
+    host_memory = HostMemory(lambda tensor: looks.append(tensor), found.append)
+    host_memory.begin([x])
     for _ in range(100):
-        ledger.reads([x])
-    ledger.reads([torch.rand(N)])
+        host_memory.reads([x])
+    host_memory.reads([torch.rand(N)])
     assert len(looks) == 10 and not found
 
 
 def test_there_is_nothing_to_find_between_calls():
     found = []
-    ledger = Ledger(fingerprint, found.append)
-    ledger.reads([torch.rand(N)])
-    ledger.begin([])
-    ledger.end()
-    ledger.reads([torch.rand(N)])
+    host_memory = HostMemory(fingerprint, found.append)
+    host_memory.reads([torch.rand(N)])
+    host_memory.begin([])
+    host_memory.end()
+    host_memory.reads([torch.rand(N)])
     assert not found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.evidence import read_profile
-from kernelgym.judge.untrusted.watch.launch_times import Laps
+from kernelgym.judge.untrusted.watch.launch_times import LaunchTimes
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import KernelTime, Profile, Verdict
 from support.programs import AFFINE, CPP, TIGHT, TRITON, replaced
@@ -71,19 +71,19 @@ def test_what_is_read() -> None:
 
 
 def test_launches_within_launches_belong_to_the_outer_one() -> None:
-    laps = Laps()
+    launch_times = LaunchTimes()
 
     def inner() -> int:
         return 3
 
     def outer() -> int:
-        return laps.launch(inner, (), {}) + 1
+        return launch_times.launch(inner, (), {}) + 1
 
     def model(x: int) -> int:
-        return x + laps.launch(outer, (), {}) + laps.launch(outer, (), {})
+        return x + launch_times.launch(outer, (), {}) + launch_times.launch(outer, (), {})
 
-    assert laps.call(model, [5]) == 13
-    report = laps.report()
+    assert launch_times.call(model, [5]) == 13
+    report = launch_times.report()
     assert [(name, count) for name, (count, _) in report["kernels"]] == [("outer", 2)]
     assert 0 < report["kernels"][0][1][1] <= report["call_ms"]
-    assert laps.report() == {}
+    assert launch_times.report() == {}

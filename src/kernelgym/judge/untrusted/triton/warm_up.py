@@ -93,7 +93,7 @@ def warm_up(tracer: Any, fingerprint: Callable[[torch.Tensor], Any]) -> None:
     """Launch kernels, plainly and watched; the tracer has seen nothing after that.
 
     Args:
-        tracer: A `Tracer` of `tracing.py`.
+        tracer: A `Tracer` of `tracer.py`.
         fingerprint: Of `fingerprint.py`, which tells tensors apart.
     """
     for function in list(vars(tl.standard).values()):

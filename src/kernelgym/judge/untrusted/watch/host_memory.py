@@ -3,7 +3,8 @@
 Whatever a kernel computes outside of both (with NumPy, in Python, through an address) it has to
 write to memory that is read by one of them, or is returned. So memory is looked at when it is read:
 it must hold what it held when they last wrote it, and what nobody has made in this call must have
-been there before. How it was written is not asked; `crossings.py` names the ways that are known.
+been there before. How it was written is not asked; `host_transfers.py` names the ways that are
+known.
 
 Nothing is found where it could be somebody else's doing: in a call in which native code or a second
 thread has worked, memory was resized, or more was looked at than is bearable. Who wants to is not
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-__all__ = ["Ledger", "existing"]
+__all__ = ["HostMemory", "existing"]
 
 _LOOKED_AT_BYTES = 1 << 30  # in a call; some two seconds
 _COMPRESSED = {
@@ -34,7 +35,7 @@ _COMPRESSED = {
 }
 
 
-class Ledger:
+class HostMemory:
     """Keeps fingerprints of memory for the time of one call.
 
     Memory that is given back in the meantime is not held on to. No method raises: where something

@@ -6,7 +6,7 @@ element by element, memory shared with NumPy or a file since before the call and
 addresses turned into ctypes arrays. Looked-up functions of numeric libraries (BLAS and the like)
 are noted by name. So is, whenever it happens, what makes all memory readable at any time after: the
 process's memory as a file, an object laid over an address, functions that a kernel looks up in
-libraries itself. On the CPU `ledger.py` sees what comes back by any other way. Not seen: what
+libraries itself. On the CPU `host_memory.py` sees what comes back by any other way. Not seen: what
 compiled code does with an address it was given.
 
 Loaded by path in the untrusted process: standard library and torch only. No boundary.
@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Crossings"]
+__all__ = ["HostTransfers"]
 
 _OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__", "apply_", "map_", "map2_")
 _IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_tensor", "asarray")
@@ -49,8 +49,10 @@ _LIBRARY = re.compile(
 )
 
 
-class Crossings:
-    """Counts crossings of one process, once it has begun: before any kernel code is loaded.
+class HostTransfers:
+    """Counts what one process hands from torch to the host and back.
+
+    It begins before any kernel code is loaded.
 
     Args:
         counts: Says whether what happens now counts.

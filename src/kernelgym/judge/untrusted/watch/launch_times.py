@@ -16,23 +16,23 @@ from typing import Any
 
 import torch
 
-__all__ = ["Laps"]
+__all__ = ["LaunchTimes"]
 
 _HEAD_START_CYCLES = 20_000_000  # about 10 ms
 _NAMED = 16
 
 
-class Laps:
+class LaunchTimes:
     """Times one call after another; remembers the last."""
 
     def __init__(self) -> None:
-        self._laps: list[tuple[str, Any, Any]] = []
+        self._launch_times: list[tuple[str, Any, Any]] = []
         self._whole: tuple[Any, Any] | None = None
         self._within = False
 
     def call(self, model: Any, arguments: list[Any]) -> Any:
         """Call a model and time it."""
-        self._laps, self._whole = [], None
+        self._launch_times, self._whole = [], None
         if torch.cuda.is_initialized():
             torch.cuda._sleep(_HEAD_START_CYCLES)
         begun = _now()
@@ -48,7 +48,7 @@ class Laps:
         try:
             return launch(*args, **kwargs)
         finally:
-            self._laps.append((_name_of(launch), begun, _now()))
+            self._launch_times.append((_name_of(launch), begun, _now()))
             self._within = False
 
     def report(self) -> dict[str, Any]:
@@ -58,10 +58,10 @@ class Laps:
         """
         if self._whole is None:
             return {}
-        laps: dict[str, list[float]] = {}
-        for name, *span in self._laps:
-            laps.setdefault(name, []).append(_between_ms(*span))
-        found = [(name, [len(times), sum(times)]) for name, times in laps.items()]
+        launch_times: dict[str, list[float]] = {}
+        for name, *span in self._launch_times:
+            launch_times.setdefault(name, []).append(_between_ms(*span))
+        found = [(name, [len(times), sum(times)]) for name, times in launch_times.items()]
         found.sort(key=lambda kernel: -kernel[1][1])
         whole, self._whole = self._whole, None
         return {"call_ms": _between_ms(*whole), "kernels": found[:_NAMED]}

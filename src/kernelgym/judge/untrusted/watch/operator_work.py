@@ -73,7 +73,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Told of each number that is read from a tensor."""
         self.on_lift: Callable[[int], None] | None = None
         """Told of the bytes of each tensor that is made of Python's values."""
-        self.ledger: Any = None
+        self.host_memory: Any = None
         """Told of tensors that operators are about to read, and of those that they wrote."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
         self.reset()
@@ -111,8 +111,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Run an operator and count it."""
         kwargs = kwargs or {}
         if self.paused or not self.active:
-            if self.active and self.ledger is not None:
-                self.ledger.meet()  # code of ours runs in one thread, and this may be another
+            if self.active and self.host_memory is not None:
+                self.host_memory.meet()  # code of ours runs in one thread, and this may be another
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():
             with self:  # nothing has taken composite operators apart yet
@@ -122,22 +122,22 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         namespace, _, name = func._schema.name.partition("::")
         lifts = name in _LIFTS
         own, touches = namespace in _OWN, lifts or not func.is_view
-        ledger = self.ledger if touches and name not in _RELAID else None
-        if self.ledger is not None and any(map(_dispatches, types)):
-            self.ledger.end()  # what a subclass does with the tensors within is not seen
-        if ledger is not None and not lifts and name not in _UNREAD:
+        host_memory = self.host_memory if touches and name not in _RELAID else None
+        if self.host_memory is not None and any(map(_dispatches, types)):
+            self.host_memory.end()  # what a subclass does with the tensors within is not seen
+        if host_memory is not None and not lifts and name not in _UNREAD:
             if name in _OVERWRITING:
-                ledger.overwrites(args[0])
-            ledger.reads(tensors_in((args, kwargs)))
+                host_memory.overwrites(args[0])
+            host_memory.reads(tensors_in((args, kwargs)))
         handling, self._handling = self._handling, True
         try:
             result = func(*args, **kwargs)
         finally:
             self._handling = handling
-        if ledger is not None and own:
+        if host_memory is not None and own:
             mutates = func._schema.is_mutable or "batch_norm" in name  # whose schemas do not say so
             written = (args, kwargs, result) if mutates else result
-            ledger.wrote(tensors_in(written))
+            host_memory.wrote(tensors_in(written))
         if own and touches:
             self._count(name, args, kwargs, result)
         self.after(func, result)

@@ -1,18 +1,18 @@
 """What a kernel's process watches, for evidence: its custom launches, and torch's share.
 
 A `Tracer` is in one of four modes while calls are made. ``record`` counts the launches of
-custom kernels, how many of them did something, and what torch's operators did (`traffic.py`).
+custom kernels, how many of them did something, and what torch's operators did (`operator_work.py`).
 ``ablate`` makes the same calls with the custom kernels taken out: Triton and NVRTC launches are
 skipped, what functions of extensions return or change is overwritten, and memory fresh from the
 allocator is filled with NaN. ``profile`` times the custom launches
-(`laps.py`). ``off`` watches nothing.
+(`launch_times.py`). ``off`` watches nothing.
 
-Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`),
-and calls of functions and operators of extensions built through `torch.utils.cpp_extension`.
-What crosses to the host's side of Python is counted too (`crossings.py`), and on the CPU what was
-written to memory past torch and interpreted kernels (`ledger.py`).
-Not seen: torch operators in threads that C++ started, or called past the dispatcher.
-`torch.compile` returns its argument unchanged here: what it generates is no custom kernel.
+Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`), and
+calls of functions and operators of extensions built through `torch.utils.cpp_extension`. What
+crosses to the host's side of Python is counted too (`host_transfers.py`), and on the CPU what was
+written to memory past torch and interpreted kernels (`host_memory.py`). Not seen: torch operators
+in threads that C++ started, or called past the dispatcher. `torch.compile` returns its argument
+unchanged here: what it generates is no custom kernel.
 
 Loaded by path in the untrusted process: standard library, torch and triton only. All of it can
 be undone by code in the same process, so it decides about honest kernels and lazy ones, and is
@@ -39,38 +39,41 @@ class Tracer:
     Made before a fork, it costs the children nothing that they would all do alike.
 
     Args:
-        launches: The process's `Launches`, of `launching.py`.
-        crossings: The module `crossings.py`.
-        traffic: The module `traffic.py`.
-        ledger: The module `ledger.py`.
+        launches: The process's `Launches`, of `launches.py`.
+        host_transfers: The module `host_transfers.py`.
+        operator_work: The module `operator_work.py`.
+        host_memory: The module `host_memory.py`.
         prints: The module `fingerprint.py`.
-        laps: The module `laps.py`.
+        launch_times: The module `launch_times.py`.
     """
 
     def __init__(
         self,
         launches: Any,
-        crossings: ModuleType,
-        traffic: ModuleType,
-        ledger: ModuleType,
+        host_transfers: ModuleType,
+        operator_work: ModuleType,
+        host_memory: ModuleType,
         prints: ModuleType,
-        laps: ModuleType,
+        launch_times: ModuleType,
     ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
         self._without_numbers = prints.without_numbers
-        self._tensors_in = traffic.tensors_in
+        self._tensors_in = operator_work.tensors_in
         self._mode = "off"
         self._inside = False
         self._by_address: set[str] = set()  # functions that take no tensors and return nothing
         self._compiled = self._captured = self._hidden = False
-        self._counter = _poisoning(traffic, prints.poison)
+        self._counter = _poisoning(operator_work, prints.poison)
         self._counter.active = False
         self._launches = self._working = 0
-        self._laps = laps.Laps()
-        self._crossings = crossings.Crossings(self._counts, prints.fingerprint)
-        self._counter.on_item, self._counter.on_lift = self._crossings.add, self._crossings.lifted
-        self._ledger = ledger.Ledger(prints.fingerprint, self._crossings.written)
-        self._counter.ledger, self._existing = self._ledger, ledger.existing
+        self._launch_times = launch_times.LaunchTimes()
+        self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
+        self._counter.on_item, self._counter.on_lift = (
+            self._host_transfers.add,
+            self._host_transfers.lifted,
+        )
+        self._host_memory = host_memory.HostMemory(prints.fingerprint, self._host_transfers.written)
+        self._counter.host_memory, self._existing = self._host_memory, host_memory.existing
         self._of_process = launches
         self.begun = False
         """Whether it watches."""
@@ -82,7 +85,7 @@ class Tracer:
     def begin(self) -> Tracer:
         """Watch from now on; returns the tracer."""
         self.begun, self._of_process.watcher = True, self
-        self._crossings.begin()
+        self._host_transfers.begin()
         return self
 
     def rest(self) -> None:
@@ -92,7 +95,7 @@ class Tracer:
         self._of_process.count = 0
         self._by_address.clear()
         self._compiled = self._captured = self._hidden = False
-        self._crossings.rest()
+        self._host_transfers.rest()
 
     def mode(self, mode: str) -> dict[str, Any]:
         """Change the mode; return what was seen since the last change."""
@@ -106,13 +109,13 @@ class Tracer:
             "bytes": dict(counter.bytes),
             "products": counter.products + counter.estimated,
             "elements": counter.elements,
-            "crossed": self._crossings.bytes,
-            "crossings": sorted(self._crossings.ways),
-            "library": self._crossings.library,
-            **self._laps.report(),
+            "crossed": self._host_transfers.bytes,
+            "host_transfers": sorted(self._host_transfers.ways),
+            "library": self._host_transfers.library,
+            **self._launch_times.report(),
         }
         counter.reset()
-        self._crossings.reset()
+        self._host_transfers.reset()
         self._launches = self._working = 0
         self._mode = mode
         counter.poisoning = mode == "ablate"
@@ -125,23 +128,23 @@ class Tracer:
         if self._mode == "profile":
             self._inside = True
             try:
-                return self._laps.call(model, arguments)
+                return self._launch_times.call(model, arguments)
             finally:
                 self._inside = False
-        before = self._quietly(self._crossings.prints)
+        before = self._quietly(self._host_transfers.prints)
         if self._mode == "record" and not torch.cuda.is_initialized():
-            self._quietly(lambda: self._ledger.begin(self._existing(model)))
+            self._quietly(lambda: self._host_memory.begin(self._existing(model)))
         self._inside = self._counter.active = True
         try:
             with self._counter:
                 result = model(*arguments)
-            self._quietly(lambda: self._ledger.reads(self._tensors_in(result)))
+            self._quietly(lambda: self._host_memory.reads(self._tensors_in(result)))
             return result
         finally:
             self._inside = self._counter.active = False
-            self._ledger.end()
+            self._host_memory.end()
             given = list(self._tensors_in(arguments))
-            self._quietly(lambda: self._crossings.compare(before, given))
+            self._quietly(lambda: self._host_transfers.compare(before, given))
 
     def inside(self) -> bool:
         """Say whether a call is being made."""
@@ -160,10 +163,10 @@ class Tracer:
         if not self._inside:
             return function(*args, **kwargs)
         if self._mode == "record":
-            self._ledger.end()  # native code may write wherever it likes, at any time
+            self._host_memory.end()  # native code may write wherever it likes, at any time
             return self._recorded(function, args, kwargs)
         if self._mode == "profile":
-            return self._laps.launch(function, args, kwargs)
+            return self._launch_times.launch(function, args, kwargs)
         given = list(self._tensors_in((args, kwargs)))
         if not given and getattr(function, "__name__", "") in self._by_address:
             return None
@@ -184,17 +187,17 @@ class Tracer:
         if self._mode == "record":
             return self._recorded(launch, args, kwargs)
         if self._mode == "profile":
-            return self._laps.launch(launch, args, kwargs)
+            return self._launch_times.launch(launch, args, kwargs)
         return None if skip is None else skip()
 
     def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._captured = self._captured or _capturing()
         given = list(self._tensors_in((args, kwargs)))
-        self._quietly(lambda: self._ledger.reads(given))
+        self._quietly(lambda: self._host_memory.reads(given))
         try:
             return self._looked_at(call, args, kwargs, given)
         finally:
-            self._quietly(lambda: self._ledger.wrote(given))
+            self._quietly(lambda: self._host_memory.wrote(given))
 
     def _looked_at(
         self, call: Callable[..., Any], args: Any, kwargs: Any, given: list[torch.Tensor]
@@ -238,7 +241,7 @@ class Tracer:
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._counter.reentered():
                 result = function(*args, **kwargs)
-            self._quietly(lambda: self._ledger.reads(self._tensors_in(result)))
+            self._quietly(lambda: self._host_memory.reads(self._tensors_in(result)))
             return result
 
         return call
@@ -265,8 +268,8 @@ class Tracer:
             return None
 
 
-def _poisoning(traffic: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
-    class Poisoning(traffic.Counter):  # type: ignore[name-defined, misc]
+def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
+    class Poisoning(operator_work.Counter):  # type: ignore[name-defined, misc]
         """A counter that can fill memory fresh from the allocator."""
 
         poisoning = False
@@ -275,8 +278,8 @@ def _poisoning(traffic: ModuleType, poison: Callable[[torch.Tensor], None]) -> A
             """Fill what an allocating operator returned."""
             if self.poisoning:
                 name = func._schema.name.rpartition("::")[2].removesuffix("_")
-                if name in traffic.ALLOCATIONS:
-                    for tensor in traffic.tensors_in(result):
+                if name in operator_work.ALLOCATIONS:
+                    for tensor in operator_work.tensors_in(result):
                         poison(tensor)
 
     return Poisoning()

@@ -1,4 +1,4 @@
-"""Part of `quick_interpreter.py`: kernels are rewritten, and the language patched, in less time.
+"""Part of `switch.py`: kernels are rewritten, and the language patched, in less time.
 
 Loaded by path in the zygote: standard library and triton only.
 """

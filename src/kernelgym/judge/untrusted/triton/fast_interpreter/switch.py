@@ -7,8 +7,8 @@ see first that there is nothing to do; whatever is out of the ordinary goes to T
 function is replaced only if its text, and that of all it relies on, is what its replacement was
 written for; under another version of Triton it stays as it is.
 
-The replacements are in `quick_types.py`, `quick_values.py` and `quick_launches.py`. Loaded by path
-in the zygote: standard library and triton only. No boundary, as `accesses.py`.
+The replacements are in `value_types.py`, `values.py` and `launches.py`. Loaded by path
+in the zygote: standard library and triton only. No boundary, as `bounds_check.py`.
 """
 
 from __future__ import annotations

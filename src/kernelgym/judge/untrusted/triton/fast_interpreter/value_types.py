@@ -1,4 +1,4 @@
-"""Part of `quick_interpreter.py`: types, shapes and tensors of interpreted values, in less time.
+"""Part of `switch.py`: types, shapes and tensors of interpreted values, in less time.
 
 Loaded by path in the zygote: standard library and triton only.
 """

@@ -1,4 +1,4 @@
-"""Part of `quick_interpreter.py`: conversions, constants and broadcasts of values, in less time.
+"""Part of `switch.py`: conversions, constants and broadcasts of values, in less time.
 
 Loaded by path in the zygote: standard library, numpy and triton only.
 """
