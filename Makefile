@@ -36,10 +36,10 @@ demo: setup  ## Watch a small model learn to write kernels from verdicts (six mi
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
-	$(BIN)/pytest -m "not slow and not gpu"
+	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu"
 
 test-all: setup  ## Run every test that needs no GPU
-	$(BIN)/pytest -m "not gpu"
+	$(BIN)/pytest --hypothesis-profile=random -m "not gpu"
 
 redteam: setup  ## Judge known exploits and honest look-alikes: none may pass, none be refused
 	$(BIN)/kernelgym redteam --workers 2

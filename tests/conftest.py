@@ -8,8 +8,9 @@ import pytest
 from hypothesis import settings
 
 # A machine that is busy with other things fails no test.
-settings.register_profile("kernelgym", deadline=None)
-settings.load_profile("kernelgym")
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
+settings.load_profile("ci")
 
 ADD = """\
 import torch
