@@ -19,12 +19,14 @@ from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.out_of_memory import is_out_of_memory, our_failure
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.session.compiled_cache import pack
+from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing.baseline_store import Kept
 from kernelgym.judge.timing.measure import Stopwatch, Untimed
 from kernelgym.judge.untrusted.torch_compile import FOLDER
+from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Problem
+from kernelgym.types import Kernel, Problem
 
 __all__ = ["Baselines"]
 
@@ -160,7 +162,8 @@ class Baselines:
     def _race(self, eager: Session, compiled: Session, reference: Reference) -> tuple[float, float]:
         with self._device_lock.exclusive():
             try:
-                return Stopwatch(compiled, eager, reference).race(_RACE_PAIRS)
+                run = LiveRun(_case_of(reference, self._ruleset), reference, compiled)
+                return Stopwatch(run, eager).race(_RACE_PAIRS)
             except Rejected as end:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
@@ -292,3 +295,9 @@ def _check_complete(session: Session) -> None:
         raise _unfit(f"the compiled reference fails: {end}") from None
     if missed:
         raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
+
+
+def _case_of(reference: Reference, ruleset: Ruleset) -> Case:
+    """Return the case in which a problem's own model stands in the kernel's place."""
+    kernel = Kernel(reference.problem.source, REFERENCE_LANGUAGE)
+    return Case(reference.problem, kernel, ruleset, reference.seeds)

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, replace
 
 from kernelgym.judge.memory.lent import LentMemory
-from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.speedup import Pair
@@ -58,22 +58,21 @@ class Stopwatch:
     """Times one constructed, correct kernel.
 
     Args:
-        kernel: Its session.
-        baseline: The reference's, constructed.
-        reference: Draws inputs and verifies outputs.
+        run: The kernel's process, and the reference, which draws inputs and verifies outputs.
+        baseline: The reference's own process, constructed.
         memory: Where large inputs are drawn, for the baseline to read; None if it may not.
     """
 
     def __init__(
         self,
-        kernel: Session,
+        run: LiveRun,
         baseline: Session,
-        reference: Reference,
         memory: LentMemory | None = None,
     ) -> None:
+        kernel = run.session
         self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(kernel, baseline, reference, memory)
+        self._windows = Windows(run, baseline, memory)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
         kernel.distrust(baseline)  # whose outputs are right

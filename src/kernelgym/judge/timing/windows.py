@@ -23,7 +23,8 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.memory.arena import spanned
 from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.out_of_memory import our_failure
-from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.reference.reference import Seeds, tensors_of
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session, Window
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.speedup import Pair
@@ -51,23 +52,22 @@ class Windows:
     """Runs windows of a kernel and of what it is timed against.
 
     Args:
-        kernel: Its session.
-        baseline: The reference's, constructed.
-        reference: Draws inputs and verifies outputs.
+        run: The kernel's process, and the reference, which draws inputs and verifies outputs.
+        baseline: The reference's own process, constructed.
         memory: Where large inputs are drawn, on a device; None if the baseline may not read there.
     """
 
     def __init__(
         self,
-        kernel: Session,
+        run: LiveRun,
         baseline: Session,
-        reference: Reference,
         memory: LentMemory | None = None,
     ) -> None:
+        kernel = run.session
         self._sides = (baseline, kernel)
         # Judged calls may be on values that everybody knows; timed ones never are.
-        self._reference = reference
-        seeds = reference.seeds
+        self._reference = run.reference
+        seeds = run.reference.seeds
         self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
         self.calls = 0
