@@ -93,6 +93,7 @@ class Process:
             exec_allowed, misses, agrees, fails,
         )  # fmt: skip
         self.packed, self.compiles, self.ended = None, False, False
+        self.channel = self.model = self.buffers = self  # it plays its parts itself
 
     def load(self, source, entry, packed=b"", compiles=False):
         assert (source, entry) == (PROBLEM.source, "Model")

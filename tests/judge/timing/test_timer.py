@@ -54,13 +54,12 @@ class Processes:
     @contextlib.contextmanager
     def open(self, language, source):
         self.opened += 1
-        yield SimpleNamespace(
+        model = SimpleNamespace(
             load=lambda *_: None,
             await_load=lambda: None,
             construct=self.constructed.append,
-            call=lambda *_: self.outcome,
-            tally=self.tally,
         )
+        yield SimpleNamespace(model=model, call=lambda *_: self.outcome, tally=self.tally)
 
 
 class Keeper(Timekeeper):
@@ -87,7 +86,7 @@ class Keeper(Timekeeper):
 
     def verdict(self, reference=REFERENCE):
         """Time a kernel that was judged correct."""
-        session = SimpleNamespace(example=([], ()))
+        session = SimpleNamespace(buffers=SimpleNamespace(example=([], ())))
         return self.timed(JUDGED, session, reference, KERNEL, contextlib.ExitStack())
 
 

@@ -151,8 +151,8 @@ def _started(
 ) -> Reference:
     load(session)
     model = reference()
-    session.await_load()
-    session.construct(model)
+    session.model.await_load()
+    session.model.construct(model)
     return model
 
 
@@ -163,7 +163,7 @@ def third(
     kernel: Kernel,
 ) -> Evidence:
     """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
-    session.grant(_ABLATED_S)
+    session.channel.grant(_ABLATED_S)
     crashed = evidence.crashed
     try:
         # A call past the planned ones is on a kind of inputs that leaves something to do.
@@ -191,7 +191,7 @@ def profiled(
     try:
         session.trace("profile")
         inputs = reference.inputs_for_timing(reference.seeds.derive("profile"))
-        if not session.alike(inputs):
+        if not session.buffers.alike(inputs):
             return evidence
         session.run([inputs], [reference.seeds.derive("profile-forward")])
         seen = session.trace("off")

@@ -100,7 +100,7 @@ class Attempt:
             try:
                 if self._may_watch:
                     prepare(session)
-                session.load(kernel.source, "ModelNew")
+                session.model.load(kernel.source, "ModelNew")
                 with self._accelerator.room(self._problem), self._accelerator.device_lock.shared():
                     reference = self._reference()
                     self._accelerator.tidy()  # what a problem was examined in is others' room now
@@ -116,7 +116,7 @@ class Attempt:
                     log=end.log,
                     findings=end.findings,
                 )
-            return dataclasses.replace(verdict, log=verdict.log or session.log())
+            return dataclasses.replace(verdict, log=verdict.log or session.channel.log())
 
     def _reference(self) -> Reference:
         reference = Reference(
@@ -134,7 +134,7 @@ class Attempt:
         calls = self._calls
         calls.planned = len(reference.plan)
         try:
-            session.await_load()
+            session.model.await_load()
             stack.enter_context(self._accelerator.room(reference.problem))
             # One share, from the first call until the kernel is about to be timed: who gives it up
             # in between waits for everybody who is timed. Contexts have as long to be made.
@@ -146,7 +146,7 @@ class Attempt:
                 share.callback(self._processes.settle)
             with self._clock.stage("check"):
                 self._processes.ask_for_contexts()
-                session.construct(reference)
+                session.model.construct(reference)
                 self._call(session, reference)
             findings = (*session.findings(self._kernel), *reference.findings())
             judged = dataclasses.replace(calls.verdict(), findings=findings)
@@ -185,7 +185,7 @@ class Attempt:
 
     def _custom(self, judged: Verdict, session: Session, reference: Reference) -> Verdict:
         """Have it shown that a custom kernel did the work of a correct one."""
-        judged = with_library_work(judged, session.library_work)
+        judged = with_library_work(judged, session.channel.library_work)
         if not judged.correct:
             return judged
         evidence = None if self._watch is None else self._watch.found
@@ -195,7 +195,7 @@ class Attempt:
 
     def _evidence(self, session: Session, reference: Reference) -> Evidence:
         """Have a second process show that a custom kernel did the work."""
-        session.vacate()  # one process at a time holds inputs and outputs
+        session.buffers.vacate()  # one process at a time holds inputs and outputs
         kernel = self._kernel
 
         def unused() -> Reference:
@@ -203,7 +203,7 @@ class Attempt:
             return self._reference() if reference.stateful else reference
 
         def load(session: Session) -> None:
-            session.load(kernel.source, "ModelNew")
+            session.model.load(kernel.source, "ModelNew")
             self._processes.ask_for_contexts()  # made while this one compiles
 
         evidence = gather(
@@ -241,7 +241,7 @@ class Attempt:
         and keeps that frame's tensors: here it is named in a frame of its own.
         """
         return dataclasses.replace(
-            self._calls.so_far(session.loaded),
+            self._calls.so_far(session.model.loaded),
             status=end.status,
             message=str(end),
             log=end.log,
