@@ -1,6 +1,7 @@
 """How windows become a timing, with processes that are made up: no GPU, no clock, no noise."""
 
 import math
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -202,7 +203,7 @@ class Memory:
 @pytest.fixture
 def large(monkeypatch):
     """Let everything be of one GiB."""
-    monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 14, 1 << 14))
+    monkeypatch.setattr(sys.modules[__name__], "SHAPE", (1 << 14, 1 << 14))
 
 
 def reserved(side):
@@ -238,7 +239,7 @@ def test_the_copy_that_a_baseline_is_spared_is_no_sign_of_work_left(large, layou
 )
 def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
     if why != "small":
-        monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 14, 1 << 14))
+        monkeypatch.setattr(sys.modules[__name__], "SHAPE", (1 << 14, 1 << 14))
     device = torch.device("cpu") if why == "the CPU" else CUDA
     kernel, baseline = Side(20.0, device=device), Side(40.0, device=device)
     if why == "gaps":
@@ -254,7 +255,7 @@ def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
 
 def test_windows_of_several_calls_are_given_copies_and_lent_memory_goes_back(monkeypatch, large):
     monkeypatch.setattr("kernelgym.judge.timing.windows._LENT_BYTES", 1 << 20)
-    monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 9, 1 << 9))
+    monkeypatch.setattr(sys.modules[__name__], "SHAPE", (1 << 9, 1 << 9))
     kernel, baseline, memory = Side(0.05), Side(0.1), Memory()
     assert Stopwatch(kernel, baseline, Reference(), memory).measure().timing.speedup > 1.9
     assert ("borrow",) in baseline.asked
