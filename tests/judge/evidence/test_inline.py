@@ -36,6 +36,7 @@ class _Session:
         self._seen, self._without, self._failing = seen, without, failing
         self.public = None
         self.asked, self.left_s, self._mode = [], LEFT_S, "off"
+        self.channel = self.buffers = self  # it plays its parts itself
 
     def trace(self, mode):
         self.asked.append(mode)

@@ -55,13 +55,12 @@ class Processes:
     @contextlib.contextmanager
     def open(self, language, source):
         self.opened += 1
-        yield SimpleNamespace(
+        model = SimpleNamespace(
             load=lambda *_: None,
             await_load=lambda: None,
             construct=self.constructed.append,
-            call=lambda *_: self.outcome,
-            tally=self.tally,
         )
+        yield SimpleNamespace(model=model, call=lambda *_: self.outcome, tally=self.tally)
 
 
 class Keeper(Timekeeper):
@@ -88,7 +87,7 @@ class Keeper(Timekeeper):
 
     def verdict(self, reference=REFERENCE):
         """Time a kernel that was judged correct."""
-        session = SimpleNamespace(example=([], ()), tally=Tally(9, 0))
+        session = SimpleNamespace(buffers=SimpleNamespace(example=([], ())), tally=Tally(9, 0))
         case = Case(None, KERNEL, self._ruleset, None)
         timed = self.timed(LiveRun(case, reference, session), contextlib.ExitStack())
         calls = JudgedCalls(planned=5, passed=5)

@@ -153,14 +153,14 @@ def _started(
 ) -> LiveRun:
     load(session)
     run = LiveRun(case, reference(), session)
-    session.await_load()
-    session.construct(run.reference)
+    session.model.await_load()
+    session.model.construct(run.reference)
     return run
 
 
 def third(evidence: Evidence, run: LiveRun) -> Evidence:
     """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
-    run.session.grant(_ABLATED_S)
+    run.session.channel.grant(_ABLATED_S)
     crashed = evidence.crashed
     try:
         # A call past the planned ones is on a kind of inputs that leaves something to do.
@@ -188,7 +188,7 @@ def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
     try:
         session.trace("profile")
         inputs = run.reference.inputs_for_timing(seeds.derive("profile"))
-        if not session.alike(inputs):
+        if not session.buffers.alike(inputs):
             return evidence
         session.run([inputs], [seeds.derive("profile-forward")])
         seen = session.trace("off")

@@ -92,16 +92,16 @@ class Watch:
         if index != self._place:
             return self._session.call(self._reference, index)
         self.begun = True
-        self._session.move()
+        self._session.buffers.move()
         self._session.trace("record")
         with counted(self._reference.model) as counter:
             outcome = self._session.call(self._reference, index)
         seen = self._session.trace("ablate")
         if outcome.passed:
-            left_s = self._session.left_s
+            left_s = self._session.channel.left_s
             with self._clock.stage("evidence"):
                 self._learn(seen, Work.of(counter))
-            self._session.grant(left_s)
+            self._session.channel.grant(left_s)
         self._session.trace("off")
         return outcome
 

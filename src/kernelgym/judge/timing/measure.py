@@ -75,7 +75,7 @@ class Stopwatch:
         self._windows = Windows(run, baseline, memory)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
-        kernel.distrust(baseline)  # whose outputs are right
+        kernel.buffers.distrust(baseline.buffers)  # whose outputs are right
 
     def lay_out(self) -> None:
         """Run the first windows on a device before one has it alone: their times do not count.
@@ -99,7 +99,7 @@ class Stopwatch:
         """
         protocol, windows = self._protocol, self._windows
         captured, begun = self._settle()
-        threads = self._kernel.threads()
+        threads = self._kernel.channel.threads()
         # On a device, windows have been run in their final form by now.
         for _ in range(0 if self._on_device else protocol.warmup_pairs):
             windows.pair()
@@ -125,7 +125,7 @@ class Stopwatch:
         if eager:
             message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
             findings.append(Finding("host_bound", message, Severity.INFO))
-        if (now := self._kernel.threads()) > threads:
+        if (now := self._kernel.channel.threads()) > threads:
             message = f"{now - threads} threads or processes were started while it was timed"
             findings.append(Finding("threads_while_timed", message, Severity.SOFT))
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]

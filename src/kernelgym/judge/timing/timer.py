@@ -87,21 +87,21 @@ class Timekeeper:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-            session.vacate()  # it takes no part while a reference is compiled and chosen
-            session.pause()
+            session.buffers.vacate()  # it takes no part while a reference is compiled and chosen
+            session.channel.pause()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
         resting, memory = ExitStack(), LentMemory(self._accelerator.floor_ms)
         resting.callback(memory.close)  # when nobody reads there any more
         try:
             with share:
                 baseline, kind = self._baselines.start(resting, reference)
-                session.grant(limit_s)
+                session.channel.grant(limit_s)
                 stopwatch = Stopwatch(run, baseline, memory)
                 if eager:
                     self._accelerator.make_room()  # what was compared with takes none any more
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
-                session.grant(limit_s)
+                session.channel.grant(limit_s)
                 if not ours:
                     message = (
                         "the device is kept busy, by another program or by what a kernel has left "
@@ -137,15 +137,15 @@ class Timekeeper:
             self._processes.open(kernel.language, kernel.source) as session,
             ExitStack() as share,
         ):
-            session.load(kernel.source, "ModelNew")
-            session.await_load()
+            session.model.load(kernel.source, "ModelNew")
+            session.model.await_load()
             share.enter_context(self._accelerator.device_lock.shared())
             self._processes.ask_for_contexts()
             if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
             if reference.stateful:  # a new process starts where this one began
                 reference = self._unused(reference)
-            session.construct(reference)
+            session.model.construct(reference)
             outcome = session.call(reference, 0)
             if not outcome.passed:
                 message = f"in a second process that was to confirm its time: {outcome.message}"
@@ -213,7 +213,7 @@ class Timekeeper:
         return replace(slower, findings=(*slower.findings, finding))
 
     def _moved_bytes(self, session: Session) -> int:
-        inputs, output = session.example
+        inputs, output = session.buffers.example
         moved = tensors_of([inputs, output]) if self._accelerator.on_cuda else tensors_of(output)
         return int(sum(t.numel() * t.element_size() for t in moved))
 

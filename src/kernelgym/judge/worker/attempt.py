@@ -87,7 +87,7 @@ class Attempt:
             try:
                 if self._may_watch:
                     prepare(session)
-                session.load(kernel.source, "ModelNew")
+                session.model.load(kernel.source, "ModelNew")
                 with (
                     self._accelerator.room(self._case.problem),
                     self._accelerator.device_lock.shared(),
@@ -101,7 +101,7 @@ class Attempt:
                     self._judge(stack, run)
             except Rejected as end:
                 outcome.end = End.of(end)
-            outcome.loaded, outcome.log = session.loaded, session.log()
+            outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
             return outcome
 
     def _reference(self) -> Reference:
@@ -120,7 +120,7 @@ class Attempt:
         session, outcome = run.session, self._outcome
         outcome.calls.planned = len(run.reference.plan)
         try:
-            session.await_load()
+            session.model.await_load()
             stack.enter_context(self._accelerator.room(run.case.problem))
             # One share, from the first call until the kernel is about to be timed: giving it up in
             # between means waiting for every timing. Contexts have as long to be made.
@@ -132,7 +132,7 @@ class Attempt:
                 share.callback(self._processes.settle)
             with self._clock.stage("check"):
                 self._processes.ask_for_contexts()
-                session.construct(run.reference)
+                session.model.construct(run.reference)
                 self._call(run)
             outcome.noticed = (*session.findings(self._kernel), *run.reference.findings())
             if outcome.calls.failed:
@@ -168,7 +168,7 @@ class Attempt:
     def _is_custom(self, run: LiveRun) -> bool:
         """Check evidence that the custom kernel, not torch, did the work of a correct one."""
         outcome = self._outcome
-        outcome.library = run.session.library_work
+        outcome.library = run.session.channel.library_work
         if outcome.library.hidden:
             return False
         evidence = None if self._watch is None else self._watch.found
@@ -179,7 +179,7 @@ class Attempt:
 
     def _evidence(self, run: LiveRun) -> Evidence:
         """Gather evidence from a second process."""
-        run.session.vacate()  # one process at a time holds inputs and outputs
+        run.session.buffers.vacate()  # one process at a time holds inputs and outputs
         kernel = self._kernel
 
         def unused() -> Reference:
@@ -187,7 +187,7 @@ class Attempt:
             return self._reference() if run.reference.stateful else run.reference
 
         def load(session: Session) -> None:
-            session.load(kernel.source, "ModelNew")
+            session.model.load(kernel.source, "ModelNew")
             self._processes.ask_for_contexts()  # made while this one compiles
 
         def fresh() -> AbstractContextManager[Session]:
