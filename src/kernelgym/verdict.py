@@ -360,13 +360,29 @@ class Verdict:
         return cls(**values)
 
 
-def unavailable(message: str, code: str = "judge_failed") -> Verdict:
+def unavailable(
+    message: str,
+    code: str = "judge_failed",
+    device: str = "",
+    ruleset: str = "",
+    wall_s: float = 0.0,
+) -> Verdict:
     """Return the verdict for a failure of ours.
 
     Args:
         message: What happened.
         code: Of its finding: ``judge_failed``, or ``worker_lost`` and ``device_lost`` where a
             kernel may have brought it about.
+        device: Where the kernel was to be judged.
+        ruleset: Label of the rules.
+        wall_s: How long it took, in seconds.
     """
     finding = Finding(code, message, Severity.INFO)
-    return Verdict(Status.UNAVAILABLE, message=message, findings=(finding,))
+    return Verdict(
+        Status.UNAVAILABLE,
+        message=message,
+        findings=(finding,),
+        device=device,
+        ruleset=ruleset,
+        wall_s=wall_s,
+    )

@@ -30,7 +30,7 @@ ROOMS = (
 JUDGE = (
     *("out_of_memory", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
     *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
-    *("reference", "session", "evidence", "timing", "worker", "lint"),
+    *("reference", "session", "retries", "evidence", "outcome", "timing", "worker", "lint"),
     *("worker_handle", "pool", "local", "shared", "__init__"),
 )
 """The same inside the judge, whose files at the top are its ground floor and its roof."""

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 import torch
 
-from kernelgym.judge.session.session import Session
+from kernelgym.judge.session.call_buffers import CallBuffers
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Problem
@@ -67,13 +67,13 @@ def test_large_inputs_are_borrowed_where_that_changes_nothing(worker, monkeypatc
     fields = {"body": body, "second": second.format(rows=ROWS), "more": more, "rows": ROWS}
     problem = Problem(f"t/{case}", "t", 1, case, textwrap.dedent(PROBLEM.format(**fields)))
     kernel = Kernel(TRITON.format(amount=amount, result=result, more=more), "triton")
-    lent, borrow = [], Session.borrow
+    lent, borrow = [], CallBuffers.borrow
 
-    def watched(session, inputs, output):
-        lent.append(borrow(session, inputs, output))
+    def watched(buffers, inputs, output):
+        lent.append(borrow(buffers, inputs, output))
         return lent[-1]
 
-    monkeypatch.setattr(Session, "borrow", watched)
+    monkeypatch.setattr(CallBuffers, "borrow", watched)
     verdict = worker.judge(problem, kernel)
     assert verdict.correct and verdict.timing is not None, verdict.message
     assert any(lent) is borrows

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelgym.judge.session.session import Session
+from kernelgym.judge.session.call_buffers import CallBuffers
 from kernelgym.judge.timing import windows
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
@@ -45,13 +45,13 @@ def test_sides_take_turns_only_where_they_have_to(tmp_path, monkeypatch, in_turn
     problem = Problem("t/turns", "t", 1, "turns", PROBLEM.format(rows=ROWS))
     (tmp_path / "scratch").mkdir()
     worker = Worker(RULESETS["kernelbench"], True, tmp_path, tmp_path / "scratch", device="cuda:0")
-    given_back, vacate = [], Session.vacate
+    given_back, vacate = [], CallBuffers.vacate
 
-    def watched(session):
-        given_back.append(session)
-        vacate(session)
+    def watched(buffers):
+        given_back.append(buffers)
+        vacate(buffers)
 
-    monkeypatch.setattr(Session, "vacate", watched)
+    monkeypatch.setattr(CallBuffers, "vacate", watched)
     if in_turn:
         monkeypatch.setattr(windows, "holds_both", lambda total, inputs, outputs: False)
     try:

@@ -4,18 +4,18 @@ import pytest
 
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
+from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Status, Verdict
-from kernelgym.verdict import unavailable
 from support.programs import AFFINE, TRITON
 
 CORRECT = Verdict(
     Status.CORRECT, compiled=True, trials=3, trials_passed=3, device="cpu", ruleset="strict@0"
 )
 WRONG = Verdict(Status.WRONG, compiled=True, trials=3, device="cpu", ruleset="strict@0")
-DEVICE_LOST = unavailable("the device is lost", "device_lost")
-OUR_BUG = unavailable("TypeError: a bug of ours")
+DEVICE_LOST = JudgeFailure("the device is lost", "device_lost")
+OUR_BUG = JudgeFailure("TypeError: a bug of ours")
 LOST = [
     EOFError("killed"),
     ConnectionResetError(),

@@ -157,7 +157,7 @@ def meeting(folder, device=None, busy=False):
                     extra = () if device is None else (device,)
                     session = Session(candidate, strict, None, *extra)
                     yield session, peer, keeper, strict
-                    session.close()
+                    session.buffers.close()
                     peer.die()
                     peer.join()
                 os.close(fds[1])
@@ -166,12 +166,12 @@ def meeting(folder, device=None, busy=False):
 
 
 def load(session, reference):
-    session.load("source", "ModelNew")
-    session.await_load()
+    session.model.load("source", "ModelNew")
+    session.model.await_load()
 
 
 def construct(session, reference):
-    session.construct(reference)
+    session.model.construct(reference)
 
 
 def call(session, reference):
@@ -183,7 +183,7 @@ def trace(session, reference):
 
 
 def compilation(session, reference):
-    return session.compilation()
+    return session.model.compilation()
 
 
 # What is asked, by which request it fails, and what it was doing then.

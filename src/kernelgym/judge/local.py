@@ -7,7 +7,6 @@ overruns its deadline is replaced and the job tried once more; after that the ve
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import queue
 import threading
@@ -22,24 +21,19 @@ from kernelgym.baseline import Baseline
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.toolchain import find_compiler
-from kernelgym.judge.pool import Pool
-from kernelgym.judge.untrusted import protocol
+from kernelgym.judge.outcome import Circumstances, verdict_of_failures
+from kernelgym.judge.pool import WORKER_LOST, Pool
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.languages import REFERENCE_LANGUAGE, check_language
 from kernelgym.paths import cache_folder
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import Job, Kernel, Problem, Status, Verdict
-from kernelgym.verdict import unavailable
+from kernelgym.types import Job, Kernel, Problem, Verdict
 
 __all__ = ["LocalEvaluator"]
 
-_ATTEMPTS = 2
 _MOST_STANDING_OF = 4  # kernels need the rest
-_LOST = "worker_lost"
-_TAKEN_DOWN = (_LOST, "device_lost")
-_WORKER_FAILS = (OSError, EOFError, protocol.ProtocolError, ValueError, KeyError)
 _Answer = TypeVar("_Answer")
 
 
@@ -138,37 +132,29 @@ class LocalEvaluator:
 
             find_nvcc()
         started = time.monotonic()
-        verdict, lost = unavailable("no attempt was made"), 0
-        for _ in range(_ATTEMPTS):
-            verdict = self._attempt(problem, kernel, seed)
-            if verdict.valid:
-                break
-            # An exception in our own code is nobody's doing but ours.
-            lost += any(finding.code in _TAKEN_DOWN for finding in verdict.findings)
-        if not verdict.valid and lost == _ATTEMPTS and self._blames(problem, kernel):
-            verdict = dataclasses.replace(
-                verdict,
-                status=Status.RUNTIME_ERROR,
-                message=f"the judge failed twice on this kernel and on no other: {verdict.message}",
-            )
-        if not verdict.valid or not verdict.device:
-            verdict = dataclasses.replace(
-                verdict,
-                device=self._device,
-                ruleset=self._ruleset.label,
-                wall_s=time.monotonic() - started,
-            )
-        return verdict
+        answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed))
+        if isinstance(answer, Verdict):
+            return answer
+        circumstances = Circumstances(
+            device=self._device,
+            ruleset=self._ruleset.label,
+            wall_s=time.monotonic() - started,
+        )
+        suspect = all(failure.may_be_the_kernels for failure in answer)
+        blamed = suspect and self._blames(problem, kernel)
+        return verdict_of_failures(answer, circumstances, blamed)
 
     def _blames(self, problem: Problem, kernel: Kernel) -> bool:
-        """Say whether a kernel is what takes the judge down: the reference passes in its place.
+        """Return True if a kernel takes the judge down, and the reference in its place does not.
 
         Otherwise taking the judge down would be free for a kernel that is about to lose.
         """
         if kernel.language == REFERENCE_LANGUAGE or self._pool.dismissed:
             return False
         source = f"{problem.source}\n\nModelNew = Model\n"
-        return self._attempt(problem, Kernel(source, REFERENCE_LANGUAGE), "").correct
+        reference = Kernel(source, REFERENCE_LANGUAGE)
+        answer = self._pool.judge(lambda worker: worker.judge(problem, reference, ""), attempts=1)
+        return isinstance(answer, Verdict) and answer.correct
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
         """Judge many, as many at once as there are workers; yields in order of completion.
@@ -229,7 +215,7 @@ class LocalEvaluator:
             raise
         except JudgeError as error:
             message = str(error)
-        except _WORKER_FAILS as error:
+        except WORKER_LOST as error:
             message = f"the worker failed: {type(error).__name__}: {error}"
         return Baseline(problem.id, self._device, message=message)
 
@@ -246,16 +232,6 @@ class LocalEvaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _attempt(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
-        try:
-            return self._pool.lend(
-                lambda worker: worker.judge(problem, kernel, seed), lambda verdict: verdict.valid
-            )
-        except UsageError:
-            raise
-        except _WORKER_FAILS as error:
-            return unavailable(f"the worker failed: {type(error).__name__}: {error}", _LOST)
 
     def _start(self, device: str) -> WorkerProcess:
         return WorkerProcess(

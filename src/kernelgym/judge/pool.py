@@ -13,9 +13,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kernelgym.errors import UsageError
+from kernelgym.judge.outcome import JudgeFailure
+from kernelgym.judge.retries import RETRIES, Reason
+from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.judge.worker_handle import WorkerProcess
+from kernelgym.types import Verdict
 
-__all__ = ["Pool"]
+__all__ = ["WORKER_LOST", "Pool"]
+
+WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
+"""What asking a worker raises if it is gone, or answers what nothing can read."""
 
 _Answer = TypeVar("_Answer")
 
@@ -91,6 +98,35 @@ class Pool:
                     place.worker = None
                 place.busy = False
                 self._changed.notify()
+
+    def judge(
+        self, ask: Callable[[WorkerProcess], Verdict | JudgeFailure], attempts: int = 0
+    ) -> Verdict | list[JudgeFailure]:
+        """Have a kernel judged, again by another worker where the judge fails.
+
+        Args:
+            ask: Has one worker judge it.
+            attempts: As many as the table of retries says if 0.
+
+        Returns:
+            The verdict, or the failures: one an attempt.
+
+        Raises:
+            UsageError: What `ask` raises of these.
+        """
+        failures: list[JudgeFailure] = []
+        for _ in range(attempts or RETRIES[Reason.JUDGE_FAILED].attempts):
+            try:
+                answer = self.lend(ask, lambda answer: isinstance(answer, Verdict))
+            except UsageError:
+                raise
+            except WORKER_LOST as error:
+                message = f"the worker failed: {type(error).__name__}: {error}"
+                answer = JudgeFailure(message, "worker_lost")
+            if isinstance(answer, Verdict):
+                return answer
+            failures.append(answer)
+        return failures
 
     def _take(self) -> _Place:
         with self._changed:

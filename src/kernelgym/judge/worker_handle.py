@@ -18,6 +18,7 @@ from typing import Any
 from kernelgym.baseline import Baseline
 from kernelgym.devices import alone
 from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.processes.scratch import remove_folder
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Ruleset
@@ -93,14 +94,19 @@ class WorkerProcess:
             }
         )
 
-    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict:
+    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict | JudgeFailure:
         """Have one kernel judged; OSError or EOFError if the worker is lost.
+
+        Returns:
+            The verdict, or what went wrong in the judge.
 
         Raises:
             UsageError: If the device has no room for the problem, or the sandbox that is
                 required cannot be had.
         """
         answer = self._job(problem, {"kernel": _fields(kernel), "seed": seed})
+        if "failed" in answer:
+            return JudgeFailure(answer["failed"], answer["code"])
         return Verdict.from_dict(answer["verdict"])
 
     def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:

@@ -13,11 +13,10 @@ from kernelgym.judge.compiling.library_symbols import (
     LibraryWork,
     library_work,
     needed_symbols,
-    with_library_work,
 )
 from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.rulesets import RULESETS
-from kernelgym.types import Kernel, Severity, Status, Verdict
+from kernelgym.types import Kernel, Severity, Status
 from support.programs import TIGHT, problem
 
 DECLARED = """
@@ -159,11 +158,8 @@ def test_broken_files_are_refused_or_read(sound, tmp_path_factory, data):
 def test_two_libraries_count_together():
     work = LibraryWork(("a", "b")) | LibraryWork(("b", "c"), ("d",)) | NOTHING_LEFT
     assert work == LibraryWork(("a", "b", "c"), ("d",))
-    correct = Verdict(Status.CORRECT, True, trials_passed=3, trials=3)
-    assert with_library_work(correct, NOTHING_LEFT) == correct
-    softly = with_library_work(correct, LibraryWork((), ("d",)))
-    assert softly.correct and softly.findings[0].code == "library_work"
-    assert with_library_work(correct, work).status is Status.REJECTED
+    assert NOTHING_LEFT.findings() == ()
+    assert [found.code for found in LibraryWork((), ("d",)).findings()] == ["library_work"]
 
 
 DIRECT = '''

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence.evidence import Evidence, with_evidence
+from kernelgym.judge.evidence.evidence import Evidence, with_launches
 from kernelgym.judge.evidence.torch_share import Work, torch_share
+from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter
 from kernelgym.rulesets import RULESETS
-from kernelgym.testing import SAMPLE_KERNELS, verdict
-from kernelgym.types import Kernel, Severity, Status
+from kernelgym.testing import SAMPLE_KERNELS
+from kernelgym.types import Kernel, Severity, Status, Verdict
 from support.programs import (
     AFFINE,
     CPP_SOURCE,
@@ -580,9 +581,11 @@ def test_operators_of_extensions_count(judge, definition):
 @pytest.mark.parametrize(("left", "share"), [(0.0, 1.0), (0.25, 0.75), (0.999, 0.001)])
 def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, share: float) -> None:
     kernel = SAMPLE_KERNELS["triton"]
-    found = with_evidence(
-        verdict("correct"), Evidence(1, left, contributes=True), Tally(4, 0), kernel
-    )
+
+    def judged(evidence: Evidence) -> Verdict:
+        found = with_launches(evidence, Tally(4, 0), kernel)
+        return verdict_of(JudgeOutcome(JudgedCalls(4, 4), loaded=True, evidence=found))
+
+    found = judged(Evidence(1, left, contributes=True))
     assert found.correct and found.custom_share == pytest.approx(share)
-    refused = Evidence(1, left, complaint="a decoy")
-    assert with_evidence(verdict("correct"), refused, Tally(4, 0), kernel).custom_share == 0.0
+    assert judged(Evidence(1, left, complaint="a decoy")).custom_share == 0.0

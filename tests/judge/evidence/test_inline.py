@@ -14,9 +14,11 @@ from kernelgym.judge.evidence.evidence import prepare
 from kernelgym.judge.evidence.inline import Watch, can_be_watched
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.known_calls import PublicCalls
+from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.worker.worker import Worker
+from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status, Verdict
 from support.programs import AFFINE, CPP_SOURCE, TRITON, TRITON_SOURCE, doing, problem, replaced
 
@@ -34,6 +36,7 @@ class _Session:
         self._seen, self._without, self._failing = seen, without, failing
         self.public = None
         self.asked, self.left_s, self._mode = [], LEFT_S, "off"
+        self.channel = self.buffers = self  # it plays its parts itself
 
     def trace(self, mode):
         self.asked.append(mode)
@@ -66,7 +69,9 @@ def _reference(plan, secret="00", stateful=False, telling=GIVEN):
 
 
 def _watch(session, reference):
-    watch = Watch(session, reference, Kernel(TRITON_SOURCE, "triton"), StageClock())
+    kernel = Kernel(TRITON_SOURCE, "triton")
+    case = Case(AFFINE, kernel, RULESETS["strict"], reference.seeds)
+    watch = Watch(LiveRun(case, reference, session), StageClock())
     for index in range(len(reference.plan)):
         if not watch.call(index).passed:
             break

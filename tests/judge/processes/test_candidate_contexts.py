@@ -45,7 +45,7 @@ def test_who_works_on_torchs_stream_needs_one_queue(source):
 @pytest.fixture
 def met(tmp_path):
     with meeting(tmp_path) as (session, peer, *_):
-        yield session._candidate, peer
+        yield session.channel._candidate, peer
 
 
 def test_a_context_is_made_once_and_only_when_it_is_asked_for(met):
@@ -123,13 +123,13 @@ def test_a_kernel_that_is_judged_alone_is_spared_more(
 ):
     with meeting(tmp_path) as (session, *_):
         inputs, times = [torch.zeros(1 << 10)], []
-        session.example = (inputs, torch.zeros(1 << 10))
-        session._located, session.alone = object(), alone  # as on a device
+        session.buffers.example = (inputs, torch.zeros(1 << 10))
+        session.buffers._located, session.buffers.alone = object(), alone  # as on a device
         free, kept = (int(calls * 2 * 4 * (1 << 10)) for calls in (free_calls, kept_calls))
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 5 * GIB + kept)
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 5 * GIB)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 80 * GIB))
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: times.append(1))
-        session._make_room(inputs)
-        session._located = None
+        session.buffers.make_room(inputs)
+        session.buffers._located = None
     assert len(times) == emptied

@@ -23,7 +23,7 @@ def test_an_honest_process_passes(met):
     ]
     assert len({request["nonce"] for request in peer.asked}) == len(peer.asked)
     assert (session.tally.calls, session.tally.idle) == (1, 0)
-    assert session.compilation() == 3 and session.trace("off") == {"launches": 1}
+    assert session.model.compilation() == 3 and session.trace("off") == {"launches": 1}
     # The next call's tensors lie where the last one's did.
     assert call(session, reference).passed and peer.asked[-1]["op"] == "go"
 
@@ -57,14 +57,14 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_one(met):
 @every_stage
 def test_no_answer_in_time_is_a_timeout(met, monkeypatch, ask, request_, doing):
     session, peer, _, reference = met
-    post = session._post
+    post = session.channel.post
 
     def post_in_a_hurry(message, fds=()):
         if message["op"] == request_:  # on a slow machine, those before may take their time
-            session.grant(SHORT_S)
+            session.channel.grant(SHORT_S)
         post(message, fds)
 
-    monkeypatch.setattr(session, "_post", post_in_a_hurry)
+    monkeypatch.setattr(session.channel, "post", post_in_a_hurry)
     peer.lies[request_] = lambda *_: None
     assert rejection(ask, session, reference) == (
         Status.TIMEOUT,
@@ -76,9 +76,9 @@ def test_a_late_answer_is_not_taken_for_the_next_one(met):
     session, peer, _, reference = met
     late = []
     peer.lies["load"] = lambda _, reply: late.append(reply)
-    session.grant(SHORT_S)
+    session.channel.grant(SHORT_S)
     assert rejection(load, session, reference)[0] is Status.TIMEOUT
-    session.grant(RUN_S)
+    session.channel.grant(RUN_S)
     peer.say(late[0])
     assert rejection(call, session, reference) == (
         Status.RUNTIME_ERROR,
@@ -88,11 +88,11 @@ def test_a_late_answer_is_not_taken_for_the_next_one(met):
 
 def test_an_answer_that_came_in_time_counts_however_late_it_is_read(met):
     session, peer, _, _ = met
-    session.load("source", "ModelNew")
+    session.model.load("source", "ModelNew")
     assert peer.heard.acquire(timeout=30.0)
-    session.grant(0.0)
-    session.await_load()
-    assert session.loaded
+    session.channel.grant(0.0)
+    session.model.await_load()
+    assert session.model.loaded
 
 
 def test_an_answer_in_drips_does_not_hold_up_a_deadline(met):
@@ -107,13 +107,13 @@ def test_an_answer_in_drips_does_not_hold_up_a_deadline(met):
                 return None
 
     peer.lies["load"] = drip
-    session.grant(SHORT_S)
+    session.channel.grant(SHORT_S)
     assert rejection(load, session, reference)[0] is Status.TIMEOUT
 
 
 def test_all_requests_share_one_budget(met):
     session, peer, _, reference = met
-    session.grant(RUN_S)
+    session.channel.grant(RUN_S)
 
     def slow(_, reply):
         time.sleep(SHORT_S)
@@ -121,7 +121,7 @@ def test_all_requests_share_one_budget(met):
 
     peer.lies["load"] = slow
     load(session, reference)
-    assert 0.0 < session._left_s <= RUN_S - SHORT_S
+    assert 0.0 < session.channel.left_s <= RUN_S - SHORT_S
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,8 @@ def test_descriptors_that_come_with_an_answer_are_dropped(met, ask, request_, do
 
     peer.lies[request_] = attach
     ask(session, reference)
-    assert select.select([read_end], [], [], 0)[0], "somebody holds its other end"
+    # The peer closes its own end only after it has answered.
+    assert select.select([read_end], [], [], 5.0)[0], "somebody holds its other end"
     assert os.read(read_end, 1) == b""
     os.close(read_end)
 
@@ -182,7 +183,7 @@ def test_output_beyond_bounds_ends_it(met):
         "the kernel's process failed while running forward: "
         f"it wrote more than {OUTPUT_BYTES} bytes of output",
     )
-    assert "bytes cut" in session.log()
+    assert "bytes cut" in session.channel.log()
 
 
 # --- builds ---------------------------------------------------------------------------------------

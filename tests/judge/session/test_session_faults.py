@@ -47,7 +47,7 @@ def test_a_failed_build_that_never_was_is_an_error_like_others(met):
         Status.COMPILE_ERROR,
         "the module did not load: BuildFailed: kernel.cpp:1: error: no",
     )
-    assert not session.loaded
+    assert not session.model.loaded
 
 
 def test_a_capture_that_fails_is_no_fault_while_its_process_lives(met):
@@ -62,7 +62,7 @@ def test_a_capture_that_fails_is_no_fault_while_its_process_lives(met):
 def test_a_capture_that_never_ends_is_a_timeout(met):
     session, peer, _, _ = met
     peer.lies["capture"] = lambda *_: None
-    session.grant(SHORT_S)
+    session.channel.grant(SHORT_S)
     assert rejection(session.capture)[0] is Status.TIMEOUT
 
 

@@ -34,35 +34,35 @@ def laid_out(session, reference, calls):
     """Lay out a window of calls; returns their inputs."""
     batches = [reference.inputs(seed) for seed in range(calls)]
     output = reference.expect(batches[0], 0).output
-    session.reserve(batches[0], output, calls, timed=True)
+    session.buffers.reserve(batches[0], output, calls, timed=True)
     return batches
 
 
 def window_of(session, reference, calls=2):
     """Lay out a window of calls and run it, keeping the last call's output."""
     batches = laid_out(session, reference, calls)
-    session.pause()
+    session.channel.pause()
     return batches, session.timed_run(batches, [0] * calls, [calls - 1])
 
 
 def test_a_halted_process_stands_still_until_it_is_let_go(met):
     session, _, keeper, _ = met
     assert state_of(keeper) not in "Tt"
-    session.pause()
+    session.channel.pause()
     assert state_of(keeper) == "T"
-    session.resume()
+    session.channel.resume()
     assert state_of(keeper) != "T"
 
 
 def test_a_process_that_ran_while_it_was_halted_is_found_out(tmp_path):
     with meeting(tmp_path, busy=True) as (session, _, keeper, _):
-        session.pause()
+        session.channel.pause()
         before = cpu_ns(keeper)
         os.kill(keeper.process.pid, signal.SIGCONT)
         while cpu_ns(keeper) < before + 5_000_000:
             time.sleep(0.001)
         os.kill(keeper.process.pid, signal.SIGSTOP)
-        assert rejection(session.resume) == (
+        assert rejection(session.channel.resume) == (
             Status.RUNTIME_ERROR,
             "the kernel's process: it ran while it was halted",
         )
@@ -74,8 +74,8 @@ def test_a_process_that_ran_only_when_it_was_let_go_is_not(tmp_path):
             before = cpu_ns(keeper)
             while cpu_ns(keeper) < before + 5_000_000:
                 time.sleep(0.001)
-            session.pause()
-            session.resume()
+            session.channel.pause()
+            session.channel.resume()
 
 
 def test_a_window_leaves_its_process_halted_and_what_it_kept_alone(met):
@@ -121,12 +121,12 @@ def test_of_captured_calls_it_counts_what_was_told_when_they_were(met):
     peer.lies["capture"] = lambda _, reply: {**reply, "results": ["first", "second"]}
     assert session.capture()
     peer.lies["go"] = silent
-    session.pause()
+    session.channel.pause()
     window = session.timed_run(batches, [0, 0], [])
     assert window.results == ["first", "second"]
-    session.resume()
+    session.channel.resume()
     laid_out(session, reference, 2)  # which ends what was captured
-    session.pause()
+    session.channel.pause()
     assert rejection(session.timed_run, batches, [0, 0], [])[0] is Status.RUNTIME_ERROR
 
 
@@ -147,11 +147,11 @@ def test_memory_of_the_right_size_is_used_again(met):
     session, peer, _, reference = met
     inputs = reference.inputs(1)
     output = reference.expect(inputs, 0).output
-    session.reserve(inputs, output, 1)
+    session.buffers.reserve(inputs, output, 1)
     known = len(peer.asked)
-    session.reserve(inputs, output, 1, timed=True)
+    session.buffers.reserve(inputs, output, 1, timed=True)
     assert since(peer, known) == [("prepare", None)]
-    session.reserve(inputs, output, 2, timed=True)  # one page in all, as before
+    session.buffers.reserve(inputs, output, 2, timed=True)  # one page in all, as before
     first, second = (call["args"][0]["tensor"]["offset"] for call in peer.calls)
     assert first != second
 
@@ -212,16 +212,16 @@ def test_the_room_of_outputs_stays_where_timed_calls_need_none(tmp_path, device,
         reference = Reference(PROBLEM, rules, SEEDS)
         inputs = reference.inputs(1)
         output = reference.expect(inputs, 0).output
-        session.reserve(inputs, output, 1)
+        session.buffers.reserve(inputs, output, 1)
         ((call,), known) = peer.calls, len(peer.asked)
-        session.reserve(inputs, output, 1, timed=True)
+        session.buffers.reserve(inputs, output, 1, timed=True)
         assert since(peer, known) == [("prepare", None)]
         assert peer.calls == [{**call, "outputs": []}]
         known = len(peer.asked)
-        session.reserve(inputs, output, 1)
+        session.buffers.reserve(inputs, output, 1)
         assert since(peer, known) == [("prepare", None)] and peer.calls == [call]
         known = len(peer.asked)
-        session.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
+        session.buffers.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
         assert since(peer, known) == [("release", [0, 1]), ("slots", None), ("prepare", None)]
 
 
@@ -234,17 +234,17 @@ def test_inputs_that_are_to_move_lie_elsewhere_in_the_next_call_and_stay_there(
         reference = Reference(PROBLEM, rules, SEEDS)
         inputs = reference.inputs(1)
         output = reference.expect(inputs, 0).output
-        session.reserve(inputs, output, 1)
-        first, known = session._arenas[0], len(peer.asked)
-        session.move()
-        assert not session._fits(inputs, output)
-        session.reserve(inputs, output, 1)
+        session.buffers.reserve(inputs, output, 1)
+        first, known = session.buffers._arenas[0], len(peer.asked)
+        session.buffers.move()
+        assert not session.buffers.fits(inputs, output)
+        session.buffers.reserve(inputs, output, 1)
         given_back = [("release", [0])] if large else []
         assert since(peer, known) == [*given_back, ("slots", None), ("prepare", None)]
-        second = session._arenas[0]
+        second = session.buffers._arenas[0]
         assert second is not first and not first._finalizer.alive and second._finalizer.alive
-        session.reserve(inputs, output, 1)
-        assert session._arenas[0] is second
+        session.buffers.reserve(inputs, output, 1)
+        assert session.buffers._arenas[0] is second
 
 
 def test_a_move_that_fails_leaves_nothing_behind(tmp_path, device, memory, monkeypatch):
@@ -252,13 +252,13 @@ def test_a_move_that_fails_leaves_nothing_behind(tmp_path, device, memory, monke
         reference = Reference(PROBLEM, rules, SEEDS)
         inputs = reference.inputs(1)
         output = reference.expect(inputs, 0).output
-        session.reserve(inputs, output, 1)
-        first = session._arenas[0]
+        session.buffers.reserve(inputs, output, 1)
+        first = session.buffers._arenas[0]
         monkeypatch.setattr(call_buffers, "new_arena", full)
-        session.move()
+        session.buffers.move()
         with pytest.raises(DeviceFull):
-            session.reserve(inputs, output, 1)
-        session.close()
+            session.buffers.reserve(inputs, output, 1)
+        session.buffers.close()
         assert not first._finalizer.alive
 
 
@@ -270,7 +270,7 @@ def test_on_the_host_inputs_move_too(met):
     session, peer, _, reference = met
     batches = laid_out(session, reference, 1)
     memory = peer.memory
-    session.move()
+    session.buffers.move()
     laid_out(session, reference, 1)
     assert peer.memory is not memory
     session.run(batches, [0])
@@ -282,23 +282,23 @@ def test_on_the_host_inputs_move_too(met):
 def test_only_outputs_are_given_back_where_they_take_much(tmp_path, device, memory, alone):
     memory.total_memory = 1 << 37 if alone else 1 << 20
     with meeting(tmp_path, device=device) as (session, peer, _, rules):
-        session.alone = alone
+        session.buffers.alone = alone
         reference = Reference(PROBLEM, rules, SEEDS)
         inputs = reference.inputs(1)
         output = reference.expect(inputs, 0).output
-        session.reserve(inputs, output, 1)
+        session.buffers.reserve(inputs, output, 1)
         assert since(peer, 0) == [("slots", None), ("slots", None), ("prepare", None)]
         ((call,), known) = peer.calls, len(peer.asked)
         assert call["args"][0]["tensor"]["arena"] != call["outputs"][0]["arena"]
-        session.reserve(inputs, output, 1, timed=True)
+        session.buffers.reserve(inputs, output, 1, timed=True)
         assert since(peer, known) == [("release", [1]), ("prepare", None)]
         assert peer.calls == [{**call, "outputs": []}]
         known = len(peer.asked)
-        session.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
+        session.buffers.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
         assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
         known = len(peer.asked)
-        session.vacate()
-        session.vacate()
+        session.buffers.vacate()
+        session.buffers.vacate()
         assert since(peer, known) == [("release", [0])]
 
 
@@ -324,27 +324,29 @@ def test_a_reference_is_told_once_where_values_are_drawn(tmp_path, device, lent)
     with meeting(tmp_path, device=device) as (session, peer, _, _rules):
         page, first = lent((4, 6), None)
         output = torch.zeros(4, 6)
-        assert session.borrow([first, 3], output)
+        assert session.buffers.borrow([first, 3], output)
         assert since(peer, 0) == [("slots", None), ("prepare", None)]
         assert peer.asked[0]["memory"] == f"{page.data_ptr():x}"
         ((call,), known) = peer.calls, len(peer.asked)
         assert call["args"][0]["tensor"]["offset"] == 24 and call["args"][1] == 3
         _, again = lent((4, 6), page)
-        assert session.borrow_again([again, 3]) and len(peer.asked) == known
-        assert session._slots[0].inputs[0] is again, "filling it copies nothing"
-        assert not session.borrow_again([again, 4])
-        assert not session.borrow_again([lent((6, 4), page)[1], 3])
-        assert session.borrow([again, 4], output)
+        assert session.buffers.borrow_again([again, 3]) and len(peer.asked) == known
+        assert session.buffers.slots[0].inputs[0] is again, "filling it copies nothing"
+        assert not session.buffers.borrow_again([again, 4])
+        assert not session.buffers.borrow_again([lent((6, 4), page)[1], 3])
+        assert session.buffers.borrow([again, 4], output)
         assert since(peer, known) == [("prepare", None)]
         known = len(peer.asked)
         _, elsewhere = lent((4, 6), None)
-        assert not session.borrow_again([elsewhere, 4]) and session.borrow([elsewhere, 4], output)
+        assert not session.buffers.borrow_again([elsewhere, 4]) and session.buffers.borrow(
+            [elsewhere, 4], output
+        )
         assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
         known = len(peer.asked)
-        assert not session.borrow([first, elsewhere], output) and len(peer.asked) == known
-        session.reserve([first], output, 1, timed=True)
+        assert not session.buffers.borrow([first, elsewhere], output) and len(peer.asked) == known
+        session.buffers.reserve([first], output, 1, timed=True)
         assert since(peer, known)[0] == ("release", [0])
-        assert not session.borrow_again([elsewhere, 4])
+        assert not session.buffers.borrow_again([elsewhere, 4])
 
 
 def test_what_cannot_be_shared_is_not_lent(tmp_path, device, lent, monkeypatch):
@@ -354,8 +356,8 @@ def test_what_cannot_be_shared_is_not_lent(tmp_path, device, lent, monkeypatch):
     monkeypatch.setattr(cuda_ipc, "share", refuse)
     with meeting(tmp_path, device=device) as (session, peer, _, _rules):
         _, first = lent((4, 6), None)
-        assert not session.borrow([first], torch.zeros(4, 6))
-        assert not peer.asked and not session._arenas
+        assert not session.buffers.borrow([first], torch.zeros(4, 6))
+        assert not peer.asked and not session.buffers._arenas
 
 
 def place(offset, strides=(6, 1), memory=""):

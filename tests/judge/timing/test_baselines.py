@@ -14,7 +14,7 @@ from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.reference.reference import Seeds
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.timing import baselines
+from kernelgym.judge.timing import baseline_store, baselines
 from kernelgym.judge.timing.baseline_store import Kept
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.measure import Untimed
@@ -61,7 +61,7 @@ def test_what_is_kept_is_found_and_replaced(tmp_path):
 
 def test_a_library_of_another_version_does_not_find_it(tmp_path, monkeypatch):
     Kept(tmp_path, STRICT, "device").keep(PROBLEM, b"old")
-    monkeypatch.setattr(baselines, "_triton_version", lambda: "0.1")
+    monkeypatch.setattr(baseline_store, "_triton_version", lambda: "0.1")
     assert Kept(tmp_path, STRICT, "device").find(PROBLEM) is None
 
 
@@ -93,6 +93,7 @@ class Process:
             exec_allowed, misses, agrees, fails,
         )  # fmt: skip
         self.packed, self.compiles, self.ended = None, False, False
+        self.channel = self.model = self.buffers = self  # it plays its parts itself
 
     def load(self, source, entry, packed=b"", compiles=False):
         assert (source, entry) == (PROBLEM.source, "Model")
@@ -122,8 +123,8 @@ class Bench:
         self.opened, process = [], {"misses": 0, "agrees": True, "fails": False, **process}
 
         class Race:
-            def __init__(self, kernel, baseline, *_):
-                assert kernel.compiles and not baseline.compiles
+            def __init__(self, run, baseline, *_):
+                assert run.session.compiles and not baseline.compiles
 
             def race(self, pairs):
                 return times

@@ -15,6 +15,7 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.runner import Expected
 from kernelgym.judge.session.channel import Rejected
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Session, Window
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.rulesets import RULESETS, TimingProtocol
@@ -40,6 +41,7 @@ class Side:
         self.around, self.near, self.lesson = {}, True, None
         self.jitter, self.must_launch = iter(()), 0
         self.changes_inputs, self.lends, self.borrowed = False, True, False
+        self.channel = self.buffers = self  # it plays its parts itself
 
     def borrow(self, inputs, output):
         assert self.running
@@ -143,7 +145,7 @@ def gpu(monkeypatch):
 
 
 def timed(kernel, baseline, reference=None):
-    watch = Stopwatch(kernel, baseline, reference or Reference())
+    watch = Stopwatch(LiveRun(None, reference or Reference(), kernel), baseline)
     return watch.measure(), watch
 
 
@@ -167,7 +169,7 @@ def test_a_window_holds_enough_calls_and_more_than_the_cache():
 
 def test_the_first_windows_can_be_laid_out_beforehand():
     kernel, baseline = Side(0.05), Side(0.1)
-    watch = Stopwatch(kernel, baseline, Reference())
+    watch = Stopwatch(LiveRun(None, Reference(), kernel), baseline)
     watch.lay_out()
     before = [
         [what[1] for what in side.asked if what[0] == "reserve"] for side in (kernel, baseline)
@@ -201,7 +203,7 @@ class Memory:
 @pytest.fixture
 def large(monkeypatch):
     """Let everything be of one GiB."""
-    monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 14, 1 << 14))
+    monkeypatch.setitem(globals(), "SHAPE", (1 << 14, 1 << 14))
 
 
 def reserved(side):
@@ -210,7 +212,7 @@ def reserved(side):
 
 def test_a_baseline_reads_large_inputs_where_they_were_drawn(large):
     kernel, baseline, memory = Side(20.0), Side(40.0), Memory()
-    watch = Stopwatch(kernel, baseline, Reference(), memory)
+    watch = Stopwatch(LiveRun(None, Reference(), kernel), baseline, memory)
     measured = watch.measure()
     watch.clean(measured)
     assert measured.timing.speedup == pytest.approx(2.0)
@@ -224,7 +226,7 @@ def test_a_baseline_reads_large_inputs_where_they_were_drawn(large):
 @pytest.mark.parametrize(("layout_ms", "occupied"), [(4.0, False), (9.0, True)])
 def test_the_copy_that_a_baseline_is_spared_is_no_sign_of_work_left(large, layout_ms, occupied):
     kernel = Side(20.0, layout_ms=layout_ms)
-    watch = Stopwatch(kernel, Side(40.0, layout_ms=1.0), Reference(), Memory())
+    watch = Stopwatch(LiveRun(None, Reference(), kernel), Side(40.0, layout_ms=1.0), Memory())
     if not occupied:
         assert watch.measure().timing.speedup == pytest.approx(2.0)
         return
@@ -237,14 +239,16 @@ def test_the_copy_that_a_baseline_is_spared_is_no_sign_of_work_left(large, layou
 )
 def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
     if why != "small":
-        monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 14, 1 << 14))
+        monkeypatch.setitem(globals(), "SHAPE", (1 << 14, 1 << 14))
     device = torch.device("cpu") if why == "the CPU" else CUDA
     kernel, baseline = Side(20.0, device=device), Side(40.0, device=device)
     if why == "gaps":
         kernel.example = ([torch.empty((1 << 14, 1 << 15), device="meta")[:, ::2]], SHAPE)
     kernel.changes_inputs, baseline.lends = why == "changes", why != "in two"
     memory = None if why == "no memory" else Memory()
-    watch = Stopwatch(kernel, baseline, Reference(stateful=why == "stateful"), memory)
+    watch = Stopwatch(
+        LiveRun(None, Reference(stateful=why == "stateful"), kernel), baseline, memory
+    )
     assert watch.measure().timing.speedup == pytest.approx(2.0)
     assert reserved(kernel) == reserved(baseline)
     assert ("hand_back",) not in baseline.asked
@@ -253,9 +257,12 @@ def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
 
 def test_windows_of_several_calls_are_given_copies_and_lent_memory_goes_back(monkeypatch, large):
     monkeypatch.setattr("kernelgym.judge.timing.windows._LENT_BYTES", 1 << 20)
-    monkeypatch.setattr("test_stopwatch.SHAPE", (1 << 9, 1 << 9))
+    monkeypatch.setitem(globals(), "SHAPE", (1 << 9, 1 << 9))
     kernel, baseline, memory = Side(0.05), Side(0.1), Memory()
-    assert Stopwatch(kernel, baseline, Reference(), memory).measure().timing.speedup > 1.9
+    assert (
+        Stopwatch(LiveRun(None, Reference(), kernel), baseline, memory).measure().timing.speedup
+        > 1.9
+    )
     assert ("borrow",) in baseline.asked
     assert reserved(kernel)[1:] == reserved(baseline) != []
     assert memory.closed and memory.drawn < len(baseline.kept)
@@ -265,7 +272,7 @@ def test_a_first_window_that_was_slow_in_company_does_not_count():
     kernel = Side(20.0)
     slow = iter([500.0])
     kernel.claims = lambda ms: ms + next(slow, 0.0)
-    watch = Stopwatch(kernel, Side(40.0), Reference())
+    watch = Stopwatch(LiveRun(None, Reference(), kernel), Side(40.0))
     watch.lay_out()
     measured = watch.measure()
     assert measured.timing.speedup == pytest.approx(2.0)
@@ -409,7 +416,7 @@ def test_very_large_problems_take_turns_on_the_device(scarce):
 
 def test_who_takes_turns_is_timed_after_a_window_on_other_values(scarce):
     kernel, baseline, reference = Side(20.0), Side(40.0), Reference()
-    Stopwatch(kernel, baseline, reference).lay_out()
+    Stopwatch(LiveRun(None, reference, kernel), baseline).lay_out()
     assert kernel.kept == baseline.kept == [[], [0]]
     own, timed_on, others, again = reference.drawn
     assert timed_on == again, "both sides are timed on the same values"
@@ -418,7 +425,7 @@ def test_who_takes_turns_is_timed_after_a_window_on_other_values(scarce):
 
 def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_before(scarce):
     kernel, baseline = Side(20.0), Side(40.0)
-    Stopwatch(kernel, baseline, Reference(stateful=True)).lay_out()
+    Stopwatch(LiveRun(None, Reference(stateful=True), kernel), baseline).lay_out()
     assert kernel.kept == baseline.kept == [[0]]
 
 

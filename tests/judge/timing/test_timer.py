@@ -8,13 +8,15 @@ import pytest
 import torch
 
 from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Untimed
 from kernelgym.judge.timing.timer import Timekeeper
 from kernelgym.rulesets import RULESETS
-from kernelgym.types import Finding, Kernel, Severity, Status, Timing, Verdict
+from kernelgym.types import Finding, Kernel, Severity, Status, Timing
 from kernelgym.verdict import UNCONFIRMED_SPEED
 from support.peers import PROBLEM, SEEDS
 
@@ -28,7 +30,6 @@ AFFINE_WITH_STATE = dataclasses.replace(
         "    def forward(self, x):\n        self.calls += 1\n",
     ).replace("2 * x", "2 * x + self.calls"),
 )
-JUDGED = Verdict(Status.CORRECT, compiled=True, trials_passed=5, trials=5, message="all agree")
 
 
 REFERENCE = SimpleNamespace(stateful=False)
@@ -54,13 +55,12 @@ class Processes:
     @contextlib.contextmanager
     def open(self, language, source):
         self.opened += 1
-        yield SimpleNamespace(
+        model = SimpleNamespace(
             load=lambda *_: None,
             await_load=lambda: None,
             construct=self.constructed.append,
-            call=lambda *_: self.outcome,
-            tally=self.tally,
         )
+        yield SimpleNamespace(model=model, call=lambda *_: self.outcome, tally=self.tally)
 
 
 class Keeper(Timekeeper):
@@ -79,7 +79,7 @@ class Keeper(Timekeeper):
         super().__init__(RULESETS[ruleset], accelerator, self.processes, None)
         self._left = list(measurements)
 
-    def _measure(self, session, reference, share):
+    def _measure(self, run, share):
         found = self._left.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -87,8 +87,11 @@ class Keeper(Timekeeper):
 
     def verdict(self, reference=REFERENCE):
         """Time a kernel that was judged correct."""
-        session = SimpleNamespace(example=([], ()))
-        return self.timed(JUDGED, session, reference, KERNEL, contextlib.ExitStack())
+        session = SimpleNamespace(buffers=SimpleNamespace(example=([], ())), tally=Tally(9, 0))
+        case = Case(None, KERNEL, self._ruleset, None)
+        timed = self.timed(LiveRun(case, reference, session), contextlib.ExitStack())
+        calls = JudgedCalls(planned=5, passed=5)
+        return verdict_of(JudgeOutcome(calls, loaded=True, timing=timed))
 
 
 def codes(verdict):

@@ -11,18 +11,25 @@ import torch
 
 from kernelgym.errors import DeviceFull
 from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.outcome import End, JudgeOutcome
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.worker import worker as worker_module
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
-from kernelgym.types import Status, Verdict
+from kernelgym.types import Status
 from support.programs import AFFINE, CPP, TRITON, replaced
 
 WRONG = replaced(TRITON, "* 2", "* 3")
-UNLOADED = Verdict(Status.COMPILE_ERROR, message="OutOfMemoryError: CUDA out of memory")
-FULL = Verdict(Status.RUNTIME_ERROR, message="RuntimeError: CUDA error: out of memory")
+
+
+def ended(status, message=""):
+    return JudgeOutcome(end=End(status, message))
+
+
+UNLOADED = ended(Status.COMPILE_ERROR, "OutOfMemoryError: CUDA out of memory")
+FULL = ended(Status.RUNTIME_ERROR, "RuntimeError: CUDA error: out of memory")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,7 @@ def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kerne
 def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_again(
     worker, monkeypatch, busy
 ):
-    late, fine = (Verdict(status) for status in (Status.TIMEOUT, Status.WRONG))
+    late, fine = (ended(status) for status in (Status.TIMEOUT, Status.WRONG))
     verdicts = [late, fine]
     monkeypatch.setattr(worker, "_attempt", lambda *_, **__: (verdicts.pop(0), False))
     monkeypatch.setattr(worker, "_on_cuda", True)
@@ -66,7 +73,7 @@ def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_aga
     looks = [not busy, True]  # it is let go before the kernel gets its second chance
     monkeypatch.setattr(worker._accelerator, "is_ours", lambda: looks.pop(0))
     verdict = worker.judge(AFFINE, TRITON)
-    assert verdict.status is (fine if busy else late).status
+    assert verdict.status is (fine if busy else late).end.status
 
 
 def test_what_a_problem_was_examined_in_is_given_back_before_another_gets_its_room(
@@ -97,7 +104,7 @@ def crowded(worker, monkeypatch):
     """Has a worker share a made-up device; yields what is done there, and what comes of it."""
     done, outcomes = [], []
 
-    def attempt(problem, kernel, seeds, watched=False):
+    def attempt(case, watched=False):
         done.append("attempt")
         found = outcomes.pop(0)
         if isinstance(found, Exception):
@@ -124,14 +131,14 @@ def crowded(worker, monkeypatch):
         [RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")],
         [FULL],
         [UNLOADED],
-        [Verdict(Status.WRONG), FULL],  # watched first
-        [Verdict(Status.WRONG), DeviceFull("the reference could not run: out of memory")],
+        [ended(Status.WRONG), FULL],  # watched first
+        [ended(Status.WRONG), DeviceFull("the reference could not run: out of memory")],
     ],
     ids=["reference", "judge", "library", "kernel", "import", "unwatched", "both"],
 )
 def test_where_memory_was_too_little_in_company_there_is_a_try_alone(worker, crowded, tries):
     done, outcomes = crowded
-    outcomes += [*tries, Verdict(Status.WRONG)]
+    outcomes += [*tries, ended(Status.WRONG)]
     assert worker.judge(AFFINE, TRITON).status is Status.WRONG
     assert done == [*["attempt" for _ in tries], "alone", "attempt"]
 
@@ -151,9 +158,9 @@ def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
     monkeypatch.setattr(worker._accelerator, "canary", lambda: None)
     monkeypatch.setattr(worker._accelerator.recent_kills, "others_since", lambda moment: True)
     outcomes += [
-        *[Verdict(Status.TIMEOUT)] * 2,  # watched first
+        *[ended(Status.TIMEOUT)] * 2,  # watched first
         DeviceFull("the reference could not run: CUDA out of memory"),
-        Verdict(Status.WRONG),
+        ended(Status.WRONG),
     ]
     assert worker.judge(AFFINE, TRITON).status is Status.WRONG
     assert done == ["attempt"] * 3 + ["alone", "attempt"]

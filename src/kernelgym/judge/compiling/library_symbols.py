@@ -12,13 +12,12 @@ Policy for models that take the easy way: whoever writes a loader of their own g
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym.types import Finding, Severity, Status, Verdict
+from kernelgym.types import Finding, Severity
 
 __all__ = [
     "NOTHING_LEFT",
@@ -26,7 +25,6 @@ __all__ = [
     "LibraryWork",
     "library_work",
     "needed_symbols",
-    "with_library_work",
 ]
 
 RULES = 1
@@ -112,16 +110,6 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     if device and not any(_LAUNCH.match(name) for name in names.values()):
         return LibraryWork(tuple(hidden + device))
     return LibraryWork(tuple(hidden), tuple(device))
-
-
-def with_library_work(verdict: Verdict, work: LibraryWork) -> Verdict:
-    """Return a correct kernel's verdict as it is once its extensions' symbols are known."""
-    findings = (*work.findings(), *verdict.findings)
-    if not work.hidden:
-        return dataclasses.replace(verdict, findings=findings)
-    return dataclasses.replace(
-        verdict, status=Status.REJECTED, message=findings[0].message, findings=findings
-    )
 
 
 def _is_hidden(symbol: str, name: str) -> bool:

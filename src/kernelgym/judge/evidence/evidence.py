@@ -33,11 +33,13 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.evidence.torch_share import Work, torch_share
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.retries import RETRIES, Reason
 from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
-from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity, Status, Verdict
+from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
 
 __all__ = [
     "Evidence",
@@ -48,7 +50,7 @@ __all__ = [
     "profiled",
     "read_profile",
     "third",
-    "with_evidence",
+    "with_launches",
 ]
 
 _ABLATED_S = 10.0
@@ -89,31 +91,31 @@ def prepare(session: Session) -> None:
 
 
 def gather(
-    fresh: Callable[[], AbstractContextManager[Session]],
+    case: Case,
+    open_session: Callable[[], AbstractContextManager[Session]],
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
-    kernel: Kernel,
 ) -> Evidence:
     """Run a correct kernel again, watched, and then without its custom launches.
 
     Args:
-        fresh: Gives a session with a new process.
+        case: The kernel, and what it was judged on.
+        open_session: Gives a session with a new process.
         load: Sends it the kernel.
         reference: Gives the reference, in the state that it was constructed in.
-        kernel: The kernel, for the language that messages name.
 
     Raises:
         JudgeError: If a process cannot be watched even before it holds any kernel code.
     """
     failure = ""
-    for attempt in range(2):
-        with fresh() as session:
+    for attempt in range(RETRIES[Reason.EVIDENCE_RUN_FAILED].attempts):
+        with open_session() as session:
             prepare(session)
             try:
-                model = _started(session, load, reference)
+                run = _started(case, session, load, reference)
                 session.trace("record")
-                with counted(model.model) as counter:
-                    outcome = session.call(model, len(model.plan))
+                with counted(run.reference.model) as counter:
+                    outcome = session.call(run.reference, len(run.reference.plan))
                 seen = session.trace("ablate")
             except Rejected as end:
                 failure = str(end)
@@ -121,22 +123,21 @@ def gather(
             if not outcome.passed:
                 failure = outcome.message
                 continue
-            evidence = first_two(seen, Work.of(counter), kernel)
+            evidence = first_two(seen, Work.of(counter), case.kernel)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
-                found = third(evidence, session, model, kernel)
-                return profiled(found, session, model, kernel)
+                return profiled(third(evidence, run), run)
         # A CUDA graph holds the launches it was captured with: take them out before there is one.
-        with fresh() as session:
+        with open_session() as session:
             try:
                 session.trace("ablate")
-                model = _started(session, load, reference)
+                run = _started(case, session, load, reference)
             except Rejected as end:
                 failure = str(end)
                 continue
-            return third(evidence, session, model, kernel)
+            return third(evidence, run)
     message = (
         "the kernel passed, but failed twice when it was run again to see what its custom "
         f"kernels do: {failure}"
@@ -145,35 +146,32 @@ def gather(
 
 
 def _started(
+    case: Case,
     session: Session,
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
-) -> Reference:
+) -> LiveRun:
     load(session)
-    model = reference()
-    session.await_load()
-    session.construct(model)
-    return model
+    run = LiveRun(case, reference(), session)
+    session.model.await_load()
+    session.model.construct(run.reference)
+    return run
 
 
-def third(
-    evidence: Evidence,
-    session: Session,
-    reference: Reference,
-    kernel: Kernel,
-) -> Evidence:
+def third(evidence: Evidence, run: LiveRun) -> Evidence:
     """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
-    session.grant(_ABLATED_S)
+    run.session.channel.grant(_ABLATED_S)
     crashed = evidence.crashed
     try:
         # A call past the planned ones is on a kind of inputs that leaves something to do.
-        contributes = not session.call(reference, len(reference.plan) + 1).passed
+        outcome = run.session.call(run.reference, len(run.reference.plan) + 1)
+        contributes = not outcome.passed
     except Rejected:
         contributes = crashed = True
     found = dataclasses.replace(evidence, contributes=contributes, crashed=crashed)
     if contributes:
         return found
-    name = noun_of(kernel.language)
+    name = noun_of(run.case.kernel.language)
     message = (
         f"the {name}'s result is not used: with its launches skipped the output stays right. "
         "Compute the output, or a part of it that matters, in the custom kernel"
@@ -181,19 +179,18 @@ def third(
     return _refused("decoy_kernel", message, found)
 
 
-def profiled(
-    evidence: Evidence, session: Session, reference: Reference, kernel: Kernel
-) -> Evidence:
+def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
     """Have one more call's launches timed. Nothing of the verdict rests on it."""
-    timed = LANGUAGES[kernel.language].is_timed(str(session.device))
+    session, seeds = run.session, run.case.seeds
+    timed = LANGUAGES[run.case.kernel.language].is_timed(str(session.device))
     if evidence.complaint or evidence.crashed or not timed:
         return evidence
     try:
         session.trace("profile")
-        inputs = reference.inputs_for_timing(reference.seeds.derive("profile"))
-        if not session.alike(inputs):
+        inputs = run.reference.inputs_for_timing(seeds.derive("profile"))
+        if not session.buffers.alike(inputs):
             return evidence
-        session.run([inputs], [reference.seeds.derive("profile-forward")])
+        session.run([inputs], [seeds.derive("profile-forward")])
         seen = session.trace("off")
     except Rejected:  # it was run with its kernels taken out before, and may not bear that
         return dataclasses.replace(evidence, crashed=True)
@@ -275,31 +272,19 @@ def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
     return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
 
 
-def with_evidence(verdict: Verdict, evidence: Evidence, tally: Tally, kernel: Kernel) -> Verdict:
-    """Return the verdict of a kernel whose calls all agreed, as the evidence leaves it.
+def with_launches(evidence: Evidence, tally: Tally, kernel: Kernel) -> Evidence:
+    """Return evidence as the launches of the judged calls leave it.
 
     Args:
-        verdict: Of the judged calls.
         evidence: What the watched run showed.
         tally: What the judged calls launched.
         kernel: The kernel.
     """
     idle = tally.finding(kernel, Severity.HARD, evidence.launches)
-    if idle is not None and not evidence.complaint:
-        evidence = dataclasses.replace(
-            evidence, complaint=idle.message, findings=(idle, *evidence.findings)
-        )
-    # The first run's softer word on launches says nothing more.
-    kept = tuple(f for f in verdict.findings if f.code != "no_kernel_launch")
-    findings = evidence.findings + kept
-    if not evidence.complaint:
-        replaced = round(1.0 - min(1.0, evidence.torch_share), 6)
-        return dataclasses.replace(
-            verdict, findings=findings, custom_share=replaced, profile=evidence.profile
-        )
-    return dataclasses.replace(
-        verdict, status=Status.REJECTED, message=evidence.complaint, findings=findings
-    )
+    if idle is None or evidence.complaint:
+        return evidence
+    findings = (idle, *evidence.findings)
+    return dataclasses.replace(evidence, complaint=idle.message, findings=findings)
 
 
 @contextmanager

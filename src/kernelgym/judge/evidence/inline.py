@@ -14,8 +14,7 @@ from typing import Any
 from kernelgym.judge.compare.compare import Comparison
 from kernelgym.judge.evidence.evidence import Evidence, counted, first_two, profiled, third
 from kernelgym.judge.evidence.torch_share import Work
-from kernelgym.judge.reference.reference import Reference
-from kernelgym.judge.session.session import Session
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.types import Kernel
 
@@ -68,17 +67,13 @@ class Watch:
     is to be judged anew, without.
 
     Args:
-        session: A process that was made ready by `prepare`.
-        reference: The reference, with its calls planned.
-        kernel: The kernel.
+        run: Its process was made ready by `prepare`, the reference has its calls planned.
         clock: Is told what more it takes than the judged calls.
     """
 
-    def __init__(
-        self, session: Session, reference: Reference, kernel: Kernel, clock: StageClock
-    ) -> None:
-        self._session, self._reference, self._kernel = session, reference, kernel
-        self._clock = clock
+    def __init__(self, run: LiveRun, clock: StageClock) -> None:
+        self._run, self._session, self._reference = run, run.session, run.reference
+        self._clock, reference = clock, run.reference
         self.begun = False
         """Whether a call was watched by now."""
         self.found: Evidence | None = None
@@ -86,10 +81,10 @@ class Watch:
         # Not the first call: what is set up there is to be as it is in all others.
         telling = reference.kind_of(len(reference.plan))
         places = [n for n, kind in enumerate(reference.plan) if n and kind == telling]
-        secret = random.Random(reference.seeds.derive("watched"))
+        secret = random.Random(run.case.seeds.derive("watched"))
         # What has state would be asked in another than it has without; and what a reference is
         # known to give on values that everybody knows is not computed again, and so not counted.
-        asked_apart = reference.stateful or session.public is not None
+        asked_apart = reference.stateful or run.session.public is not None
         self._place = secret.choice(places) if places and not asked_apart else None
 
     def call(self, index: int) -> Comparison:
@@ -97,27 +92,26 @@ class Watch:
         if index != self._place:
             return self._session.call(self._reference, index)
         self.begun = True
-        self._session.move()
+        self._session.buffers.move()
         self._session.trace("record")
         with counted(self._reference.model) as counter:
             outcome = self._session.call(self._reference, index)
         seen = self._session.trace("ablate")
         if outcome.passed:
-            left_s = self._session.left_s
+            left_s = self._session.channel.left_s
             with self._clock.stage("evidence"):
                 self._learn(seen, Work.of(counter))
-            self._session.grant(left_s)
+            self._session.channel.grant(left_s)
         self._session.trace("off")
         return outcome
 
     def _learn(self, seen: dict[str, Any], work: Work) -> None:
-        evidence = first_two(seen, work, self._kernel)
+        evidence = first_two(seen, work, self._run.case.kernel)
         if evidence.complaint or seen.get("captured") is True:
             return
-        asked = self._session, self._reference, self._kernel
-        evidence = third(evidence, *asked)
+        evidence = third(evidence, self._run)
         if not (evidence.complaint or evidence.crashed):
-            self.found = profiled(evidence, *asked)
+            self.found = profiled(evidence, self._run)
 
     def end(self) -> None:
         """Stop watching, before the kernel is timed."""

@@ -1,4 +1,12 @@
-"""Where one candidate's calls lie: slots in memory that both sides map, laid out and given back."""
+"""Buffers of one candidate's calls: slots in memory that both sides map.
+
+Contract: a slot holds one call's inputs and, on the CPU or while it is judged, its outputs. This
+side owns the memory, writes inputs to it, reads outputs from it and gives it back.
+
+Not covered:
+- the calls themselves: `kernelgym.judge.session.session`;
+- memory as such: `kernelgym.judge.memory`.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +16,42 @@ import torch
 
 from kernelgym.judge.compare.structure import outline
 from kernelgym.judge.device.l2_cache import L2Cache
-from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena, Region, new_arena
-from kernelgym.judge.memory.device_outputs import DeviceOutputs
+from kernelgym.judge.memory.device_outputs import DeviceOutputs, Unreadable
 from kernelgym.judge.memory.lent import Lent
 from kernelgym.judge.memory.slots import Slot, alike, encode_all
-from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.reference import tensors_of
-from kernelgym.judge.session.model import Construction
+from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.untrusted import cuda_ipc
-from kernelgym.rulesets import Ruleset
+from kernelgym.types import Status
 
-__all__ = ["INPUTS", "Layout"]
+__all__ = ["CallBuffers"]
 
-INPUTS = 0
-"""Number of the arena that inputs lie in, on the CPU outputs, too."""
+_INPUTS = 0  # number of the arena that holds inputs, on the CPU outputs, too
 _OUTPUTS = 1
 _SPARED_SHARED, _SPARED_ALONE = 1, 4
 _LITTLE_OF = 16
 _STAYS_OF = 16
 
 
-class Layout(Construction):
+class CallBuffers:
     """Lays out the inputs and outputs of one candidate's calls.
 
     Args:
-        candidate: A fresh process.
-        ruleset: The rules.
-        build: Builds extensions for it; None where it may ask for none.
-        device: Where its tensors lie.
-        device_lock: What its worker may hold while it works; None where nobody else needs it.
+        channel: The channel to the candidate.
+        device: Where the candidate's tensors lie.
     """
 
-    def __init__(
-        self,
-        candidate: Candidate,
-        ruleset: Ruleset,
-        build: Any,
-        device: torch.device,
-        device_lock: DeviceLock | None = None,
-    ) -> None:
-        super().__init__(candidate, ruleset, build, device_lock)
-        self.device = device
+    def __init__(self, channel: Channel, device: torch.device) -> None:
+        self._channel, self._device = channel, device
         self._arenas: dict[int, Arena] = {}
         self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
-        self._slots: list[Slot] = []
+        self.slots: list[Slot] = []
+        """Where the calls lie that are laid out, one slot for each."""
         self._moving = False
         self._old: Arena | None = None  # where inputs lay that are about to move
-        self._captured: list[Any] | None = None  # what it said of outputs when calls were captured
+        self.captured: list[Any] | None = None
+        """What the candidate said of outputs when the calls that are laid out were captured."""
         on_cuda = device.type == "cuda"
         self._located = DeviceOutputs(device) if on_cuda else None
         self._l2_cache = L2Cache(device) if on_cuda else None
@@ -63,18 +59,16 @@ class Layout(Construction):
         """Inputs and reference output of the last judged call: their shapes, without values."""
         self.alone = False
         """Whether no other worker uses the device's memory meanwhile."""
-        self.ended = False
-        """Whether its process and its buffers are gone."""
 
-    def begin_end(self) -> None:
-        """Begin to `end`, without waiting for it: on a device that takes the driver long."""
-        self._candidate.begin_kill()
+    @property
+    def on_device(self) -> bool:
+        """Whether outputs of timed calls are read on a device, where the candidate left them."""
+        return self._located is not None
 
-    def end(self) -> None:
-        """Kill the candidate's process, and give its buffers back."""
-        self._candidate.kill()
-        self.close()
-        self.ended = True
+    def distrust(self, other: CallBuffers) -> None:
+        """Refuse outputs that lie in memory which another candidate has shared."""
+        if self._located is not None and other._located is not None:
+            self._located.refused = other._located.opened
 
     def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
         """Lay out `count` slots for calls with such inputs and outputs.
@@ -90,16 +84,16 @@ class Layout(Construction):
         size = sum(t.untyped_storage().nbytes() for t in tensors)
         of_outputs = sum(t.numel() * t.element_size() for t in outputs)
         apart = self._located is not None and bool(outputs)
-        room = {INPUTS: (count * len(tensors), count * size)}
+        room = {_INPUTS: (count * len(tensors), count * size)}
         if apart:
             room[_OUTPUTS] = (count * len(outputs), count * of_outputs)
         else:
             both = len(tensors) + len(outputs)
-            room[INPUTS] = (count * both, count * (size + of_outputs))
+            room[_INPUTS] = (count * both, count * (size + of_outputs))
         self._lay(room)
         self._borrowed = []
-        arena, beside = self._arenas[INPUTS], self._arenas[_OUTPUTS if apart else INPUTS]
-        self._slots, calls = [], []
+        arena, beside = self._arenas[_INPUTS], self._arenas[_OUTPUTS if apart else _INPUTS]
+        self.slots, calls = [], []
         for _ in range(count):
             regions: list[Region] = []
 
@@ -110,7 +104,7 @@ class Layout(Construction):
             arguments = encode_all(inputs, place)
             places = [beside.place(t, contiguous=True) for t in outputs]
             calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
-            self._slots.append(
+            self.slots.append(
                 Slot(
                     tuple(arena.view(r) for r in regions),
                     tuple(beside.view(r) for r in places),
@@ -120,9 +114,9 @@ class Layout(Construction):
         self._prepare(calls)
 
     def _prepare(self, calls: list[dict[str, Any]]) -> None:
-        self._captured = None
-        self._post({"op": "prepare", "calls": calls})
-        self._answer("prepare")
+        self.captured = None
+        self._channel.post({"op": "prepare", "calls": calls})
+        self._channel.answer("prepare")
 
     def _lay(self, room: dict[int, tuple[int, int]]) -> None:
         """Have these arenas, by number: for so many tensors, of so many bytes together.
@@ -143,19 +137,19 @@ class Layout(Construction):
             if number in arenas:
                 arenas[number].clear()
                 continue
-            arenas[number] = new_arena(tensors, size, self.device, number)
-            self._share(arenas[number])
+            arenas[number] = new_arena(tensors, size, self._device, number)
+            self._channel.share(arenas[number])
         if self._old is not None:
             self._old.close()
             self._old = None
 
     def _begin_to_move(self) -> None:
         """Take the arena of inputs from its place; gives it back at once if it takes much."""
-        self._moving, old = False, self._arenas.get(INPUTS)
-        if old is not None and self.device.type == "cuda" and not self._may_stay(old):
-            self._leave([INPUTS])
+        self._moving, old = False, self._arenas.get(_INPUTS)
+        if old is not None and self._device.type == "cuda" and not self._may_stay(old):
+            self._leave([_INPUTS])
         else:
-            self._old = self._arenas.pop(INPUTS, None)
+            self._old = self._arenas.pop(_INPUTS, None)
 
     def move(self) -> None:
         """Have the next call's inputs lie where none lay before.
@@ -163,12 +157,12 @@ class Layout(Construction):
         A process that has kept the place of earlier ones, in whatever way, has old values there.
         (Very large ones on a device may come to lie at an address where earlier ones lay.)
         """
-        self._slots, self._moving = [], True
+        self.slots, self._moving = [], True
 
     def _may_stay(self, arena: Arena) -> bool:
-        if self.alone or self.device.type != "cuda":
+        if self.alone or self._device.type != "cuda":
             return False
-        total = int(torch.cuda.get_device_properties(self.device).total_memory)
+        total = int(torch.cuda.get_device_properties(self._device).total_memory)
         return arena.bytes <= total // _STAYS_OF
 
     def borrow(self, inputs: list[Any], output: Any) -> bool:
@@ -178,19 +172,19 @@ class Layout(Construction):
             False, with nothing laid out, unless they lie in one allocation that can be shared.
         """
         tensors, extent = tensors_of(inputs), cuda_ipc.extent
-        lent = self._arenas.get(INPUTS)
+        lent = self._arenas.get(_INPUTS)
         try:
             found = {extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
             if len(found) != 1:
                 return False
             is_lent = isinstance(lent, Lent) and {lent.span()} == found
-            made = None if is_lent else Lent(INPUTS, *found.pop())
+            made = None if is_lent else Lent(_INPUTS, *found.pop())
         except cuda_ipc.DriverError:
             return False
         if made is not None:
             self.vacate()
-            lent = self._arenas[INPUTS] = made
-            self._share(made)
+            lent = self._arenas[_INPUTS] = made
+            self._channel.share(made)
             self._borrowed = []
         assert isinstance(lent, Lent)
         self.example = (outline(inputs), outline(output))
@@ -198,7 +192,7 @@ class Layout(Construction):
         if arguments != self._borrowed:
             self._prepare([{"args": arguments, "outputs": []}])
             self._borrowed = arguments
-        self._slots = [Slot(tuple(tensors), (), ())]
+        self.slots = [Slot(tuple(tensors), (), ())]
         return True
 
     def borrow_again(self, inputs: list[Any]) -> bool:
@@ -207,22 +201,22 @@ class Layout(Construction):
         Returns:
             False, with nothing laid out, unless the inputs lie exactly where those lay.
         """
-        lent = self._arenas.get(INPUTS)
+        lent = self._arenas.get(_INPUTS)
         if not isinstance(lent, Lent) or encode_all(inputs, lent.region) != self._borrowed:
             return False
-        self._slots = [Slot(tuple(tensors_of(inputs)), (), ())]
+        self.slots = [Slot(tuple(tensors_of(inputs)), (), ())]
         return True
 
     def hand_back(self) -> None:
         """Forget the tensors of a borrowed call; the process does not touch them any more."""
-        self._slots = []
+        self.slots = []
 
     def _leave(self, numbers: list[int]) -> None:
         """Have the candidate let go of arenas, and give them back."""
-        self._slots, self._captured = [], None
+        self.slots, self.captured = [], None
         if numbers and self._located is not None:
-            self._post({"op": "release", "arenas": numbers})
-            self._answer("prepare")
+            self._channel.post({"op": "release", "arenas": numbers})
+            self._channel.answer("prepare")
             self._located.forget()
         for number in numbers:
             self._arenas.pop(number).close()
@@ -233,7 +227,7 @@ class Layout(Construction):
 
     def close(self) -> None:
         """Give the buffers back; on a device only once the candidate is gone or has let go."""
-        self._slots = []
+        self.slots = []
         if self._located is not None:
             self._located.forget()
         for arena in (*self._arenas.values(), *filter(None, [self._old])):
@@ -242,30 +236,37 @@ class Layout(Construction):
         self._old = None
 
     def alike(self, inputs: list[Any]) -> bool:
-        """Say whether such inputs have the types, shapes and strides of the last judged call's."""
+        """Return True if inputs have the last judged call's types, shapes and strides."""
         return alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
 
     def _holds(self, inputs: list[Any]) -> bool:
-        return bool(self._slots) and alike(tensors_of(inputs), self._slots[0].inputs)
+        return bool(self.slots) and alike(tensors_of(inputs), self.slots[0].inputs)
 
-    def _fits(self, inputs: list[Any], output: Any) -> bool:
+    def fits(self, inputs: list[Any], output: Any) -> bool:
+        """Return True if a call like this one can use the first slot as it is."""
         # A number may change from call to call, so it is encoded anew.
         only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
         return (
             only_tensors
             and self._holds(inputs)
-            and alike(tensors_of(output), self._slots[0].outputs)
+            and alike(tensors_of(output), self.slots[0].outputs)
         )
 
-    def _fill(self, batches: list[list[Any]], poison: bool) -> None:
-        for slot, inputs in zip(self._slots, batches, strict=False):
+    def fill(self, batches: list[list[Any]], poison: bool) -> None:
+        """Copy inputs to the slots.
+
+        Args:
+            batches: Inputs of the calls, one list for each slot.
+            poison: Whether to overwrite outputs of earlier calls with values that cannot be right.
+        """
+        for slot, inputs in zip(self.slots, batches, strict=False):
             for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
                 view.copy_(tensor)
             if poison:
                 for region in slot.regions:
                     self._arenas[region.arena].poison(region)
 
-    def _make_room(self, inputs: list[Any]) -> None:
+    def make_room(self, inputs: list[Any]) -> None:
         """Give back device memory that torch keeps on this side, where the kernel may need it.
 
         In company that is done late: it takes long, and a kernel that runs out of memory is judged
@@ -273,19 +274,36 @@ class Layout(Construction):
         """
         if self._located is not None:
             size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
-            kept = torch.cuda.memory_reserved(self.device)
-            kept -= torch.cuda.memory_allocated(self.device)
+            kept = torch.cuda.memory_reserved(self._device)
+            kept -= torch.cuda.memory_allocated(self._device)
             if kept < size // _LITTLE_OF:
                 return  # to ask the driver takes milliseconds where others ask it, too
-            free, _ = torch.cuda.mem_get_info(self.device)
+            free, _ = torch.cuda.mem_get_info(self._device)
             if free < (_SPARED_ALONE if self.alone else _SPARED_SHARED) * size:
                 torch.cuda.empty_cache()
 
-    def _flush_cache(self) -> None:
+    def flush_cache(self) -> None:
         """Push what was just written to the slots out of the device's cache."""
         if self._l2_cache is not None:
             self._l2_cache.flush()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Wait until the device has done all work of this side."""
         if self._located is not None:
-            torch.cuda.synchronize(self.device)
+            torch.cuda.synchronize(self._device)
+
+    def read(self, description: Any) -> list[torch.Tensor]:
+        """Copy one call's outputs on a device from where the candidate left them.
+
+        Args:
+            description: What the candidate says of them.
+
+        Raises:
+            Rejected: If they cannot be read there.
+        """
+        assert self._located is not None
+        try:
+            expected = tensors_of(self.example[1])
+            return self._located.copy(description, expected, self._arenas[_INPUTS].span())
+        except Unreadable as reason:
+            raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None

@@ -1,16 +1,27 @@
-"""Asking a candidate and waiting for its answers: deadlines, builds, whose fault a failure is."""
+"""The channel to one candidate: requests, answers, deadlines, builds, blame.
+
+Contract: every request is followed by the wait for its answer, within one budget of wall seconds
+that the caller grants. A failure on the candidate's side is raised as `Rejected`, with the status
+it earns.
+
+Not covered:
+- what is asked: `kernelgym.judge.session.model`, `call_buffers` and `session` compose requests;
+- sockets, pipes and signals: `kernelgym.judge.processes.candidate_handle`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.builder import Built, sealed_copy
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.lock import DeviceLock
+from kernelgym.judge.memory.arena import Arena
 from kernelgym.judge.processes.candidate_handle import (
     Candidate,
     CandidateEnded,
@@ -21,11 +32,11 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
 from kernelgym.verdict import CONSTRUCTOR_FINDING
 
-__all__ = ["Conversation", "Rejected"]
+__all__ = ["Channel", "Rejected"]
 
 
 class Rejected(Exception):
-    """The kernel's run is over; says with which status."""
+    """The kernel's run is over, with this status."""
 
     def __init__(
         self,
@@ -41,14 +52,14 @@ class Rejected(Exception):
         self.mismatch = mismatch
 
 
-class Conversation:
-    """One candidate's channel.
+class Channel:
+    """Carries requests to one candidate, and its answers back.
 
     Args:
         candidate: A fresh process.
-        ruleset: Its limits.
-        build: Builds extensions for it; None where it may ask for none.
-        device_lock: What its worker may hold while it works; None where nobody else needs it.
+        ruleset: The rules; their limits are the candidate's first budget.
+        build: Builds extensions for the candidate; None where it may ask for none.
+        device_lock: The lock that the worker may hold meanwhile; None if no other worker needs it.
     """
 
     def __init__(
@@ -63,20 +74,26 @@ class Conversation:
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
         self.library_work = NOTHING_LEFT
-        """What its extensions have done elsewhere; read from their files, not from its process."""
-        self.loaded = False
+        """Work that its extensions leave to libraries, read from the files that were built."""
+        self.build_failed = False
+        """Whether a request failed because an extension did not compile."""
+
+    @property
+    def scratch(self) -> Path:
+        """The candidate's folder; this side sees it only if programs may be started there."""
+        return Path(self._candidate.scratch)
 
     def log(self) -> str:
-        """What the kernel printed, bounded."""
+        """Return what the kernel printed, bounded."""
         return self._candidate.output()
 
     def grant(self, seconds: float) -> None:
-        """Give a fresh budget, in wall seconds, for everything that is asked from now on."""
+        """Give all requests from now on a fresh budget, in wall seconds."""
         self._left_s = seconds
 
     @property
     def left_s(self) -> float:
-        """What is left of the budget, in wall seconds."""
+        """The rest of the budget, in wall seconds."""
         return self._left_s
 
     def pause(self) -> None:
@@ -84,7 +101,7 @@ class Conversation:
         self._guarded(self._candidate.stop)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the candidate go on."""
         self._guarded(self._candidate.resume)
 
     def _guarded(self, signal_it: Callable[[], None]) -> None:
@@ -94,14 +111,46 @@ class Conversation:
             raise Rejected(Status.RUNTIME_ERROR, f"the kernel's process: {end}") from None
 
     def threads(self) -> int:
-        """Threads and child processes that the candidate has, counted from outside."""
+        """Return how many threads and child processes this side counts."""
         return self._candidate.threads()
 
-    def _post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    def has_ended(self) -> bool:
+        """Return True if the candidate's process is known to be gone."""
+        return self._candidate.ended()
+
+    def begin_kill(self) -> None:
+        """Begin to kill the candidate's process, without waiting until it is gone."""
+        self._candidate.begin_kill()
+
+    def kill(self) -> None:
+        """Kill the candidate's process; what it printed stays."""
+        self._candidate.kill()
+
+    def share(self, arena: Arena) -> None:
+        """Have the candidate map an arena."""
+        fields, fds = arena.handle()
+        self.post({"op": "slots", **fields}, fds)
+        self.answer("slots")
+
+    def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Send a request; `answer` waits for its answer.
+
+        Args:
+            message: The request, with its name under ``op``.
+            fds: Descriptors to go with it; they stay the caller's.
+        """
         self._candidate.post(message, fds)
         self._posted = time.monotonic()
 
-    def _answer(self, stage: str) -> dict[str, Any]:
+    def answer(self, stage: str) -> dict[str, Any]:
+        """Wait for the last request's answer, serving builds meanwhile.
+
+        Args:
+            stage: What the candidate does until it answers, a key of `_DOING`.
+
+        Raises:
+            Rejected: If the candidate fails, ends or exceeds its budget.
+        """
         put_off_before = self._candidate.put_off_s
         try:
             with self._yielding.answering():
@@ -109,8 +158,8 @@ class Conversation:
                     self._posted + self._left_s, self._serve_build, self._yielding.yield_device
                 )
         except CandidateTimedOut:
-            # At once, while the device lock is held: what it has launched may go on for ever.
-            with contextlib.suppress(JudgeError):  # met again where it is discarded
+            # Kill it while the device lock is held: what it has launched may go on for ever.
+            with contextlib.suppress(JudgeError):  # raised again where it is discarded
                 self._candidate.kill()
             raise Rejected(
                 Status.TIMEOUT,
@@ -142,7 +191,7 @@ class Conversation:
         if self._failed_build is not None and kind == "BuildFailed":
             log = self._failed_build.log
             first = next((line for line in log.splitlines() if "error" in line), log[:300])
-            self.loaded = False
+            self.build_failed = True
             message = f"the extension did not compile: {first[:300]}"
             return Rejected(Status.COMPILE_ERROR, message, log)
         message = f"{kind}: {text}{place}"
@@ -150,7 +199,7 @@ class Conversation:
             return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
         findings: tuple[Finding, ...] = ()
         if stage == "construct":
-            # KernelBench judges what a constructor raises in a way of its own.
+            # KernelBench has a status of its own for what a constructor raises.
             findings = (Finding(CONSTRUCTOR_FINDING, f"{kind}: {text}"[:300], Severity.INFO),)
         return Rejected(Status.RUNTIME_ERROR, message, findings=findings)
 

@@ -73,7 +73,7 @@ class Processes:
         session = Session(
             candidate, self._ruleset, build, accelerator.device, accelerator.device_lock
         )
-        session.alone = accelerator.is_alone
+        session.buffers.alone = accelerator.is_alone
         return Process(self, candidate, session)
 
     def ask_for_contexts(self) -> None:
@@ -208,6 +208,6 @@ class Process:
         return self._session
 
     def __exit__(self, *_: object) -> None:
-        self._session.log()  # kept for whoever asks later
+        self._session.channel.log()  # kept for whoever asks later
         self._owner.discard(self._candidate)
-        self._session.close()
+        self._session.buffers.close()

@@ -1,60 +1,53 @@
-"""Making a candidate's model: its source loaded, its class constructed, its state replaced.
+"""One candidate's model: its source loaded, its class constructed, its state replaced.
 
-What is sent is what the reference was made of. The reference itself, and its weights that are not
-constant, stay on this side.
+Contract: the candidate is sent what the reference was made of. The reference itself, and its
+weights that are not constant, stay on this side.
+
+Not covered:
+- calls of the model: `kernelgym.judge.session.session`;
+- what the candidate does with a request: `kernelgym.judge.untrusted.candidate`.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena, new_arena
 from kernelgym.judge.memory.slots import encode_all, fill
-from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.reference import Reference, tensors_of
-from kernelgym.judge.session.channel import Conversation, Rejected
+from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.session.compiled_cache import as_file, relocate
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Status
 
-__all__ = ["Construction"]
+__all__ = ["CandidateModel"]
 
 _CPU = torch.device("cpu")
 
 
-class Construction(Conversation):
-    """Has one candidate make its model.
+class CandidateModel:
+    """Has one candidate load its module and construct its model.
 
     Args:
-        candidate: A fresh process.
+        channel: The channel to the candidate.
         ruleset: The rules.
-        build: Builds extensions for it; None where it may ask for none.
-        device_lock: What its worker may hold while it works; None where nobody else needs it.
     """
 
-    def __init__(
-        self,
-        candidate: Candidate,
-        ruleset: Ruleset,
-        build: Any,
-        device_lock: DeviceLock | None = None,
-    ) -> None:
-        super().__init__(candidate, ruleset, build, device_lock)
+    def __init__(self, channel: Channel, ruleset: Ruleset) -> None:
+        self._channel, self._ruleset = channel, ruleset
         self._entry = ""
+        self._was_imported = False
 
     @property
-    def scratch(self) -> Path:
-        """The candidate's folder, which only one that may start programs shares with us."""
-        return Path(self._candidate.scratch)
+    def loaded(self) -> bool:
+        """Whether the module was imported and all extensions that it asked for compiled."""
+        return self._was_imported and not self._channel.build_failed
 
     def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
-        """Send the source; the answer is awaited by `construct`, so that both sides work.
+        """Send the source; `await_load` awaits the answer, so that both sides work.
 
         Args:
             source: The module's text.
@@ -67,19 +60,19 @@ class Construction(Conversation):
         self._entry = entry
         fds: tuple[int, ...] = ()
         if compiled:
-            fds = (as_file(relocate(compiled, self._candidate.scratch)),)
+            fds = (as_file(relocate(compiled, str(self._channel.scratch))),)
         try:
             tf32 = self._ruleset.tf32 == "torch"
             request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
-            self._post({**request, "compile": compiles}, fds)
+            self._channel.post({**request, "compile": compiles}, fds)
         finally:
             for fd in fds:
                 os.close(fd)
 
     def await_load(self) -> None:
-        """Wait until the module has been imported, and whatever it builds is built."""
-        self._answer("load")
-        self.loaded = True
+        """Wait until the module is imported and the extensions it asks for are built."""
+        self._channel.answer("load")
+        self._was_imported = True
 
     def compilation(self, save: bool = False) -> int:
         """Return how many graphs of a compiled reference had to be compiled in its process.
@@ -87,8 +80,8 @@ class Construction(Conversation):
         Args:
             save: Whether to leave what was compiled in its scratch folder.
         """
-        self._post({"op": "compilation", "save": save})
-        return int(self._answer("compilation")["misses"])
+        self._channel.post({"op": "compilation", "save": save})
+        return int(self._channel.answer("compilation")["misses"])
 
     def construct(self, reference: Reference) -> None:
         """Build the kernel's model as the reference's was built."""
@@ -96,9 +89,9 @@ class Construction(Conversation):
         size = sum(t.numel() * t.element_size() for t in tensors)
         arena = new_arena(len(tensors), size, _CPU)  # models are built there, and then moved
         with _closing(arena):
-            self._share(arena)
+            self._channel.share(arena)
             arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
-            self._post(
+            self._channel.post(
                 {
                     "op": "construct",
                     "args": arguments,
@@ -107,7 +100,7 @@ class Construction(Conversation):
                     "dtype": str(reference.dtype).removeprefix("torch."),
                 }
             )
-            self._answer("construct")
+            self._channel.answer("construct")
         if reference.state:
             self._replace_state(reference)
 
@@ -116,10 +109,10 @@ class Construction(Conversation):
         values = reference.state
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
         with _closing(arena):
-            self._share(arena)
+            self._channel.share(arena)
             regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
-            self._post({"op": "state", "values": regions})
-            answer = self._answer("construct").get("missing")
+            self._channel.post({"op": "state", "values": regions})
+            answer = self._channel.answer("construct").get("missing")
         claimed = answer if isinstance(answer, list) else list(values)
         missing = [name for name in values if name in claimed]
         seed = reference.seeds.derive("influence")
@@ -132,11 +125,6 @@ class Construction(Conversation):
                 f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
                 "names",
             )
-
-    def _share(self, arena: Arena) -> None:
-        fields, fds = arena.handle()
-        self._post({"op": "slots", **fields}, fds)
-        self._answer("slots")
 
 
 class _closing:

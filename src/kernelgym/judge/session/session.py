@@ -1,8 +1,13 @@
-"""One candidate process seen from the trusted side: make its model, call it, compare.
+"""One candidate seen from the trusted side: call, time, compare.
 
-Whatever goes wrong on the candidate's side is raised as `Rejected` with the status it earns.
+Contract: a failure on the candidate's side is raised as `Rejected`, with the status it earns.
 Inputs are drawn into private tensors, copied to the candidate's slot just before the call, and
 compared with the slot afterwards; the reference never reads a slot.
+
+Not covered, but held by a `Session`:
+- requests and answers: `kernelgym.judge.session.channel`;
+- making the model: `kernelgym.judge.session.model`;
+- the memory of calls: `kernelgym.judge.session.call_buffers`.
 """
 
 from __future__ import annotations
@@ -25,14 +30,14 @@ from kernelgym.judge.compare.compare import (
 from kernelgym.judge.compare.structure import describe_shape_of, outline
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.kinds import GIVEN, is_salted
-from kernelgym.judge.memory.device_outputs import Unreadable
 from kernelgym.judge.memory.slots import Slot, Window
 from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Expected, Reference, same_bytes, tensors_of
-from kernelgym.judge.session.call_buffers import INPUTS, Layout
-from kernelgym.judge.session.channel import Rejected
+from kernelgym.judge.session.call_buffers import CallBuffers
+from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.model import CandidateModel
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
@@ -41,15 +46,15 @@ __all__ = ["Rejected", "Session", "Slot", "Window"]
 _CPU = torch.device("cpu")
 
 
-class Session(Layout):
+class Session:
     """Drives one candidate.
 
     Args:
         candidate: A fresh process.
         ruleset: The rules.
-        build: Builds extensions for it; None where it may ask for none.
-        device: Where its tensors lie.
-        device_lock: What its worker may hold while it works; None where nobody else needs it.
+        build: Builds extensions for the candidate; None where it may ask for none.
+        device: Where the candidate's tensors lie.
+        device_lock: The lock that the worker may hold meanwhile; None if no other worker needs it.
     """
 
     def __init__(
@@ -60,7 +65,13 @@ class Session(Layout):
         device: torch.device = _CPU,
         device_lock: DeviceLock | None = None,
     ) -> None:
-        super().__init__(candidate, ruleset, build, device, device_lock)
+        self._ruleset, self.device = ruleset, device
+        self.channel = Channel(candidate, ruleset, build, device_lock)
+        """Requests to the candidate, and its answers."""
+        self.model = CandidateModel(self.channel, ruleset)
+        """The candidate's model while it is made."""
+        self.buffers = CallBuffers(self.channel, device)
+        """Where inputs and outputs of calls lie."""
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """What is known of calls on values that everybody knows."""
@@ -71,6 +82,8 @@ class Session(Layout):
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
         self.changes_inputs = False
         """Whether the reference was seen to change its inputs."""
+        self.ended = False
+        """Whether the candidate's process and the buffers are gone."""
         self._is_watched = False
 
     @property
@@ -78,12 +91,22 @@ class Session(Layout):
         """How its ruleset times kernels."""
         return self._ruleset.timing
 
+    def begin_end(self) -> None:
+        """Begin to `end`, without waiting for it: on a device that takes the driver long."""
+        self.channel.begin_kill()
+
+    def end(self) -> None:
+        """Kill the candidate's process, and give its buffers back."""
+        self.channel.kill()
+        self.buffers.close()
+        self.ended = True
+
     def run(self, batches: list[list[Any]], forward_seeds: list[int]) -> list[Any]:
         """Make one call per batch; return the candidate's descriptions of its outputs."""
-        self._fill(batches, poison=True)
-        self._finish()
-        self._post({"op": "go", "seeds": forward_seeds, "timed": False})
-        return self._results(self._answer("go"), len(batches))
+        self.buffers.fill(batches, poison=True)
+        self.buffers.finish()
+        self.channel.post({"op": "go", "seeds": forward_seeds, "timed": False})
+        return self._results(self.channel.answer("go"), len(batches))
 
     def timed_run(
         self,
@@ -105,32 +128,33 @@ class Session(Layout):
                 see that there is nothing to launch for.
         """
         # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
-        self._finish()
+        self.buffers.finish()
         begun = time.perf_counter()
-        self._fill(batches, poison=False)
-        self._flush_cache()
-        self._finish()
-        layout_ms = (time.perf_counter() - begun) * 1e3 if self._located is not None else 0.0
-        self._post({"op": "go", "seeds": forward_seeds, "timed": True})
+        self.buffers.fill(batches, poison=False)
+        self.buffers.flush_cache()
+        self.buffers.finish()
+        layout_ms = (time.perf_counter() - begun) * 1e3 if self.buffers.on_device else 0.0
+        self.channel.post({"op": "go", "seeds": forward_seeds, "timed": True})
         started = time.perf_counter()
-        self.resume()
-        answer = self._answer("go")
+        self.channel.resume()
+        answer = self.channel.answer("go")
         results = self._results(answer, len(batches))
         self.tally.add(len(batches) - others, self._launched)
         kept = {}
-        if self._located is not None:
+        if self.buffers.on_device:
             # On a device, reading the outputs is part of the window: what the process has not
             # waited for, in spite of its answer, stands in the way of that.
-            kept = {index: self._read(results[index]) for index in keep}
-            self._finish()
+            kept = {index: self.buffers.read(results[index]) for index in keep}
+            self.buffers.finish()
             window_ms = (time.perf_counter() - started) * 1e3
-            self.pause()
+            self.channel.pause()
         else:
             # Until it stands still: a system call that has begun is finished first.
-            self.pause()
+            self.channel.pause()
             window_ms = (time.perf_counter() - started) * 1e3
             kept = {
-                index: [byte_copy(view) for view in self._slots[index].outputs] for index in keep
+                index: [byte_copy(view) for view in self.buffers.slots[index].outputs]
+                for index in keep
             }
         said = answer.get("device_ms", 0.0)
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
@@ -144,28 +168,17 @@ class Session(Layout):
                 that are not captured. That takes longer than short calls do; told once, it is
                 known, but what windows cost beside their calls must be alike on both sides.
         """
-        self._captured = None
-        self._post({"op": "capture", "tells": tells})
+        self.buffers.captured = None
+        self.channel.post({"op": "capture", "tells": tells})
         try:
-            self._captured = self._listed(self._answer("go").get("results"), len(self._slots))
+            self.buffers.captured = self._listed(
+                self.channel.answer("go").get("results"), len(self.buffers.slots)
+            )
         except Rejected as end:
-            if end.status is Status.RUNTIME_ERROR and not self._candidate.ended():
+            if end.status is Status.RUNTIME_ERROR and not self.channel.has_ended():
                 return False
             raise
         return True
-
-    def distrust(self, other: Session) -> None:
-        """Never take memory that another session's process has shared for this one's output."""
-        if self._located is not None and other._located is not None:
-            self._located.refused = other._located.opened
-
-    def _read(self, description: Any) -> list[torch.Tensor]:
-        assert self._located is not None
-        try:
-            expected = tensors_of(self.example[1])
-            return self._located.copy(description, expected, self._arenas[INPUTS].span())
-        except Unreadable as reason:
-            raise Rejected(Status.RUNTIME_ERROR, str(reason)) from None
 
     def trace(self, mode: str) -> dict[str, Any]:
         """Have calls watched from now on (``record``, ``ablate``, ``off``, or ``end`` for good).
@@ -174,13 +187,13 @@ class Session(Layout):
             What was seen since the mode was last set. The candidate may have made it up.
         """
         self._is_watched = mode not in ("off", "end")
-        self._post({"op": "trace", "mode": mode})
-        seen = self._answer("trace").get("seen")
+        self.channel.post({"op": "trace", "mode": mode})
+        seen = self.channel.answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
 
     def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
         results, self._launched = answer.get("results"), answer.get("launches")
-        return self._listed(self._captured if results is None else results, calls)
+        return self._listed(self.buffers.captured if results is None else results, calls)
 
     def _listed(self, results: Any, calls: int) -> list[Any]:
         if not isinstance(results, list) or len(results) != calls:
@@ -212,22 +225,22 @@ class Session(Layout):
     ) -> tuple[Comparison, Expected]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
         self.changes_inputs |= expected.mutates_inputs
-        if not self._fits(inputs, expected.output):
-            self.reserve(inputs, expected.output, 1)
-        self.example = (outline(inputs), outline(expected.output))
-        self._make_room(inputs)
+        if not self.buffers.fits(inputs, expected.output):
+            self.buffers.reserve(inputs, expected.output, 1)
+        self.buffers.example = (outline(inputs), outline(expected.output))
+        self.buffers.make_room(inputs)
         results = self.run([inputs], [forward_seed])
         # On other kinds a kernel may see that there is nothing to do; and that it launches while it
         # is watched says nothing of what it does when it is not.
         if kind == GIVEN and not (self._is_watched and self._launched):
             self.tally.add(1, self._launched)
         # Nothing is written any more while it is read: a thread may still be at work.
-        self.pause()
-        outputs = [unchanging(view) for view in self._slots[0].outputs]
+        self.channel.pause()
+        outputs = [unchanging(view) for view in self.buffers.slots[0].outputs]
         compared = self.compare(0, inputs, outputs, results[0], expected, locate)
         if compared.passed and locate:
             self.learn(reference, expected)
-        self.resume()
+        self.channel.resume()
         return compared, expected
 
     def compare(
@@ -263,7 +276,7 @@ class Session(Layout):
         references: list[torch.Tensor],
         around: Surroundings,
     ) -> bool:
-        """Say whether a call is right beyond doubt, beside another process's answer.
+        """Return True if another process's answer puts a call beyond doubt.
 
         Args:
             slot_index: Its slot.
@@ -290,10 +303,10 @@ class Session(Layout):
             self.around[expected.kind] = found
 
     def _changed(self, slot_index: int, inputs: list[Any]) -> str:
-        """Say which input of a call the kernel has changed, where it must not; empty if none."""
+        """Return a complaint if the kernel changed an input against the rules, or ''."""
         if not self._ruleset.forbid_input_mutation:
             return ""
-        pairs = zip(self._slots[slot_index].inputs, tensors_of(inputs), strict=True)
+        pairs = zip(self.buffers.slots[slot_index].inputs, tensors_of(inputs), strict=True)
         for number, (now, tensor) in enumerate(pairs):
             if not same_bytes(now, tensor):
                 return f"the kernel changed input tensor {number}"

@@ -19,12 +19,14 @@ from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.out_of_memory import is_out_of_memory, our_failure
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.session.compiled_cache import pack
+from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing.baseline_store import Kept
 from kernelgym.judge.timing.measure import Stopwatch, Untimed
 from kernelgym.judge.untrusted.torch_compile import FOLDER
+from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Problem
+from kernelgym.types import Kernel, Problem
 
 __all__ = ["Baselines"]
 
@@ -136,12 +138,12 @@ class Baselines:
             reference = self._reference(problem, seeds)
             session = self._begin(stack, reference, b"")
             try:
-                session.compilation(save=True)
+                session.model.compilation(save=True)
             except Rejected as end:
                 raise _unfit(f"what was compiled cannot be saved: {end}") from None
             session.end()
             try:
-                return pack(session.scratch / FOLDER)
+                return pack(session.channel.scratch / FOLDER)
             except ValueError as error:
                 raise _Unfit(f"what was compiled takes {error}") from None
 
@@ -153,14 +155,15 @@ class Baselines:
                 compiled = self._compiled(stack, reference, packed)
                 eager = self._eager(stack, reference)
             times = self._race(eager, compiled, reference)
-            compiled.resume()
+            compiled.channel.resume()
             _check_complete(compiled)
             return times
 
     def _race(self, eager: Session, compiled: Session, reference: Reference) -> tuple[float, float]:
         with self._device_lock.exclusive():
             try:
-                return Stopwatch(compiled, eager, reference).race(_RACE_PAIRS)
+                run = LiveRun(_case_of(reference, self._ruleset), reference, compiled)
+                return Stopwatch(run, eager).race(_RACE_PAIRS)
             except Rejected as end:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
@@ -170,11 +173,11 @@ class Baselines:
         built_from = _built_from(reference)
         if standing is not None and standing.digest == problem.digest:
             try:
-                standing.session.grant(_BUDGET_S)
-                standing.session.resume()
+                standing.session.channel.grant(_BUDGET_S)
+                standing.session.channel.resume()
                 if built_from is None or built_from != standing.built_from:
                     self._standing = replace(standing, built_from=None)  # until it is there
-                    standing.session.construct(reference)
+                    standing.session.model.construct(reference)
                     self._standing = replace(standing, built_from=built_from)
                 session = standing.session
             except Rejected:
@@ -195,9 +198,9 @@ class Baselines:
         session = self._standing.session
         try:
             with self._device_lock.shared():  # giving memory back would disturb who is timed
-                session.resume()
-                session.vacate()
-                session.pause()
+                session.channel.resume()
+                session.buffers.vacate()
+                session.channel.pause()
         except (Rejected, JudgeError):
             self.dismiss()
 
@@ -210,11 +213,11 @@ class Baselines:
     def _eager(self, stack: ExitStack, reference: Reference) -> Session:
         problem = reference.problem
         session = stack.enter_context(self._open(problem.source, False))
-        session.grant(_BUDGET_S)
+        session.channel.grant(_BUDGET_S)
         try:
-            session.load(problem.source, "Model")
-            session.await_load()
-            session.construct(reference)
+            session.model.load(problem.source, "Model")
+            session.model.await_load()
+            session.model.construct(reference)
         except Rejected as end:
             raise our_failure(f"the reference cannot be timed: {end}") from None
         return session
@@ -222,18 +225,18 @@ class Baselines:
     def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
         session = self._begin(stack, reference, packed)
         _check_complete(session)
-        session.vacate()
+        session.buffers.vacate()
         return session
 
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
         """Start a compiled reference and call it, so that everything is compiled or found."""
         problem = reference.problem
         session = stack.enter_context(self._open(problem.source, True))
-        session.grant(_BUDGET_S)
+        session.channel.grant(_BUDGET_S)
         try:
-            session.load(problem.source, "Model", packed, compiles=True)
-            session.await_load()
-            session.construct(reference)
+            session.model.load(problem.source, "Model", packed, compiles=True)
+            session.model.await_load()
+            session.model.construct(reference)
             for number in range(_WARM_CALLS):
                 outcome = session.call(reference, len(reference.plan) + number)
                 if not outcome.passed:
@@ -287,8 +290,14 @@ def _check_complete(session: Session) -> None:
         _Unfit: If it did not.
     """
     try:
-        missed = session.compilation()
+        missed = session.model.compilation()
     except Rejected as end:
         raise _unfit(f"the compiled reference fails: {end}") from None
     if missed:
         raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
+
+
+def _case_of(reference: Reference, ruleset: Ruleset) -> Case:
+    """Return the case in which a problem's own model stands in the kernel's place."""
+    kernel = Kernel(reference.problem.source, REFERENCE_LANGUAGE)
+    return Case(reference.problem, kernel, ruleset, reference.seeds)

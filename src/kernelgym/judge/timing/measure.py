@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, replace
 
 from kernelgym.judge.memory.lent import LentMemory
-from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.speedup import Pair
@@ -58,25 +58,24 @@ class Stopwatch:
     """Times one constructed, correct kernel.
 
     Args:
-        kernel: Its session.
-        baseline: The reference's, constructed.
-        reference: Draws inputs and verifies outputs.
+        run: The kernel's process, and the reference, which draws inputs and verifies outputs.
+        baseline: The reference's own process, constructed.
         memory: Where large inputs are drawn, for the baseline to read; None if it may not.
     """
 
     def __init__(
         self,
-        kernel: Session,
+        run: LiveRun,
         baseline: Session,
-        reference: Reference,
         memory: LentMemory | None = None,
     ) -> None:
+        kernel = run.session
         self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(kernel, baseline, reference, memory)
+        self._windows = Windows(run, baseline, memory)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
-        kernel.distrust(baseline)  # whose outputs are right
+        kernel.buffers.distrust(baseline.buffers)  # whose outputs are right
 
     def lay_out(self) -> None:
         """Run the first windows on a device before one has it alone: their times do not count.
@@ -100,7 +99,7 @@ class Stopwatch:
         """
         protocol, windows = self._protocol, self._windows
         captured, begun = self._settle()
-        threads = self._kernel.threads()
+        threads = self._kernel.channel.threads()
         # On a device, windows have been run in their final form by now.
         for _ in range(0 if self._on_device else protocol.warmup_pairs):
             windows.pair()
@@ -126,7 +125,7 @@ class Stopwatch:
         if eager:
             message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
             findings.append(Finding("host_bound", message, Severity.INFO))
-        if (now := self._kernel.threads()) > threads:
+        if (now := self._kernel.channel.threads()) > threads:
             message = f"{now - threads} threads or processes were started while it was timed"
             findings.append(Finding("threads_while_timed", message, Severity.SOFT))
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]

@@ -12,14 +12,16 @@ from dataclasses import replace
 from kernelgym.errors import JudgeError
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.memory.lent import LentMemory
+from kernelgym.judge.outcome import TimingOutcome
 from kernelgym.judge.reference.reference import Reference, tensors_of
 from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Finding, Kernel, Severity, Status, Verdict
+from kernelgym.types import Finding, Severity, Status
 from kernelgym.verdict import UNCONFIRMED_SPEED
 
 __all__ = ["Timekeeper"]
@@ -48,63 +50,58 @@ class Timekeeper:
         self._baselines = baselines
         self._alone_ms: dict[tuple[str, str], float] = {}
 
-    def timed(
-        self,
-        judged: Verdict,
-        session: Session,
-        reference: Reference,
-        kernel: Kernel,
-        share: ExitStack,
-    ) -> Verdict:
+    def timed(self, run: LiveRun, share: ExitStack) -> TimingOutcome:
         """Time a correct kernel; a second process must confirm what is hard to believe.
 
         Args:
-            judged: Its verdict so far.
-            session: Its process.
-            reference: Draws inputs and verifies outputs.
-            kernel: The kernel.
+            run: Its process and reference.
             share: Gives up the caller's share of the device lock when it is closed, as it is before
                 anything is timed.
+
+        Returns:
+            Its timing, or why it has none.
+
+        Raises:
+            Rejected: If it fails, or gives a wrong output, while it is timed.
+            JudgeError: If the judge fails.
         """
         protocol = self._ruleset.timing
-        moved = self._moved_bytes(session)
+        moved = self._moved_bytes(run.session)
         try:
-            measured = self._measure(session, reference, share)
+            measured = self._measure(run, share)
             if measured.disputed:
-                measured = self._settled(measured, reference, kernel)
+                measured = self._settled(measured, run)
             floor_ms = self._accelerator.floor_ms(moved)
             doubt = speedup.suspicion(measured.timing, floor_ms, protocol)
             if doubt:
-                measured = self._confirm(measured, doubt, reference, kernel)
+                measured = self._confirm(measured, doubt, run)
         except Untimed as reason:
-            findings = (*judged.findings, *reason.findings)
-            message = f"{judged.message}; not timed: {reason}"
-            return replace(judged, findings=findings, message=message)
-        findings = (*judged.findings, *measured.findings)
+            return TimingOutcome(untimed=str(reason), findings=reason.findings, idle=_idle(run))
         timed = measured.timing
         if self._accelerator.on_cuda:  # elsewhere it says how fast a cache is, not the memory
             timed = replace(timed, floor_ms=floor_ms, moved_bytes=moved)
-        return replace(judged, timing=timed, findings=findings)
+        return TimingOutcome(timed, findings=measured.findings, idle=_idle(run))
 
-    def _measure(self, session: Session, reference: Reference, share: ExitStack) -> Measurement:
+    def _measure(self, run: LiveRun, share: ExitStack) -> Measurement:
+        session, reference = run.session, run.reference
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-            session.vacate()  # it takes no part while a reference is compiled and chosen
-            session.pause()
+            session.buffers.vacate()  # it takes no part while a reference is compiled and chosen
+            session.channel.pause()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
         resting, memory = ExitStack(), LentMemory(self._accelerator.floor_ms)
         resting.callback(memory.close)  # when nobody reads there any more
         try:
             with share:
                 baseline, kind = self._baselines.start(resting, reference)
-                session.grant(limit_s)
-                stopwatch = Stopwatch(session, baseline, reference, memory)
+                session.channel.grant(limit_s)
+                stopwatch = Stopwatch(run, baseline, memory)
                 if eager:
                     self._accelerator.make_room()  # what was compared with takes none any more
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
-                session.grant(limit_s)
+                session.channel.grant(limit_s)
                 if not ours:
                     message = (
                         "the device is kept busy, by another program or by what a kernel has left "
@@ -128,33 +125,34 @@ class Timekeeper:
         timed = replace(measured.timing, baseline=kind)
         return replace(measured, timing=timed)
 
-    def _again(self, reference: Reference, kernel: Kernel) -> Measurement:
+    def _again(self, first: LiveRun) -> Measurement:
         """Time a kernel in another process.
 
         Raises:
             Untimed: If it cannot be timed.
             Rejected: If it fails there, gives a wrong output, or leaves the work to torch.
         """
+        kernel, reference = first.case.kernel, first.reference
         with (
             self._processes.open(kernel.language, kernel.source) as session,
             ExitStack() as share,
         ):
-            session.load(kernel.source, "ModelNew")
-            session.await_load()
+            session.model.load(kernel.source, "ModelNew")
+            session.model.await_load()
             share.enter_context(self._accelerator.device_lock.shared())
             self._processes.ask_for_contexts()
             if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
             if reference.stateful:  # a new process starts where this one began
                 reference = self._unused(reference)
-            session.construct(reference)
+            session.model.construct(reference)
             outcome = session.call(reference, 0)
             if not outcome.passed:
                 message = f"in a second process that was to confirm its time: {outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
-            measured = self._measure(session, reference, share)
-        idle = session.tally.finding(kernel, Severity.HARD, watched=1)
-        if idle is not None and self._ruleset.require_custom_kernel:
+            run = LiveRun(first.case, reference, session)
+            measured = self._measure(run, share)
+        if (idle := _idle(run)) is not None:
             message = f"in a second process that was to confirm its time, {idle.message}"
             raise Rejected(Status.REJECTED, message, findings=(idle,))
         return measured
@@ -166,7 +164,7 @@ class Timekeeper:
         fresh.prepare()
         return fresh
 
-    def _settled(self, first: Measurement, reference: Reference, kernel: Kernel) -> Measurement:
+    def _settled(self, first: Measurement, run: LiveRun) -> Measurement:
         """Return what counts where a process's clock was not believed.
 
         What a window takes beside its calls differs a little from process to process, honest ones
@@ -175,7 +173,7 @@ class Timekeeper:
         time counts: what a process is slowed down by is not the kernel's.
         """
         try:
-            second = self._again(reference, kernel)
+            second = self._again(run)
         except Untimed:
             return first
         except Rejected as end:
@@ -199,12 +197,10 @@ class Timekeeper:
         same = slower.timing.baseline == faster.timing.baseline
         return faster if same and faster.timing.speedup <= near * slower.timing.speedup else slower
 
-    def _confirm(
-        self, first: Measurement, doubt: str, reference: Reference, kernel: Kernel
-    ) -> Measurement:
-        second = self._again(reference, kernel)
+    def _confirm(self, first: Measurement, doubt: str, run: LiveRun) -> Measurement:
+        second = self._again(run)
         if second.disputed and not first.disputed:
-            second = self._again(reference, kernel)
+            second = self._again(run)
         found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
         ratio = second.timing.speedup / first.timing.speedup
         if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:
@@ -217,6 +213,13 @@ class Timekeeper:
         return replace(slower, findings=(*slower.findings, finding))
 
     def _moved_bytes(self, session: Session) -> int:
-        inputs, output = session.example
+        inputs, output = session.buffers.example
         moved = tensors_of([inputs, output]) if self._accelerator.on_cuda else tensors_of(output)
         return int(sum(t.numel() * t.element_size() for t in moved))
+
+
+def _idle(run: LiveRun) -> Finding | None:
+    """Return the finding on timed calls that launched no custom kernel; None if all did."""
+    if not run.case.ruleset.require_custom_kernel:
+        return None
+    return run.session.tally.finding(run.case.kernel, Severity.HARD, watched=1)

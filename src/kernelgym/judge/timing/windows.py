@@ -23,7 +23,8 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.memory.arena import spanned
 from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.out_of_memory import our_failure
-from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.reference.reference import Seeds, tensors_of
+from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session, Window
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.speedup import Pair
@@ -51,23 +52,22 @@ class Windows:
     """Runs windows of a kernel and of what it is timed against.
 
     Args:
-        kernel: Its session.
-        baseline: The reference's, constructed.
-        reference: Draws inputs and verifies outputs.
+        run: The kernel's process, and the reference, which draws inputs and verifies outputs.
+        baseline: The reference's own process, constructed.
         memory: Where large inputs are drawn, on a device; None if the baseline may not read there.
     """
 
     def __init__(
         self,
-        kernel: Session,
+        run: LiveRun,
         baseline: Session,
-        reference: Reference,
         memory: LentMemory | None = None,
     ) -> None:
+        kernel = run.session
         self._sides = (baseline, kernel)
         # Judged calls may be on values that everybody knows; timed ones never are.
-        self._reference = reference
-        seeds = reference.seeds
+        self._reference = run.reference
+        seeds = run.reference.seeds
         self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
         self.calls = 0
@@ -109,11 +109,11 @@ class Windows:
         return max(1, min(calls, _MAX_DEVICE_CALLS, room))
 
     def _call_bytes(self) -> int:
-        return max(1, bytes_of(list(self._sides[1].example)))
+        return max(1, bytes_of(list(self._sides[1].buffers.example)))
 
     def _too_large_for_two(self) -> bool:
         """Say whether a device cannot hold what both sides take in one pair of windows."""
-        device, (inputs, output) = self._sides[1].device, self._sides[1].example
+        device, (inputs, output) = self._sides[1].device, self._sides[1].buffers.example
         if device.type == "cpu":
             return False
         total = int(torch.cuda.get_device_properties(device).total_memory)
@@ -125,7 +125,7 @@ class Windows:
             return False
         if self._reference.stateful or self._sides[1].changes_inputs:
             return False
-        inputs = self._sides[1].example[0]
+        inputs = self._sides[1].buffers.example[0]
         # What has gaps is copied more slowly: it would look as if the kernel kept the device busy.
         return bytes_of(inputs) >= _LENT_BYTES and all(map(_is_dense, tensors_of(inputs)))
 
@@ -136,30 +136,30 @@ class Windows:
         """
         if not self._lending or self._memory is None:
             return 0.0
-        return self._memory.copy_ms(bytes_of(self._sides[1].example[0]))
+        return self._memory.copy_ms(bytes_of(self._sides[1].buffers.example[0]))
 
     def _lend(self, inputs: list[Any]) -> None:
         """Have the baseline's next call be made on inputs where they lie."""
         side = self._sides[0]
-        if side.borrow_again(inputs):
+        if side.buffers.borrow_again(inputs):
             return
-        if not self._awake(0, side.borrow, inputs, self._sides[1].example[1]):
+        if not self._awake(0, side.buffers.borrow, inputs, self._sides[1].buffers.example[1]):
             self._lending = False
             self._move_in(0)
 
     def _move_in(self, which: int) -> None:
         """Lay out a side's slots; very large ones only while the other side has none."""
-        inputs, output = self._sides[1].example
+        inputs, output = self._sides[1].buffers.example
         if self._alternating:
-            self._awake(1 - which, self._sides[1 - which].vacate)
-        self._awake(which, self._sides[which].reserve, inputs, output, self.calls, True)
+            self._awake(1 - which, self._sides[1 - which].buffers.vacate)
+        self._awake(which, self._sides[which].buffers.reserve, inputs, output, self.calls, True)
 
     def _awake(self, which: int, ask: Any, *arguments: Any) -> Any:
         """Ask a side for something that it does outside of windows."""
         side = self._sides[which]
-        self._guarded(which, side.resume)
+        self._guarded(which, side.channel.resume)
         answer = self._guarded(which, ask, *arguments)
-        self._guarded(which, side.pause)
+        self._guarded(which, side.channel.pause)
         return answer
 
     def capture(self, kernel_too: bool = True) -> tuple[bool, bool]:
@@ -288,7 +288,7 @@ class Windows:
             keep = []
         window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
         if not which and self._lending:
-            side.hand_back()
+            side.buffers.hand_back()
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
@@ -332,10 +332,10 @@ class Windows:
 
     def _draw(self, number: int, kind: str) -> list[Any]:
         """Draw a call's tensors; numbers, which a slot cannot hold, stay as they are."""
-        example, _ = self._sides[1].example
+        example, _ = self._sides[1].buffers.example
         seed = self._seeds.derive("timing", number)
         inputs = self._reference.inputs_for_timing(seed, kind)
-        if len(inputs) != len(example) or not self._sides[1].alike(inputs):
+        if len(inputs) != len(example) or not self._sides[1].buffers.alike(inputs):
             raise Untimed("the shapes of its inputs change from call to call")
         return [
             drawn if tensors_of(drawn) else fixed

@@ -7,29 +7,27 @@ they leave and by this side's clock.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import traceback
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compare.compare import Comparison
-from kernelgym.judge.compiling.library_symbols import with_library_work
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_evidence
+from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
 from kernelgym.judge.evidence.inline import Watch, can_be_watched
 from kernelgym.judge.out_of_memory import lacked_memory
+from kernelgym.judge.outcome import End, JudgeOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timekeeper
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
-from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel, Mismatch, Problem, Severity, Status, Verdict
+from kernelgym.types import Status
 
 __all__ = ["Attempt", "Equipment"]
 
@@ -38,8 +36,6 @@ __all__ = ["Attempt", "Equipment"]
 class Equipment:
     """What a worker judges kernels with."""
 
-    ruleset: Ruleset
-    """The rules."""
     timing: bool
     """Whether correct kernels are timed where the language can be."""
     device: str
@@ -55,44 +51,35 @@ class Equipment:
 
 
 class Attempt:
-    """One try at judging a kernel. `verdict` is asked for once.
+    """One try at judging a kernel. `outcome` is asked for once.
 
     Args:
         equipment: What it is judged with.
-        problem: The problem.
-        kernel: The kernel.
-        seeds: What inputs and parameters are drawn from.
+        case: The kernel, its problem, and what inputs and parameters are drawn from.
         watched: Whether it may be watched among its judged calls, if it bears that.
     """
 
-    def __init__(
-        self,
-        equipment: Equipment,
-        problem: Problem,
-        kernel: Kernel,
-        seeds: Seeds,
-        watched: bool = False,
-    ) -> None:
-        self._equipment, self._problem, self._kernel = equipment, problem, kernel
-        self._seeds = seeds
-        self._ruleset, self._accelerator = equipment.ruleset, equipment.accelerator
+    def __init__(self, equipment: Equipment, case: Case, watched: bool = False) -> None:
+        self._equipment, self._case, self._kernel = equipment, case, case.kernel
+        self._ruleset, self._accelerator = case.ruleset, equipment.accelerator
         self._processes, self._clock = equipment.processes, equipment.accelerator.clock
-        self._may_watch = watched and self._ruleset.require_custom_kernel and can_be_watched(kernel)
+        may_watch = watched and self._ruleset.require_custom_kernel
+        self._may_watch = may_watch and can_be_watched(case.kernel)
         self._watch: Watch | None = None
-        self._calls = _Calls()
+        self._outcome = JudgeOutcome()
 
     @property
     def was_watched(self) -> bool:
         """Whether a judged call was watched."""
         return self._watch is not None and self._watch.begun
 
-    def verdict(self) -> Verdict:
+    def outcome(self) -> JudgeOutcome:
         """Judge the kernel.
 
         Raises:
             JudgeError: If the judge fails.
         """
-        kernel, clock = self._kernel, self._clock
+        kernel, clock, outcome = self._kernel, self._clock, self._outcome
         if self._accelerator.is_alone:
             self._reference()  # what is learned of a problem is learned while there is no kernel
         with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
@@ -100,44 +87,43 @@ class Attempt:
             try:
                 if self._may_watch:
                     prepare(session)
-                session.load(kernel.source, "ModelNew")
-                with self._accelerator.room(self._problem), self._accelerator.device_lock.shared():
-                    reference = self._reference()
-                    self._accelerator.tidy()  # what a problem was examined in is others' room now
+                session.model.load(kernel.source, "ModelNew")
+                with (
+                    self._accelerator.room(self._case.problem),
+                    self._accelerator.device_lock.shared(),
+                ):
+                    run = LiveRun(self._case, self._reference(), session)
+                    # Free the memory used to examine the problem: other workers need it.
+                    self._accelerator.tidy()
                 if self._may_watch:
-                    self._watch = Watch(session, reference, kernel, clock)
+                    self._watch = Watch(run, clock)
                 with ExitStack() as stack:
-                    verdict = self._judged(stack, session, reference)
+                    self._judge(stack, run)
             except Rejected as end:
-                verdict = Verdict(
-                    end.status,
-                    compiled=end.compiled,
-                    message=str(end),
-                    log=end.log,
-                    findings=end.findings,
-                )
-            return dataclasses.replace(verdict, log=verdict.log or session.log())
+                outcome.end = End.of(end)
+            outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
+            return outcome
 
     def _reference(self) -> Reference:
         reference = Reference(
-            self._problem,
+            self._case.problem,
             self._ruleset,
-            self._seeds,
+            self._case.seeds,
             self._equipment.device,
             self._accelerator.shares_device,
         )
         reference.prepare()
         return reference
 
-    def _judged(self, stack: ExitStack, session: Session, reference: Reference) -> Verdict:
+    def _judge(self, stack: ExitStack, run: LiveRun) -> None:
         """Run the kernel; what it holds of the device's memory is held until `stack` is closed."""
-        calls = self._calls
-        calls.planned = len(reference.plan)
+        session, outcome = run.session, self._outcome
+        outcome.calls.planned = len(run.reference.plan)
         try:
-            session.await_load()
-            stack.enter_context(self._accelerator.room(reference.problem))
-            # One share, from the first call until the kernel is about to be timed: who gives it up
-            # in between waits for everybody who is timed. Contexts have as long to be made.
+            session.model.await_load()
+            stack.enter_context(self._accelerator.room(run.case.problem))
+            # One share, from the first call until the kernel is about to be timed: giving it up in
+            # between means waiting for every timing. Contexts have as long to be made.
             share = stack.enter_context(ExitStack())
             if self._accelerator.on_cuda:
                 stack.callback(self._clear, session)
@@ -146,69 +132,68 @@ class Attempt:
                 share.callback(self._processes.settle)
             with self._clock.stage("check"):
                 self._processes.ask_for_contexts()
-                session.construct(reference)
-                self._call(session, reference)
-            findings = (*session.findings(self._kernel), *reference.findings())
-            judged = dataclasses.replace(calls.verdict(), findings=findings)
-            if judged.correct and self._ruleset.require_custom_kernel:
-                judged = self._custom(judged, session, reference)
-            if not judged.correct:
-                return judged
-            if not self._is_timed():
-                return dataclasses.replace(judged, message=f"{judged.message}; not timed")
-            with self._clock.stage("timing"):
-                timekeeper = self._equipment.timekeeper
-                timed = timekeeper.timed(judged, session, reference, self._kernel, share)
-            return self._unless_idle(timed, session)
+                session.model.construct(run.reference)
+                self._call(run)
+            outcome.noticed = (*session.findings(self._kernel), *run.reference.findings())
+            if outcome.calls.failed:
+                return
+            if self._ruleset.require_custom_kernel and not self._is_custom(run):
+                return
+            if self._is_timed():
+                with self._clock.stage("timing"):
+                    outcome.timing = self._equipment.timekeeper.timed(run, share)
         except Rejected as end:
-            return self._ended(session, end)
+            outcome.end = End.of(end)
         except Exception as full:
-            # In company there is a try alone, whoever it was.
+            # While the device is shared, the retry alone decides, whoever lacked memory.
             if not lacked_memory(full) or self._accelerator.shares_device:
                 raise
             traceback.clear_frames(full.__traceback__)  # which hold tensors
-            if not self._has_room_without(session, reference):
+            if not self._has_room_without(run):
                 raise
             message = "its process took so much device memory that the reference had none left"
-            return self._ended(session, Rejected(Status.RUNTIME_ERROR, f"{message}: {full}"))
+            outcome.end = End(Status.RUNTIME_ERROR, f"{message}: {full}")
 
-    def _call(self, session: Session, reference: Reference) -> None:
+    def _call(self, run: LiveRun) -> None:
         """Make the judged calls, until one fails."""
-        watch = self._watch
-        for index in range(self._calls.planned):
-            outcome = session.call(reference, index) if watch is None else watch.call(index)
-            self._calls.add(index, outcome)
-            if not outcome.passed and self._ruleset.stop_at_first_failure:
+        watch, calls = self._watch, self._outcome.calls
+        for index in range(calls.planned):
+            call = run.session.call(run.reference, index) if watch is None else watch.call(index)
+            calls.add(index, call)
+            if not call.passed and self._ruleset.stop_at_first_failure:
                 break
         if watch is not None:
             watch.end()
 
-    def _custom(self, judged: Verdict, session: Session, reference: Reference) -> Verdict:
-        """Have it shown that a custom kernel did the work of a correct one."""
-        judged = with_library_work(judged, session.library_work)
-        if not judged.correct:
-            return judged
+    def _is_custom(self, run: LiveRun) -> bool:
+        """Check evidence that the custom kernel, not torch, did the work of a correct one."""
+        outcome = self._outcome
+        outcome.library = run.session.channel.library_work
+        if outcome.library.hidden:
+            return False
         evidence = None if self._watch is None else self._watch.found
         with self._clock.stage("evidence"):
-            evidence = evidence or self._evidence(session, reference)
-        return with_evidence(judged, evidence, session.tally, self._kernel)
+            evidence = evidence or self._evidence(run)
+        outcome.evidence = with_launches(evidence, run.session.tally, self._kernel)
+        return not outcome.evidence.complaint
 
-    def _evidence(self, session: Session, reference: Reference) -> Evidence:
-        """Have a second process show that a custom kernel did the work."""
-        session.vacate()  # one process at a time holds inputs and outputs
+    def _evidence(self, run: LiveRun) -> Evidence:
+        """Gather evidence from a second process."""
+        run.session.buffers.vacate()  # one process at a time holds inputs and outputs
         kernel = self._kernel
 
         def unused() -> Reference:
             # Its state changes from call to call, and timing goes on with this one.
-            return self._reference() if reference.stateful else reference
+            return self._reference() if run.reference.stateful else run.reference
 
         def load(session: Session) -> None:
-            session.load(kernel.source, "ModelNew")
+            session.model.load(kernel.source, "ModelNew")
             self._processes.ask_for_contexts()  # made while this one compiles
 
-        evidence = gather(
-            lambda: self._processes.open(kernel.language, kernel.source), load, unused, kernel
-        )
+        def fresh() -> AbstractContextManager[Session]:
+            return self._processes.open(kernel.language, kernel.source)
+
+        evidence = gather(run.case, fresh, load, unused)
         if evidence.crashed:
             self._accelerator.canary()
         return evidence
@@ -221,45 +206,17 @@ class Attempt:
             and LANGUAGES[language].is_timed(self._equipment.device)
         )
 
-    def _unless_idle(self, timed: Verdict, session: Session) -> Verdict:
-        """Refuse a kernel that launched in every judged call, but not in every timed one."""
-        idle = session.tally.finding(self._kernel, Severity.HARD, watched=1)
-        if idle is None or not self._ruleset.require_custom_kernel:
-            return timed
-        return dataclasses.replace(
-            timed,
-            status=Status.REJECTED,
-            message=f"once it was timed, {idle.message}",
-            timing=None,
-            findings=(idle, *timed.findings),
-        )
-
-    def _ended(self, session: Session, end: Rejected) -> Verdict:
-        """Return the verdict on a kernel whose run is over.
-
-        An exception that a local variable names in a frame it has come through is part of a cycle,
-        and keeps that frame's tensors: here it is named in a frame of its own.
-        """
-        return dataclasses.replace(
-            self._calls.so_far(session.loaded),
-            status=end.status,
-            message=str(end),
-            log=end.log,
-            findings=end.findings,
-            mismatch=end.mismatch,
-        )
-
-    def _has_room_without(self, session: Session, reference: Reference) -> bool:
+    def _has_room_without(self, run: LiveRun) -> bool:
         """End the kernel's process, and say whether the reference has room enough then.
 
         Raises:
             DeviceFull: If there is too little even to see.
         """
         with self._accelerator.while_nobody_is_timed():
-            session.end()
+            run.session.end()
             torch.cuda.empty_cache()
-            inputs = reference.inputs(0)
-            expected = reference.expect(inputs, 0)
+            inputs = run.reference.inputs(0)
+            expected = run.reference.expect(inputs, 0)
             # What its slots, its output and our copy of that would take beside these.
             needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
             torch.cuda.empty_cache()
@@ -273,52 +230,3 @@ class Attempt:
             with contextlib.suppress(JudgeError):  # met again where it is discarded
                 session.end()
             self._accelerator.tidy()
-
-
-class _Calls:
-    """What came of the judged calls so far."""
-
-    def __init__(self) -> None:
-        self.planned = 0
-        self._passed = self._failed = 0
-        self._max_abs = self._max_rel = 0.0
-        self._complaint = ""
-        self._mismatch: Mismatch | None = None
-
-    def add(self, index: int, outcome: Comparison) -> None:
-        """Take in one call's outcome."""
-        self._max_abs = max(self._max_abs, outcome.max_abs_error)
-        self._max_rel = max(self._max_rel, outcome.max_rel_error)
-        if outcome.passed:
-            self._passed += 1
-            return
-        self._failed += 1
-        self._mismatch = self._mismatch or outcome.mismatch
-        if not self._complaint:
-            self._complaint = f"call {index + 1} of {self.planned}: {outcome.message}"
-
-    def verdict(self) -> Verdict:
-        """Return the verdict on these calls alone."""
-        if self._failed:
-            return dataclasses.replace(
-                self.so_far(),
-                message=f"{self._failed} of {self.planned} calls failed; {self._complaint}",
-                mismatch=self._mismatch,
-            )
-        message = f"all {self.planned} calls agree with the reference"
-        return dataclasses.replace(self.so_far(), status=Status.CORRECT, message=message)
-
-    def so_far(self, loaded: bool = True) -> Verdict:
-        """Return a verdict that counts the calls, without a reason.
-
-        Args:
-            loaded: Whether the kernel got as far as being called.
-        """
-        return Verdict(
-            Status.WRONG,
-            compiled=loaded,
-            trials_passed=self._passed,
-            trials=self.planned if loaded else 0,
-            max_abs_error=self._max_abs,
-            max_rel_error=self._max_rel,
-        )

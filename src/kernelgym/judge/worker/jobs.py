@@ -12,7 +12,6 @@ from kernelgym.judge.device.accelerator import DeviceLost
 from kernelgym.judge.untrusted import protocol
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.types import Kernel, Problem
-from kernelgym.verdict import unavailable
 
 __all__ = ["prepare_ahead", "serve"]
 
@@ -60,10 +59,10 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
         return {"refused": str(error)}
     except DeviceLost as error:
         worker.reset()
-        verdict = unavailable(str(error), "device_lost")
+        return {"failed": str(error), "code": "device_lost"}
     except Exception as error:  # the boundary: whatever it is, it is not the kernel's fault
         worker.reset()
-        verdict = unavailable(f"{type(error).__name__}: {error}")
+        return {"failed": f"{type(error).__name__}: {error}", "code": "judge_failed"}
     return {"verdict": verdict.to_dict()}
 
 

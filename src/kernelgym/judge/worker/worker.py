@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import secrets
 import time
@@ -12,24 +11,25 @@ from typing import TypeVar
 
 from kernelgym.baseline import Baseline
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
-from kernelgym.judge.out_of_memory import bound_own_memory, is_out_of_memory, lacked_memory
+from kernelgym.judge.out_of_memory import bound_own_memory, lacked_memory
+from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Seeds
+from kernelgym.judge.retries import RETRIES, Reason, Retry, retry_for
 from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.live_run import Case
 from kernelgym.judge.timing.baseline_store import Kept, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timekeeper
 from kernelgym.judge.worker.attempt import Attempt, Equipment
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Kernel, Problem, Status, Verdict
 
 __all__ = ["Worker"]
 
 _Answer = TypeVar("_Answer")
-_LACKED = (Status.RUNTIME_ERROR, Status.COMPILE_ERROR, Status.REJECTED)
-_FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
 class Worker:
@@ -83,7 +83,6 @@ class Worker:
         )
         timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
         self._equipment = Equipment(
-            ruleset=ruleset,
             timing=timing,
             device=device,
             accelerator=self._accelerator,
@@ -106,6 +105,7 @@ class Worker:
         """
         started, moment = time.monotonic(), time.time()
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
+        case = Case(problem, kernel, self._ruleset, seeds)
         self._processes.begin(kernel.language)
         self._accelerator.check_room(problem)  # the first time, torch imports as much for it
         zygote = self._processes.zygote(kernel.language)
@@ -113,37 +113,15 @@ class Worker:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
-
-        def tried(watched: bool = False) -> Verdict:
-            return self._tried(problem, kernel, seeds, watched)
-
-        verdict = self._unless_full(functools.partial(tried, watched=True))
-        if verdict is not None and self._on_cuda and verdict.status is Status.TIMEOUT:
-            self._accelerator.recent_kills.note()
-            # It may have been held up: by one that is gone by now, or one that is still there.
-            if (
-                self._accelerator.recent_kills.others_since(moment)
-                or self._accelerator.is_kept_busy()
-            ):
-                with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
-                    verdict = self._unless_full(tried)
-                if verdict is not None and verdict.status is Status.TIMEOUT:
-                    self._accelerator.recent_kills.note()
-        if verdict is None or self._may_fit_alone(verdict):
-            self._dismiss_standing()
-            with self._accelerator.alone():  # others' work may have been in its way
-                verdict = tried()
-            if self._on_cuda and verdict.status is Status.TIMEOUT:
-                self._accelerator.recent_kills.note()
-        broke = verdict.status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
+        outcome = self._retried(case, moment)
+        broke = verdict_of(outcome).status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.while_nobody_is_timed():
                 if broke:
                     self._accelerator.canary()
                 self._accelerator.tidy()
                 self._settle()
-        return dataclasses.replace(
-            verdict,
+        circumstances = Circumstances(
             device=self._called,
             isolation=zygote.tier,
             ruleset=self._ruleset.label,
@@ -151,6 +129,50 @@ class Worker:
             wall_s=round(time.monotonic() - started, 6),
             stages=clock.read(),
         )
+        return verdict_of(outcome, circumstances)
+
+    def _retried(self, case: Case, moment: float) -> JudgeOutcome:
+        """Return the outcome that stands, after the retries of `kernelgym.judge.retries`.
+
+        Args:
+            case: What is judged.
+            moment: When that began, as `time.time` tells.
+        """
+        outcome = self._unless_full(lambda: self._watched_first(case))
+        if outcome is not None and self._timed_out(outcome) and self._was_held_up(moment):
+            with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
+                outcome = self._unless_full(lambda: self._attempt(case)[0])
+            if outcome is not None:
+                self._timed_out(outcome)
+        if outcome is None or self._retry(outcome) is RETRIES[Reason.LACKED_SHARED_MEMORY]:
+            self._dismiss_standing()
+            with self._accelerator.alone():  # others' work may have been in its way
+                outcome, _ = self._attempt(case)
+            self._timed_out(outcome)
+        return outcome
+
+    def _watched_first(self, case: Case) -> JudgeOutcome:
+        """Judge a kernel watched, and unwatched if it may not have borne that."""
+        outcome, was_watched = self._attempt(case, watched=True)
+        if self._retry(outcome, was_watched) is RETRIES[Reason.FAILED_WHILE_WATCHED]:
+            self._look_after(verdict_of(outcome))
+            outcome, _ = self._attempt(case)
+        return outcome
+
+    def _retry(self, outcome: JudgeOutcome, was_watched: bool = False) -> Retry | None:
+        return retry_for(verdict_of(outcome), was_watched, self._accelerator.shares_device)
+
+    def _timed_out(self, outcome: JudgeOutcome) -> bool:
+        """Return True if a kernel hung on a CUDA device, and note that it may hold up others."""
+        timed_out = self._on_cuda and verdict_of(outcome).status is Status.TIMEOUT
+        if timed_out:
+            self._accelerator.recent_kills.note()
+        return timed_out
+
+    def _was_held_up(self, moment: float) -> bool:
+        """Return True if another kernel, gone or still there, kept the device busy since then."""
+        kills = self._accelerator.recent_kills
+        return kills.others_since(moment) or self._accelerator.is_kept_busy()
 
     def prepare_ahead(self) -> bool:
         """Do one step towards having processes stand ready, for who has no kernel to judge.
@@ -174,21 +196,6 @@ class Worker:
                 with self._accelerator.device_lock.shared_now() as is_held:
                     return not is_held or self._processes.settle(ahead=True)
         return True
-
-    def _tried(self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool) -> Verdict:
-        """Judge a kernel, and once more if it may not have borne that it was watched."""
-        verdict, was_watched = self._attempt(problem, kernel, seeds, watched)
-        failed = verdict.status in _FAILED or _is_idle(verdict)
-        if was_watched and failed and not self._may_fit_alone(verdict):
-            self._look_after(verdict)
-            verdict, _ = self._attempt(problem, kernel, seeds)
-        return verdict
-
-    def _may_fit_alone(self, verdict: Verdict) -> bool:
-        """Say whether a kernel lacked memory that others may have had."""
-        said = (verdict.message, *(finding.message for finding in verdict.findings))
-        lacked = verdict.status in _LACKED and any(map(is_out_of_memory, said))
-        return lacked and self._accelerator.shares_device
 
     def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
         """Return an answer, or None if the judge had too little memory for it beside others.
@@ -234,13 +241,10 @@ class Worker:
         if self._on_cuda:
             self._processes.settle(ahead)
 
-    def _attempt(
-        self, problem: Problem, kernel: Kernel, seeds: Seeds, watched: bool = False
-    ) -> tuple[Verdict, bool]:
-        """Judge a kernel in a fresh process; says whether it was watched among its judged calls."""
-        attempt = Attempt(self._equipment, problem, kernel, seeds, watched)
-        verdict = attempt.verdict()
-        return verdict, attempt.was_watched
+    def _attempt(self, case: Case, watched: bool = False) -> tuple[JudgeOutcome, bool]:
+        """Judge in a fresh process; return also whether a judged call was watched."""
+        attempt = Attempt(self._equipment, case, watched)
+        return attempt.outcome(), attempt.was_watched
 
     def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
         """Prepare and time a problem's compiled baseline.
@@ -280,11 +284,3 @@ class Worker:
         """End all processes."""
         self._baselines.dismiss()
         self._processes.close()
-
-
-def _is_idle(verdict: Verdict) -> bool:
-    """Say whether a kernel was refused because it launched nothing."""
-    return verdict.status is Status.REJECTED and any(
-        finding.code == "no_kernel_launch" and finding.severity is Severity.HARD
-        for finding in verdict.findings
-    )

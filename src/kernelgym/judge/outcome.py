@@ -1,0 +1,238 @@
+"""What became of one kernel, stage by stage, and the one place that makes a verdict of it.
+
+A worker fills a `JudgeOutcome` as it goes: calls judged, library symbols read, evidence gathered,
+times measured, or the run ended early. `verdict_of` turns that into a `Verdict`, and
+`verdict_of_failures` does so where the judge itself failed. Nothing else in the judge composes or
+changes a verdict, so these two functions are what an audit has to read.
+
+Pure: no clocks, no processes, no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kernelgym.types import Finding, Mismatch, Severity, Status, Timing, Verdict
+from kernelgym.verdict import Stages, unavailable
+
+if TYPE_CHECKING:
+    from kernelgym.judge.compare.compare import Comparison
+    from kernelgym.judge.compiling.library_symbols import LibraryWork
+    from kernelgym.judge.evidence.evidence import Evidence
+    from kernelgym.judge.session.channel import Rejected
+
+__all__ = [
+    "Circumstances",
+    "End",
+    "JudgeFailure",
+    "JudgeOutcome",
+    "JudgedCalls",
+    "TimingOutcome",
+    "verdict_of",
+    "verdict_of_failures",
+]
+
+
+@dataclass(slots=True)
+class JudgedCalls:
+    """Counts of the judged calls so far, and what was wrong with the first that failed."""
+
+    planned: int = 0
+    passed: int = 0
+    failed: int = 0
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    complaint: str = ""
+    mismatch: Mismatch | None = None
+
+    def add(self, index: int, compared: Comparison) -> None:
+        """Count one call."""
+        self.max_abs_error = max(self.max_abs_error, compared.max_abs_error)
+        self.max_rel_error = max(self.max_rel_error, compared.max_rel_error)
+        if compared.passed:
+            self.passed += 1
+            return
+        self.failed += 1
+        self.mismatch = self.mismatch or compared.mismatch
+        if not self.complaint:
+            self.complaint = f"call {index + 1} of {self.planned}: {compared.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimingOutcome:
+    """What came of timing a correct kernel."""
+
+    timing: Timing | None = None
+    """How fast it is; None if it was not timed."""
+    untimed: str = ""
+    """Why it was not timed."""
+    findings: tuple[Finding, ...] = ()
+    idle: Finding | None = None
+    """Hard finding on timed calls that launched no custom kernel; refuses the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a kernel's run ended before all was known."""
+
+    status: Status
+    message: str
+    log: str = ""
+    findings: tuple[Finding, ...] = ()
+    mismatch: Mismatch | None = None
+
+    @classmethod
+    def of(cls, rejected: Rejected) -> End:
+        """Return the end that a session has raised."""
+        fields = rejected.log, rejected.findings, rejected.mismatch
+        return cls(rejected.status, str(rejected), *fields)
+
+
+@dataclass(slots=True)
+class JudgeOutcome:
+    """What is known of one kernel after one attempt; a stage that was not reached is None."""
+
+    calls: JudgedCalls = field(default_factory=JudgedCalls)
+    loaded: bool = False
+    """Whether the kernel's module was imported, its extensions built."""
+    noticed: tuple[Finding, ...] = ()
+    """Findings of the judged calls."""
+    library: LibraryWork | None = None
+    """What its extensions leave to libraries, by their symbols."""
+    evidence: Evidence | None = None
+    """Whether a custom kernel did the work."""
+    timing: TimingOutcome | None = None
+    end: End | None = None
+    log: str = ""
+    """What the kernel printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where, by what rules and in which time a kernel was judged."""
+
+    device: str = ""
+    isolation: str = ""
+    ruleset: str = ""
+    seed: str = ""
+    wall_s: float = 0.0
+    stages: Stages | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFailure:
+    """A failure of the judge, in place of an answer."""
+
+    message: str
+    code: str = "judge_failed"
+    """``judge_failed``, or ``worker_lost`` or ``device_lost`` where a kernel may be the cause."""
+
+    @property
+    def may_be_the_kernels(self) -> bool:
+        """Whether a kernel may have brought it about; an exception of our own is never that."""
+        return self.code in ("worker_lost", "device_lost")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the stages together say of a kernel."""
+
+    status: Status
+    message: str
+    findings: tuple[Finding, ...] = ()
+    mismatch: Mismatch | None = None
+    timing: Timing | None = None
+
+
+def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None) -> Verdict:
+    """Return the verdict that an outcome adds up to.
+
+    Args:
+        outcome: What is known of the kernel.
+        circumstances: Where and when it was judged; left out while attempts are still compared.
+    """
+    reading = _read(outcome)
+    calls, evidence, end = outcome.calls, outcome.evidence, outcome.end
+    at = circumstances or Circumstances()
+    # A run that ended early says nothing of the share, even where evidence was there by then.
+    counted = evidence if evidence and not evidence.complaint and end is None else None
+    return Verdict(
+        reading.status,
+        compiled=outcome.loaded,
+        trials_passed=calls.passed if outcome.loaded else 0,
+        trials=calls.planned if outcome.loaded else 0,
+        max_abs_error=calls.max_abs_error,
+        max_rel_error=calls.max_rel_error,
+        timing=reading.timing,
+        findings=reading.findings,
+        message=reading.message,
+        log=(end.log if end else "") or outcome.log,
+        device=at.device,
+        custom_share=round(1.0 - min(1.0, counted.torch_share), 6) if counted else 0.0,
+        isolation=at.isolation,
+        ruleset=at.ruleset,
+        seed=at.seed,
+        wall_s=at.wall_s,
+        stages=at.stages,
+        mismatch=reading.mismatch,
+        profile=counted.profile if counted else None,
+    )
+
+
+def _read(outcome: JudgeOutcome) -> _Reading:
+    """Return what the stages say, the first that speaks against the kernel last."""
+    calls, end, evidence, timing = outcome.calls, outcome.end, outcome.evidence, outcome.timing
+    findings = outcome.noticed
+    if end is not None:
+        return _Reading(end.status, end.message, end.findings, end.mismatch)
+    if calls.failed:
+        message = f"{calls.failed} of {calls.planned} calls failed; {calls.complaint}"
+        return _Reading(Status.WRONG, message, findings, calls.mismatch)
+    message = f"all {calls.planned} calls agree with the reference"
+    if outcome.library is not None:
+        findings = (*outcome.library.findings(), *findings)
+        if outcome.library.hidden:
+            return _Reading(Status.REJECTED, findings[0].message, findings)
+    if evidence is not None:
+        # The judged calls' softer word on launches says nothing more.
+        kept = (found for found in findings if found.code != "no_kernel_launch")
+        findings = (*evidence.findings, *kept)
+        if evidence.complaint:
+            return _Reading(Status.REJECTED, evidence.complaint, findings)
+    if timing is None:
+        return _Reading(Status.CORRECT, f"{message}; not timed", findings)
+    findings = (*findings, *timing.findings)
+    if timing.idle is not None:
+        found = timing.idle
+        message = f"once it was timed, {found.message}"
+        return _Reading(Status.REJECTED, message, (found, *findings))
+    if timing.timing is None:
+        return _Reading(Status.CORRECT, f"{message}; not timed: {timing.untimed}", findings)
+    return _Reading(Status.CORRECT, message, findings, timing=timing.timing)
+
+
+def verdict_of_failures(
+    failures: Sequence[JudgeFailure], circumstances: Circumstances, blamed: bool = False
+) -> Verdict:
+    """Return the verdict where every attempt at a kernel ended in a failure of the judge.
+
+    Args:
+        failures: One an attempt, at least one.
+        circumstances: Where and when.
+        blamed: Whether the kernel is the cause: it took the judge down each time, and the
+            reference, judged in its place, did not. Without that, taking the judge down would be
+            free for a kernel that is about to lose.
+    """
+    last, at = failures[-1], circumstances
+    if not blamed:
+        return unavailable(last.message, last.code, at.device, at.ruleset, at.wall_s)
+    return Verdict(
+        Status.RUNTIME_ERROR,
+        message=f"the judge failed twice on this kernel and on no other: {last.message}",
+        findings=(Finding(last.code, last.message, Severity.INFO),),
+        device=at.device,
+        ruleset=at.ruleset,
+        wall_s=at.wall_s,
+    )

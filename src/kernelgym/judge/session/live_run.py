@@ -1,0 +1,31 @@
+"""What is judged, and one live process that judges it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.session.session import Session
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Kernel, Problem
+
+__all__ = ["Case", "LiveRun"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is judged, by which rules, on which values."""
+
+    problem: Problem
+    kernel: Kernel
+    ruleset: Ruleset
+    seeds: Seeds
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """One live process of a kernel's, and the reference that it is compared with."""
+
+    case: Case
+    reference: Reference
+    session: Session
