@@ -328,7 +328,6 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     zygote = _Zygote(control, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
-    _untrusted("huge_pages").lay_out()
     zygote.serve()
 
 
