@@ -243,11 +243,9 @@ class _Zygote:
         if exec_allowed:
             readable = (*plan.readable, *self.compiler_paths)
             plan = dataclasses.replace(plan, readable=readable)
-        # A driver may count on the C library's own fork, and making a context takes far longer.
-        by_library = self.device != "cpu"
         try:
             apart = plan.tier.startswith("ns+")
-            pid: int = self.namespaces.fork(by_library) if apart else os.fork()
+            pid: int = self.namespaces.fork() if apart else os.fork()
         except OSError as error:
             _complain(stderr, error)
             return None
