@@ -69,8 +69,10 @@ def _import_libraries(on_gpu: bool) -> None:
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
         _untrusted("triton/bounds_check").check_interpreter_accesses()
         folder = "triton/fast_interpreter"
-        parts = (_untrusted(f"{folder}/{name}") for name in ("value_types", "values", "launches"))
-        _untrusted("triton/fast_interpreter/switch").quicken(*parts)
+        switch = _untrusted(f"{folder}/switch")
+        if switch.is_on():
+            parts = ("value_types", "values", "launches")
+            switch.install(*(_untrusted(f"{folder}/{name}") for name in parts))
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
