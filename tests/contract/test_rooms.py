@@ -28,9 +28,10 @@ ROOMS = (
 )
 """From the ground up: a room imports only what stands before it. Files at the top are nouns."""
 JUDGE = (
-    *("out_of_memory", "tensors", "stage_clock", "problem_code", "file_lock", "disk_limit"),
-    *("untrusted", "sandbox", "compiling", "provenance", "processes", "memory", "device"),
-    *("inputs", "compare", "reference", "session", "evidence", "timing", "worker", "lint"),
+    *("file_lock", "disk_limit"),
+    *("out_of_memory", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
+    *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
+    *("reference", "session", "evidence", "timing", "worker", "lint"),
     *("worker_handle", "pool", "local", "shared", "__init__"),
 )
 """The same inside the judge, whose files at the top are its ground floor and its roof."""
