@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 
 import pytest
@@ -21,6 +22,12 @@ def test_an_unknown_ruleset_names_the_known_ones(name: str) -> None:
     with pytest.raises(UnknownName, match="kernelbench") as caught:
         ruleset(name)
     assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(RULESETS))
+def test_ruleset_sent_as_json_comes_back_equal(name: str) -> None:
+    rules = dataclasses.replace(RULESETS[name], limits=Limits(run_s=1.0))
+    assert Ruleset.from_dict(json.loads(json.dumps(dataclasses.asdict(rules)))) == rules
 
 
 @pytest.mark.parametrize(

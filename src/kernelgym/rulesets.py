@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal, Self
 
 from kernelgym.errors import UnknownName
 
@@ -142,6 +142,14 @@ class Ruleset:
     timing: TimingProtocol = TimingProtocol()
     limits: Limits = Limits()
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a ruleset from `dataclasses.asdict`, also after JSON, which has no tuples."""
+        values = {name: _tupled(value) for name, value in data.items()}
+        values["timing"] = TimingProtocol(**data["timing"])
+        values["limits"] = Limits(**data["limits"])
+        return cls(**values)
+
     @property
     def tolerances(self) -> tuple[float, float]:
         """`atol` and `rtol` as applied: as in KernelBench, at least 0.01 in fp16 and bf16."""
@@ -161,6 +169,10 @@ class Ruleset:
     def label(self) -> str:
         """``name@digest``, as stamped on verdicts."""
         return f"{self.name}@{self.digest}"
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""`kernelgym play`, the scripted agent, and the demo."""
+"""`kernelgym play` and the scripted agent."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import pytest
 
 from kernelgym.answers.parsing import parse
 from kernelgym.cli import judging
-from kernelgym.cli.demo import Scene, play_scene, scenes
-from kernelgym.cli.demo_kernels import GATED_NORM, gated_norm_drafts, rnn_drafts
 from kernelgym.cli.play import read_reply
 from kernelgym.cli.scripted import Draft, ScriptedAgent, scripted_agent, synthetic_drafts
 from kernelgym.errors import UsageError
-from kernelgym.judge import LocalEvaluator
-from kernelgym.suites import get_problem, suite
-from kernelgym.suites.base import check_source
+from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Feedback, Kernel
 
@@ -129,57 +125,8 @@ def test_an_unknown_language_has_no_drafts():
         synthetic_drafts(PROBLEM, "cuda")
 
 
-def test_drafts_differ_from_each_other():
-    check_source(GATED_NORM, "the demo's problem")
-    for drafts in (gated_norm_drafts("triton"), gated_norm_drafts("cpp"), rnn_drafts()):
-        sources = [draft.kernel.source for draft in drafts]
-        assert len(set(sources)) == len(sources) > 1
-
-
-def test_the_demo_has_four_scenes_of_two_suites_and_languages(tmp_path, monkeypatch):
-    monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
-    found = scenes(0, tmp_path)
-    assert len(found) == 4
-    assert {scene.language for scene in found} == {"triton", "cpp"}
-    assert {scene.problem_id.split("/")[0] for scene in found} == {"Synthetic", "Demo"}
-
-
-def test_the_demo_takes_kernelbench_only_if_it_is_the_one_it_knows(
-    tmp_path, monkeypatch, kernelbench_checkout
-):
-    level = tmp_path / "checkout" / "level3"
-    level.mkdir(parents=True)
-    monkeypatch.setenv("KERNELBENCH_ROOT", str(level.parent))
-    for name, expected in (("34_Other", "Demo"), ("34_VanillaRNNHidden", "KernelBench")):
-        (level / f"{name}.py").write_text(SAMPLE_PROBLEM.source)
-        assert scenes(0, tmp_path)[-1].problem_id.split("/")[0] == expected
-        (level / f"{name}.py").unlink()
-
-
-def test_the_demo_fails_if_an_episode_is_not_solved(run, monkeypatch):
-    monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
-    judge = ScriptedEvaluator([verdict("wrong"), verdict("correct", speedup=2.0)])
-    monkeypatch.setattr(judging, "make_evaluator", lambda *a, **k: judge)
-    code, out, _ = run("demo")
-    assert code == 0 and out.count("wrong, correct") == 4
-    judge = ScriptedEvaluator([verdict("wrong")])
-    assert run("demo")[0] == 1
-
-
-def test_one_scene_really_judged(tmp_path, capsys):
-    (tmp_path / "gated_norm.py").write_text(GATED_NORM)
-    ours = suite(str(tmp_path), name="Demo")
-    drafts = gated_norm_drafts("triton")
-    scene = Scene("Synthetic-L1-MultiTurn", "triton", "Demo/gated_norm", drafts, ours)
-    with LocalEvaluator() as evaluator:
-        trajectory = play_scene(scene, evaluator)
-    assert [turn.verdict.status.value for turn in trajectory.turns] == ["wrong", "correct"]
-    assert "The mean is over the row's width" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_the_whole_demo_really_judged(run, monkeypatch):
-    monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
-    code, out, _ = run("demo")
-    assert code == 0
-    assert "compile_error, correct" in out and out.count("wrong, correct") == 3
+def test_scripted_agent_repairs_its_kernel_when_judged(run):
+    code, out, err = run("play", "--problem", PROBLEM.id, "--agent", "scripted")
+    assert (code, err) == (0, "")
+    assert "ended solved" in out
+    assert [line.split()[1] for line in out.splitlines()[-2:]] == ["wrong", "correct"]

@@ -28,7 +28,7 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    for command in ("ls", "show", "check", "play", "demo"):
+    for command in ("ls", "show", "check", "play", "lint"):
         assert command in done.stdout
     assert "Exit codes" in done.stdout and "130" in done.stdout
 

@@ -12,7 +12,6 @@ import pytest
 from kernelgym.cli import (
     baseline,
     check,
-    demo,
     export,
     lint,
     ls,
@@ -56,7 +55,7 @@ def test_no_document_holds_a_path_of_a_machine(path):
 
 def test_commands_and_options_exist_as_they_are_written():
     commands = {
-        "ls": ls.Ls, "show": show.Show, "check": check.Check, "play": play.Play, "demo": demo.Demo,
+        "ls": ls.Ls, "show": show.Show, "check": check.Check, "play": play.Play,
         "lint": lint.Lint, "baseline": baseline.PrepareBaselines,
         "redteam": redteam.Redteam, "show-trajectory": trajectory.ShowTrajectory,
         "rescore": export.Rescore, "export": export.Export,

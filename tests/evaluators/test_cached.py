@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -252,7 +251,7 @@ def test_jobs_are_not_taken_far_ahead_of_the_verdicts(tmp_path: Path) -> None:
     assert len(taken) == seen
 
 
-def test_an_error_of_the_evaluator_is_raised_and_the_claim_given_up(tmp_path: Path) -> None:
+def test_error_of_the_evaluator_is_raised_each_time(tmp_path: Path) -> None:
     def refuse(problem: Problem, kernel: Kernel) -> Verdict:
         raise UsageError("not here")
 
@@ -293,42 +292,71 @@ def test_those_who_waited_share_a_timeout_and_nobody_else_does(tmp_path: Path) -
     assert len(inner.judged) == before + 1
 
 
+def test_batches_at_the_same_time_judge_each_kernel_once(tmp_path: Path) -> None:
+    inner = Pool()
+    judge = cached(inner, tmp_path)
+    jobs = [Job(SAMPLE_PROBLEM, kernel(number)) for number in (1, 2, 1, 3)]
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(judge.evaluate_many, jobs[start:] * 2) for start in range(4)]
+        time.sleep(0.2)  # so that most wait; a late one finds what is kept
+        inner.let.set()
+        assert all(each.correct for batch in asked for each in batch.result(30))
+    assert len(inner.judged) == 3 and (judge.hits, judge.misses) == (17, 3)
+
+
+def test_a_batch_judges_what_a_closed_batch_left(tmp_path: Path) -> None:
+    inner = Pool()
+    judge = cached(inner, tmp_path)
+    jobs = [Job(SAMPLE_PROBLEM, kernel(number)) for number in (0, 1)]
+    cached(ScriptedEvaluator(), tmp_path).evaluate(SAMPLE_PROBLEM, kernel(0))
+    first = judge.evaluate_iter(jobs)
+    assert next(first)[0] == 0
+    second = judge.evaluate_iter(jobs * 2)
+    assert sorted(next(second)[0] for _ in range(2)) == [0, 2]
+    first.close()  # type: ignore[attr-defined]
+    inner.let.set()
+    assert sorted(index for index, _ in second) == [1, 3]
+    assert len(inner.judged) <= 2
+
+
+def test_a_forked_child_does_not_wait_for_its_parent(tmp_path: Path) -> None:
+    inner = Slow()
+    judge = cached(inner, tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(judge.evaluate, SAMPLE_PROBLEM, kernel(1))
+        assert inner.begun.acquire(timeout=30)
+        child = os.fork()
+        if child == 0:
+            inner.let.set()
+            os._exit(0 if judge.evaluate(SAMPLE_PROBLEM, kernel(1)).correct else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        inner.let.set()
+        assert asked.result(30).correct
+
+
 # --------------------------------------------------------------------------- many processes
 
 PROGRAM = textwrap.dedent(
     """
-    import os, sys, time
+    import sys, time
     from kernelgym.evaluators.cached import CachedEvaluator
     from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
     from kernelgym.types import Job, Kernel
 
-    folder, calls, mode = sys.argv[1:]
+    folder, mode = sys.argv[1:]
 
     def script(problem, kernel):
-        fd = os.open(calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(fd, (kernel.source + "\\n").encode())
-        if mode == "hang":
-            print("judging", flush=True)
-            if os.fork() == 0:      # a child that outlives its parent must not hold the claim
-                os.close(1)
-                time.sleep(20)
-                os._exit(0)
-            time.sleep(60)
         time.sleep(0.05)
         return verdict("wrong", message=kernel.source)
 
-    judge = CachedEvaluator(ScriptedEvaluator(script), folder, judged_by=("here",))
+    judge = CachedEvaluator(ScriptedEvaluator(script), folder, judged_by=("this machine",))
     kernels = [Kernel(f"# {number}", "triton") for number in range(6)]
-    if mode == "hang":
-        judge.evaluate(SAMPLE_PROBLEM, kernels[0])
-    elif mode == "one":
-        print("ready", flush=True)
-        sys.stdin.readline()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    if mode == "one":
         for kernel in kernels:
             assert judge.evaluate(SAMPLE_PROBLEM, kernel).message == kernel.source
     else:
-        print("ready", flush=True)
-        sys.stdin.readline()
         jobs = [Job(SAMPLE_PROBLEM, kernel) for kernel in kernels * 2]
         found = judge.evaluate_many(jobs)
         assert [each.message for each in found] == [job.kernel.source for job in jobs]
@@ -336,52 +364,26 @@ PROGRAM = textwrap.dedent(
 )
 
 
-def start(folder: Path, calls: Path, mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), str(calls), mode],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_processes_judge_no_kernel_twice(tmp_path: Path) -> None:
-    calls = tmp_path / "calls"
-    racing = [start(tmp_path / "v", calls, mode) for mode in ("one", "many", "one", "many")]
+def test_processes_can_share_a_folder(tmp_path: Path) -> None:
+    racing = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(tmp_path), mode],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for mode in ("one", "many", "one", "many")
+    ]
     for process in racing:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
     for process in racing:
         process.communicate("go\n", timeout=60)
     assert [process.returncode for process in racing] == [0] * 4
-    assert sorted(calls.read_text().split("\n")[:-1]) == [f"# {number}" for number in range(6)]
-
-
-def test_the_claim_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
-    calls = tmp_path / "calls"
-    with start(tmp_path / "v", calls, "hang") as owner:
-        assert owner.stdout is not None and owner.stdout.readline() == "judging\n"
-        judge = CachedEvaluator(ScriptedEvaluator(), tmp_path / "v", judged_by=("here",))
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(judge.evaluate, SAMPLE_PROBLEM, Kernel("# 0", "triton"))
-            time.sleep(0.3)
-            assert not waiting.done()
-            os.kill(owner.pid, signal.SIGKILL)
-            assert waiting.result(10).correct
-    stream = judge.evaluate_iter([Job(SAMPLE_PROBLEM, Kernel("# 0", "triton"))])
-    assert next(stream)[1].correct and judge.misses == 1
-
-
-def test_a_batch_takes_over_from_a_killed_process(tmp_path: Path) -> None:
-    calls = tmp_path / "calls"
-    with start(tmp_path / "v", calls, "hang") as owner:
-        assert owner.stdout is not None and owner.stdout.readline() == "judging\n"
-        judge = CachedEvaluator(ScriptedEvaluator(), tmp_path / "v", judged_by=("here",))
-        jobs = [Job(SAMPLE_PROBLEM, Kernel(f"# {number}", "triton")) for number in range(3)]
-        stream = judge.evaluate_iter(jobs)
-        assert sorted(next(stream)[0] for _ in range(2)) == [1, 2]  # not held up by the first
-        os.kill(owner.pid, signal.SIGKILL)
-        assert [index for index, _ in stream] == [0]
-    assert judge.misses == 3
+    judge = cached(ScriptedEvaluator(), tmp_path)
+    for number in range(6):
+        kept = judge.evaluate(SAMPLE_PROBLEM, Kernel(f"# {number}", "triton"))
+        assert kept.message == f"# {number}"
+    assert (judge.hits, judge.misses) == (6, 0)
 
 
 # --------------------------------------------------------------------------- the folder
@@ -443,7 +445,7 @@ def test_the_folder_stays_under_its_limit_and_keeps_what_is_used(tmp_path: Path)
     assert judge.misses == 100  # the one that was used all along never went
 
 
-def test_two_level_folders_and_no_claims_left(tmp_path: Path) -> None:
+def test_entries_lie_two_levels_deep_and_alone(tmp_path: Path) -> None:
     judge = cached(ScriptedEvaluator(), tmp_path)
     judge.evaluate_many([Job(SAMPLE_PROBLEM, kernel(number)) for number in range(20)])
     assert len(entries(tmp_path)) == 20
@@ -454,18 +456,14 @@ def test_two_level_folders_and_no_claims_left(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_dead_left_is_swept(tmp_path: Path) -> None:
+def test_file_that_a_killed_process_began_is_removed(tmp_path: Path) -> None:
     store = VerdictStore(tmp_path, 1 << 20)
     (tmp_path / "ab").mkdir()
-    for name in ("1.claim", "2.tmp"):
+    for name in ("1.tmp", "2.tmp"):
         (tmp_path / "ab" / name).touch()
-        os.utime(tmp_path / "ab" / name, (1.0, 1.0))
-    held = store.claim("ab3")
-    assert held.take(wait=False) and held.look()
-    os.utime(tmp_path / "ab" / "3.claim", (1.0, 1.0))
+    os.utime(tmp_path / "ab" / "1.tmp", (1.0, 1.0))
     store.cut_back()
-    assert [path.name for path in (tmp_path / "ab").iterdir()] == ["3.claim"]
-    held.settle()
+    assert [path.name for path in (tmp_path / "ab").iterdir()] == ["2.tmp"]
 
 
 # --------------------------------------------------------------------------- the evaluator itself

@@ -23,7 +23,6 @@ from typing import Annotated
 
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
-from kernelgym.cli.demo import Demo
 from kernelgym.cli.export import Export, Rescore
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
@@ -45,7 +44,7 @@ through or an honest kernel was refused), 2 usage error,
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _Command = (
-    Ls | Show | Check | Play | Demo | Lint | PrepareBaselines | Redteam
+    Ls | Show | Check | Play | Lint | PrepareBaselines | Redteam
     | ShowTrajectory | Rescore | Export
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
@@ -53,7 +52,6 @@ _COMMANDS: dict[str, type[Options]] = {
     "show": Show,
     "check": Check,
     "play": Play,
-    "demo": Demo,
     "lint": Lint,
     "baseline": PrepareBaselines,
     "redteam": Redteam,
@@ -107,7 +105,6 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[Show, subcommand("show")]
         | Annotated[Check, subcommand("check")]
         | Annotated[Play, subcommand("play")]
-        | Annotated[Demo, subcommand("demo")]
         | Annotated[Lint, subcommand("lint")]
         | Annotated[PrepareBaselines, subcommand("baseline")]
         | Annotated[Redteam, subcommand("redteam")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelgym.cli.console import console, print_source, print_table, print_text, visible
@@ -17,7 +16,6 @@ __all__ = [
     "print_returns",
     "print_turn",
     "problem_title",
-    "summary_row",
 ]
 
 _SHOWN_LINES = 24
@@ -83,21 +81,6 @@ def print_returns(trajectory: Trajectory, gamma: float) -> None:
     ]
     print_text(f"\n{trajectory.problem.id}: ended {trajectory.ended or 'early'}", "bold")
     print_table(("turn", "status", "speedup", "score", f"return (gamma {gamma:g})"), rows)
-
-
-def summary_row(trajectory: Trajectory, language: str, gamma: float) -> Sequence[object]:
-    """Return one episode's row: problem, language, turns, statuses, speedup, reward, returns."""
-    turns = trajectory.turns
-    best = max((turn.verdict.speedup for turn in turns), default=0.0)
-    return (
-        problem_title(trajectory.problem),
-        language,
-        len(turns),
-        ", ".join(turn.verdict.status.value for turn in turns),
-        f"{best:.2f}x" if best else "-",
-        f"{sum(trajectory.scores):.3f}",
-        ", ".join(f"{value:.3f}" for value in trajectory.returns(gamma)),
-    )
 
 
 def problem_title(problem: Problem) -> str:

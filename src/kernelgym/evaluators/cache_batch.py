@@ -1,31 +1,61 @@
 """A batch of jobs on its way through a cache of verdicts.
 
 Kept verdicts come out at once, the others as they are judged; a kernel that occurs twice, or that
-somebody else is judging at the moment, is waited for. The jobs are taken and the evaluator is
-driven by a thread of the batch's own, since a job must not wait for another one's verdict; a
-bounded queue keeps it from running ahead of whoever takes the verdicts.
+another batch or thread of this process is judging, is waited for. The jobs are taken and the
+evaluator is driven by a thread of the batch's own, since a job must not wait for another one's
+verdict; a bounded queue keeps that thread from running ahead of the caller.
 """
 
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from kernelgym.evaluators.cache_request import Request
 from kernelgym.types import Job, Kernel, Verdict
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Flight", "Flights"]
 
 _AHEAD = 64
-_LOOK_S = 0.02  # between two looks at what others are judging
-_MOST_CLAIMS = 256  # each takes a file descriptor; beyond, jobs are judged beside others
+_LOOK_S = 0.1  # between two looks at whether the caller still wants verdicts
 
 _Results = queue.Queue[tuple[int, Verdict] | BaseException | None]
+
+Flight = concurrent.futures.Future[Verdict | None]
+"""A verdict that is on its way; None if it says nothing, and each who waits must judge."""
+
+
+class Flights:
+    """Verdicts that this process is judging, by key, so that it judges none twice at a time."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._by_key: dict[str, Flight] = {}
+
+    def join(self, key: str) -> tuple[Flight, bool]:
+        """Return the key's flight, and True if the caller has begun it and must land it."""
+        if self._process != os.getpid():
+            self._begin()  # a forked child has no thread that would land its parent's flights
+        with self._lock:
+            if (known := self._by_key.get(key)) is not None:
+                return known, False
+            flight = self._by_key[key] = Flight()
+            return flight, True
+
+    def land(self, key: str, verdict: Verdict | None) -> None:
+        """End a flight that the caller has begun; a verdict to keep is in the store by now."""
+        with self._lock:
+            flight = self._by_key.pop(key)
+        flight.set_result(verdict)
 
 
 @dataclass(slots=True, eq=False)
@@ -33,8 +63,10 @@ class _Asked:
     """A kernel whose verdict is on its way, and the jobs that want it."""
 
     job: Job
-    request: Request
+    key: str
     wanted_by: list[int]
+    lands: bool = False
+    """True if this batch has begun the key's flight."""
     started: float = field(default_factory=time.monotonic)
 
 
@@ -43,28 +75,32 @@ class Batch:
 
     Args:
         jobs: The jobs.
+        flights: What this process is judging.
         evaluate_iter: Judges what is not kept.
-        request: Asks for a job's verdict; is told whether to claim it.
-        given: Makes a kept or shared verdict the asker's, who asked at that time.
-        judged: Is told of every verdict that was judged.
+        key: Returns the key of a job's verdict.
+        find: Returns the kept verdict of a key, if there is one.
+        given: Makes a kept or shared verdict the caller's, who asked at that time.
+        judged: Is told of every verdict that was judged, to keep it.
     """
 
     def __init__(
         self,
         jobs: Iterable[Job],
+        flights: Flights,
         *,
         evaluate_iter: Callable[[Iterable[Job]], Iterator[tuple[int, Verdict]]],
-        request: Callable[[Job, bool], Request],
+        key: Callable[[Job], str],
+        find: Callable[[str], Verdict | None],
         given: Callable[[Verdict, float], Verdict],
-        judged: Callable[[Request, Kernel, Verdict], None],
+        judged: Callable[[str, Kernel, Verdict], None],
     ) -> None:
-        self._jobs, self._evaluate_iter = jobs, evaluate_iter
-        self._request, self._given, self._judged = request, given, judged
+        self._jobs, self._flights, self._evaluate_iter = jobs, flights, evaluate_iter
+        self._key, self._find, self._given, self._judged = key, find, given, judged
         self._results: _Results = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
-        self._flying: dict[str, _Asked] = {}  # by key: what this batch has asked for
-        self._waiting: list[_Asked] = []  # of these, what others judge
-        self._ready: collections.deque[_Asked] = collections.deque()  # what we may judge
+        self._asked: dict[str, _Asked] = {}  # by key: what this batch wants and does not have
+        self._waiting: list[tuple[_Asked, Flight]] = []  # of these, what others are judging
+        self._ready: collections.deque[_Asked] = collections.deque()  # to judge beside others
 
     def stream(self) -> Iterator[tuple[int, Verdict]]:
         """Yield (index of the job, verdict) in order of completion."""
@@ -81,18 +117,17 @@ class Batch:
         try:
             self._judge(self._first_pass())
             while (self._ready or self._waiting) and not self._stopped.is_set():
-                self._look_again()
                 if self._ready:
                     self._judge(self._from_ready())
                 else:
-                    self._stopped.wait(_LOOK_S)
+                    self._wait_for_others()
         except BaseException as error:
             self._put(error)
         else:
             self._put(None)
         finally:
-            for asked in [*self._flying.values(), *self._ready]:
-                asked.request.release()
+            for asked in self._asked.values():
+                self._land(asked, None)
 
     def _first_pass(self) -> Iterator[_Asked]:
         """Go through the jobs; yields those that are ours to judge."""
@@ -100,28 +135,25 @@ class Batch:
             yield from self._from_ready()
             if self._stopped.is_set():
                 return
-            started = time.monotonic()
-            request = self._request(job, len(self._flying) < _MOST_CLAIMS)
-            if (flying := self._flying.get(request.key)) is not None:
-                flying.wanted_by.append(index)
+            asked = _Asked(job, self._key(job), [index])
+            if (known := self._asked.get(asked.key)) is not None:
+                known.wanted_by.append(index)
                 continue
-            settled = request.advance(wait=False)
-            if request.verdict is not None:
-                self._put((index, self._given(request.verdict, started)))
-                continue
-            asked = _Asked(job, request, [index], started)
-            self._flying[request.key] = asked
-            if settled:
-                yield asked
+            flight, asked.lands = self._flights.join(asked.key)
+            self._asked[asked.key] = asked
+            if not asked.lands:
+                self._waiting.append((asked, flight))
+            elif (kept := self._find(asked.key)) is not None:
+                self._share(asked, kept)
             else:
-                self._waiting.append(asked)
+                yield asked
 
     def _from_ready(self) -> Iterator[_Asked]:
         while self._ready:
             yield self._ready.popleft()
 
     def _judge(self, asked: Iterator[_Asked]) -> None:
-        """Have all of them judged, and look after the others between two verdicts."""
+        """Have all of them judged, and look at what others judge between two verdicts."""
         given_away: list[_Asked] = []
 
         def jobs() -> Iterator[Job]:
@@ -129,42 +161,50 @@ class Batch:
                 given_away.append(each)
                 yield each.job
 
-        verdicts = self._evaluate_iter(jobs())
-        for place, verdict in verdicts:
+        for place, verdict in self._evaluate_iter(jobs()):
             self._settle(given_away[place], verdict)
-            self._look_again()
+            self._look_at_others()
             if self._stopped.is_set():
                 return
 
     def _settle(self, asked: _Asked, verdict: Verdict) -> None:
-        self._land(asked)
-        self._judged(asked.request, asked.job.kernel, verdict)
+        self._judged(asked.key, asked.job.kernel, verdict)
         first, *others = asked.wanted_by
         self._put((first, verdict))
-        for index in others:
-            if verdict.valid:
-                self._put((index, self._given(verdict, asked.started)))
-            else:  # another attempt each: what failed was the judge
-                alone = self._request(asked.job, False)
-                self._ready.append(_Asked(asked.job, alone, [index]))
+        asked.wanted_by = others
+        self._share(asked, verdict if verdict.valid else None)
 
-    def _look_again(self) -> None:
-        """See what others have judged meanwhile, or left to us."""
-        still: list[_Asked] = []
-        for asked in self._waiting:
-            if not asked.request.advance(wait=False):
-                still.append(asked)
-            elif asked.request.verdict is None:
+    def _wait_for_others(self) -> None:
+        flights = [flight for _, flight in self._waiting]
+        first = concurrent.futures.FIRST_COMPLETED
+        concurrent.futures.wait(flights, _LOOK_S, return_when=first)
+        self._look_at_others()
+
+    def _look_at_others(self) -> None:
+        """Take what others have judged meanwhile, or left to us."""
+        landed = [each for each in self._waiting if each[1].done()]
+        self._waiting = [each for each in self._waiting if each not in landed]
+        for asked, flight in landed:
+            if (verdict := flight.result()) is None:
                 self._ready.append(asked)
             else:
-                self._land(asked)
-                for index in asked.wanted_by:
-                    self._put((index, self._given(asked.request.verdict, asked.started)))
-        self._waiting = still
+                self._share(asked, verdict)
 
-    def _land(self, asked: _Asked) -> None:
-        if self._flying.get(asked.request.key) is asked:
-            del self._flying[asked.request.key]
+    def _share(self, asked: _Asked, verdict: Verdict | None) -> None:
+        """Give a verdict to all jobs that still want it; without one each is judged by itself."""
+        if self._asked.get(asked.key) is asked:
+            del self._asked[asked.key]
+        self._land(asked, verdict)
+        for index in asked.wanted_by:
+            if verdict is None:
+                self._ready.append(_Asked(asked.job, asked.key, [index]))
+            else:
+                self._put((index, self._given(verdict, asked.started)))
+
+    def _land(self, asked: _Asked, verdict: Verdict | None) -> None:
+        if asked.lands:
+            asked.lands = False
+            self._flights.land(asked.key, verdict)
 
     def _put(self, result: tuple[int, Verdict] | BaseException | None) -> None:
         while not self._stopped.is_set():

@@ -1,10 +1,10 @@
-"""`CachedEvaluator`: judges a kernel once, whoever asks for its verdict and however often.
+"""`CachedEvaluator`: judges a kernel once, however often its verdict is asked for.
 
 A verdict is kept on disk under a digest of all that decides it: the problem's source, the kernel's
 exact source and language, every field of the ruleset, the kind of device, and the tools' versions
 (see `kernelgym.judge.provenance`). Exact, since lines are quoted in findings and comments may be
-what a model is trained on. Who asks while somebody judges the same, in this process or another,
-waits for that verdict; if the one who judges dies, the next takes over.
+what a model is trained on. A thread or batch that asks while this process judges the same waits
+for that verdict. Two processes may judge the same kernel at the same time; the later verdict stays.
 
 Not kept: what says nothing about the kernel (`unavailable`), what the machine's load decides
 (`timeout`, a build for want of time or memory, a timing that was not possible). In-flight
@@ -17,6 +17,7 @@ not drawn again: a kernel that is wrong once in ten verdicts stays what it was f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -27,18 +28,38 @@ from pathlib import Path
 from typing import Self
 
 from kernelgym.errors import UsageError
-from kernelgym.evaluators.cache_batch import Batch
-from kernelgym.evaluators.cache_request import Request, is_kept
+from kernelgym.evaluators.cache_batch import Batch, Flights
 from kernelgym.evaluators.cache_store import VerdictStore
+from kernelgym.judge.compiling.compiler_process import FAILED, is_transient
 from kernelgym.judge.provenance import provenance
+from kernelgym.languages import LANGUAGES
 from kernelgym.paths import cache_folder
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Verdict
 
-__all__ = ["CachedEvaluator"]
+__all__ = ["CachedEvaluator", "is_kept"]
 
 _FORMAT = "1"  # raise it when what is kept, or what decides it, changes
 _LIMIT_BYTES = 1 << 30
+
+
+def is_kept(verdict: Verdict, kernel: Kernel, times: bool) -> bool:
+    """Return True if a verdict would be the same another time, as far as one can tell.
+
+    Args:
+        verdict: The verdict.
+        kernel: The kernel it is about.
+        times: Whether its evaluator times correct kernels; then one that could have been timed
+            and was not (the device was busy, no baseline was prepared) may be another time.
+    """
+    if verdict.status in (Status.UNAVAILABLE, Status.TIMEOUT):
+        return False
+    if verdict.status is Status.COMPILE_ERROR:
+        # The mark in front was taken off when the log became the verdict's.
+        return not any(is_transient(f"{FAILED}{text}") for text in (verdict.log, verdict.message))
+    language = LANGUAGES.get(kernel.language)
+    timeable = times and language is not None and language.is_timed(verdict.device)
+    return not (verdict.correct and timeable and not verdict.timed)
 
 
 class CachedEvaluator:
@@ -81,6 +102,7 @@ class CachedEvaluator:
         # Evaluators need not say these; what they say of themselves decides their verdicts.
         self._times = getattr(evaluator, "timing", None) is True
         self._traits = [str(getattr(evaluator, name, "")) for name in ("timing", "isolation")]
+        self._flights = Flights()
         self._count_lock = threading.Lock()
         self.hits = 0
         """Verdicts this object has given without having them judged."""
@@ -126,16 +148,22 @@ class CachedEvaluator:
             repeat: Callable[..., Verdict] = self._inner.evaluate
             return repeat(problem, kernel, seed=seed)
         started = time.monotonic()
-        request = self._request(Job(problem, kernel), True)
+        key = self.key(problem, kernel)
+        flight, ours = self._flights.join(key)
+        if not ours and (shared := flight.result()) is not None:
+            return self._given(shared, started)
+        landed: Verdict | None = None
         try:
-            request.advance(wait=True)
-            if request.verdict is not None:
-                return self._given(request.verdict, started)
+            if ours and (kept := self._store.find(key)) is not None:
+                landed = kept
+                return self._given(kept, started)
             verdict = self._inner.evaluate(problem, kernel)
-            self._judged(request, kernel, verdict)
+            self._judged(key, kernel, verdict)
+            landed = verdict if verdict.valid else None
             return verdict
         finally:
-            request.release()
+            if ours:
+                self._flights.land(key, landed)
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
         """Judge many; yields kept verdicts at once, the others as they come.
@@ -145,8 +173,10 @@ class CachedEvaluator:
         """
         batch = Batch(
             jobs,
+            self._flights,
             evaluate_iter=self._inner.evaluate_iter,
-            request=self._request,
+            key=lambda job: self.key(job.problem, job.kernel),
+            find=self._store.find,
             given=self._given,
             judged=self._judged,
         )
@@ -162,9 +192,6 @@ class CachedEvaluator:
         if self._owns:
             self._inner.close()
 
-    def _request(self, job: Job, queues: bool) -> Request:
-        return Request(self._store, self.key(job.problem, job.kernel), queues)
-
     def _given(self, verdict: Verdict, started: float) -> Verdict:
         """Return a verdict that was not judged for its asker, as that asker's."""
         with self._count_lock:
@@ -172,10 +199,13 @@ class CachedEvaluator:
         device = self.device if verdict.device else ""
         return dataclasses.replace(verdict, device=device, wall_s=time.monotonic() - started)
 
-    def _judged(self, request: Request, kernel: Kernel, verdict: Verdict) -> None:
+    def _judged(self, key: str, kernel: Kernel, verdict: Verdict) -> None:
         with self._count_lock:
             self.misses += 1
-        request.answer(verdict, is_kept(verdict, kernel, self._times))
+        if is_kept(verdict, kernel, self._times):
+            # A full disk costs the next asker time, and nothing else.
+            with contextlib.suppress(OSError):
+                self._store.file(key, verdict)
 
     def __deepcopy__(self, memo: object) -> Self:
         # `gymnasium.make` copies its arguments into the environment's spec.

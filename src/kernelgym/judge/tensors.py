@@ -6,20 +6,23 @@ from typing import Any
 
 import torch
 
-__all__ = ["bytes_of", "same_bytes", "tensors_of"]
+__all__ = ["bytes_of", "leaves_of", "same_bytes", "tensors_of"]
 
 _COMPARED_WORDS = 256 << 20
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """Return the tensors in nested lists, tuples and dicts, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
+    return [leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return all but None in nested lists, tuples and dicts, in order: tensors, numbers."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors_of(item)]
-    return []
+        return [leaf for item in value for leaf in leaves_of(item)]
+    return [] if value is None else [value]
 
 
 def bytes_of(value: Any) -> int:

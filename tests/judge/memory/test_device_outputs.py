@@ -83,7 +83,7 @@ def _expected(description):
     """Tensors of the types and shapes that a description claims, as far as it can be read."""
     found = []
     try:
-        claims = device_outputs._tensors(description)
+        claims = device_outputs._claimed_tensors(description)
     except RecursionError:
         return []
     for said in claims:

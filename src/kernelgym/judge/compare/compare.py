@@ -20,7 +20,7 @@ one element outside the bound fails the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -30,6 +30,7 @@ import torch
 from kernelgym.judge.compare import tolerance
 from kernelgym.judge.compare.mismatch import Places
 from kernelgym.judge.compare.structure import describe_shape_of, outline, structure_problem
+from kernelgym.judge.tensors import tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.verdict import Mismatch
 
@@ -120,7 +121,7 @@ def compare(
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
         return Comparison(False, message=problem)
-    expected_leaves = list(_leaves(expected))
+    expected_leaves = tensors_of(expected)
     twins = _twins(precise, len(expected_leaves))
     known = calibration or Calibration(ruleset.error_factor)
     earlier: Sequence[float] = known.own_errors
@@ -164,7 +165,7 @@ def surroundings(
     None if that is not enough to know a right output: integers, or no twin. A reference may
     itself be off the truth by its own error, so that one more of these is allowed.
     """
-    leaves, known = list(_leaves(expected)), calibration or Calibration(ruleset.error_factor)
+    leaves, known = tensors_of(expected), calibration or Calibration(ruleset.error_factor)
     if not leaves or any(leaf.is_complex() or not leaf.is_floating_point() for leaf in leaves):
         return None
     if ruleset.tolerance != "fp64":
@@ -197,7 +198,7 @@ def near(
     """
     if structure_problem(claimed, describe_shape_of(around.shape), ruleset):
         return False
-    if not len(outputs) == len(references) == len(list(_leaves(around.shape))):
+    if not len(outputs) == len(references) == len(tensors_of(around.shape)):
         return False
     for index, (output, reference) in enumerate(zip(outputs, references, strict=True)):
         if output.shape != reference.shape or output.dtype != reference.dtype:
@@ -212,28 +213,17 @@ def near(
     return True
 
 
-def _leaves(output: Any) -> Iterator[torch.Tensor]:
-    if isinstance(output, torch.Tensor):
-        yield output
-    elif isinstance(output, (list, tuple)):
-        for item in output:
-            yield from _leaves(item)
-    elif isinstance(output, dict):
-        for item in output.values():
-            yield from _leaves(item)
-
-
 def _twins(precise: Any, count: int) -> list[Truth]:
     twins: list[Truth]
     if isinstance(precise, RowBlocks):
-        outputs = [list(_leaves(output)) for output in precise.outputs]
+        outputs = [tensors_of(output) for output in precise.outputs]
         if any(len(leaves) != count for leaves in outputs):
             return [None] * count
         return [
             [(rows, leaves[index]) for rows, leaves in zip(precise.rows, outputs, strict=True)]
             for index in range(count)
         ]
-    twins = list(_leaves(precise))
+    twins = [*tensors_of(precise)]
     return twins if len(twins) == count else [None] * count
 
 
@@ -289,7 +279,7 @@ def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | Non
 
     None if `precise` is missing, or so far from `output` that it computes something else.
     """
-    leaves, twins = list(_leaves(output)), _twins(precise, len(list(_leaves(output))))
+    leaves, twins = tensors_of(output), _twins(precise, len(tensors_of(output)))
     found = []
     for reference, truth in zip(leaves, twins, strict=True):
         if not _comparable(reference).is_floating_point() or not reference.numel():

@@ -16,11 +16,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork
+from kernelgym.judge.disk_limit import Entry, over_limit
+from kernelgym.judge.file_lock import locked
 
 __all__ = ["CACHE_BYTES", "Built", "LibraryCache"]
 
@@ -28,7 +29,6 @@ CACHE_BYTES = 4 << 30
 _IN_USE_S = 60.0  # from being handed out to being copied takes milliseconds
 _OBJECT_IN_USE_S = 86400.0  # a shared object is linked at the end of a build
 _ABANDONED_S = 3600.0
-_KEPT = 0.8  # of the limit, so that not every build has to look again
 _STAGING = "staging-"
 
 
@@ -60,13 +60,14 @@ class LibraryCache:
 
     def __init__(self, folder: Path, limit_bytes: int = CACHE_BYTES) -> None:
         self.folder, self._limit_bytes = folder, limit_bytes
+        self._lock = folder / ".lock"
         folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, key: str) -> Built | None:
         """Look a library up, and note that it is used."""
         folder = self.folder / key
         try:
-            with self._locked(fcntl.LOCK_SH):
+            with locked(self._lock, fcntl.LOCK_SH):
                 record = json.loads((folder / "built.json").read_text())
                 os.utime(folder)
             return Built(
@@ -88,7 +89,7 @@ class LibraryCache:
         record = {"module": built.module, "log": built.log, **dataclasses.asdict(built.work)}
         (staging / "built.json").write_text(json.dumps(record))
         try:
-            with self._locked(fcntl.LOCK_SH):
+            with locked(self._lock, fcntl.LOCK_SH):
                 try:
                     staging.rename(folder)
                 except OSError:
@@ -101,7 +102,7 @@ class LibraryCache:
     def find_object(self, name: str) -> Path | None:
         """Look a shared object file up, and note that it is used."""
         path = self.folder / name
-        with contextlib.suppress(OSError), self._locked(fcntl.LOCK_SH):
+        with contextlib.suppress(OSError), locked(self._lock, fcntl.LOCK_SH):
             os.utime(path)
             return path
         return None
@@ -114,40 +115,26 @@ class LibraryCache:
     def cut_back(self) -> None:
         """Remove what was used longest ago until the folder is under its limit."""
         gone = []
-        with self._locked(fcntl.LOCK_EX):
+        with locked(self._lock, fcntl.LOCK_EX):
             now = time.time()
             entries = []
-            for entry in os.scandir(self.folder):
+            for found in os.scandir(self.folder):
                 with contextlib.suppress(OSError):  # another worker's staging folder, moved on
-                    used = entry.stat(follow_symlinks=False).st_mtime
-                    if entry.name.startswith(_STAGING):
+                    used = found.stat(follow_symlinks=False).st_mtime
+                    if found.name.startswith(_STAGING):
                         if now - used > _ABANDONED_S:
-                            gone.append(entry.path)
-                    elif not entry.name.startswith("."):
-                        entries.append((used, _size(entry), entry.path))
-            total = sum(size for _, size, _ in entries)
-            if total > self._limit_bytes:
-                for used, size, path in sorted(entries):
-                    if total <= self._limit_bytes * _KEPT:
-                        break
-                    if now - used < (_IN_USE_S if os.path.isdir(path) else _OBJECT_IN_USE_S):
-                        continue
-                    # Out of everybody's sight at once; files are deleted without the lock.
-                    hidden = tempfile.mkdtemp(prefix=_STAGING, dir=self.folder)
-                    os.rename(path, f"{hidden}/gone")
-                    gone.append(hidden)
-                    total -= size
+                            gone.append(found.path)
+                    elif not found.name.startswith("."):
+                        in_use_s = _IN_USE_S if found.is_dir() else _OBJECT_IN_USE_S
+                        in_use = now - used < in_use_s
+                        entries.append(Entry(used, _size(found), found.path, in_use))
+            for entry in over_limit(entries, self._limit_bytes):
+                # Out of everybody's sight at once; files are deleted without the lock.
+                hidden = tempfile.mkdtemp(prefix=_STAGING, dir=self.folder)
+                os.rename(entry.path, f"{hidden}/gone")
+                gone.append(hidden)
         for path in gone:
             shutil.rmtree(path, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
-        fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, how)
-            yield
-        finally:
-            os.close(fd)
 
 
 def _size(entry: os.DirEntry[str]) -> int:

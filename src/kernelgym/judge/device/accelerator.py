@@ -17,7 +17,6 @@ import torch
 
 from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import JudgeError, ProblemError
-from kernelgym.judge.device.file_lock import Turns
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.device.memory_budget import (
     SPARE_BYTES,
@@ -26,6 +25,7 @@ from kernelgym.judge.device.memory_budget import (
     usable_bytes,
 )
 from kernelgym.judge.device.recent_kills import RecentKills
+from kernelgym.judge.file_lock import Turns
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock

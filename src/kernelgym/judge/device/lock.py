@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kernelgym.judge.device.file_lock import is_free, locked, take
+from kernelgym.judge.file_lock import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
 
 __all__ = ["DeviceLock"]

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelgym.judge.device.file_lock import take
+from kernelgym.judge.file_lock import take
 
 __all__ = ["SPARE_BYTES", "MemoryBudget", "holds_both", "kernel_bytes", "usable_bytes"]
 

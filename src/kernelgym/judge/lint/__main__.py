@@ -9,7 +9,6 @@ answers; `degeneracy` holds the tests. It writes nothing to disk.
 from __future__ import annotations
 
 import os
-import resource
 import select
 import signal
 import socket
@@ -18,47 +17,26 @@ import time
 from typing import Any
 
 from kernelgym.judge.lint.checks import examine
+from kernelgym.judge.out_of_memory import bound_own_memory
 from kernelgym.judge.untrusted import protocol
-from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
+from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 
 __all__ = ["main"]
 
 
-def _bound_memory() -> None:
-    """Let a problem too large for this machine raise, instead of inviting the OOM killer."""
-    with open("/proc/meminfo") as file:
-        free_kib = next(int(line.split()[1]) for line in file if "MemAvailable" in line)
-    with open("/proc/self/statm") as file:
-        mapped = int(file.read().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(free_kib * 1024 * 0.9), hard))
-
-
 def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
     """In the child: test one problem and send what is found."""
     if job["device"] == "cpu":
-        _bound_memory()  # CUDA maps far more addresses than it uses memory
+        bound_own_memory()  # CUDA maps far more addresses than it uses memory
 
     def found(reason: str, detail: str) -> None:
         protocol.send(caller, {"reason": reason, "detail": detail})
 
     deadline = time.monotonic() + job["seconds"]
-    problem, rules = Problem(**job["problem"]), _read_rules(job["ruleset"])
+    problem, rules = Problem(**job["problem"]), Ruleset.from_dict(job["ruleset"])
     untested = examine(problem, rules, job["device"], found, deadline)
     protocol.send(caller, {"untested": untested})
-
-
-def _read_rules(data: dict[str, Any]) -> Ruleset:
-    """Rebuild a ruleset from `dataclasses.asdict` after JSON."""
-    values = {key: _tupled(value) for key, value in data.items()}
-    values["timing"] = TimingProtocol(**data["timing"])
-    values["limits"] = Limits(**data["limits"])
-    return Ruleset(**values)
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 def _wait_for(child: int, caller: socket.socket) -> int:

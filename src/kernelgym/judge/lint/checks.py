@@ -23,9 +23,10 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.lint.trivial_answers import Answer, leaves_of, trivial_answers
+from kernelgym.judge.lint.trivial_answers import Answer, trivial_answers
 from kernelgym.judge.reference.constant_state import put_state
-from kernelgym.judge.reference.reference import Expected, Reference, Seeds, tensors_of
+from kernelgym.judge.reference.reference import Expected, Reference, Seeds
+from kernelgym.judge.tensors import leaves_of, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 

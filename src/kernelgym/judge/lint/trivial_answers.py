@@ -12,19 +12,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["Answer", "leaves_of", "trivial_answers"]
+from kernelgym.judge.tensors import leaves_of
+
+__all__ = ["Answer", "trivial_answers"]
 
 Answer = Callable[[list[Any]], Any]
 """Takes the leaves of a call's inputs and returns one part of an output."""
-
-
-def leaves_of(value: Any) -> list[Any]:
-    """Return tensors and numbers in nested lists, tuples and dicts, in order; None has none."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in leaves_of(item)]
-    return [] if value is None else [value]
 
 
 def trivial_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:

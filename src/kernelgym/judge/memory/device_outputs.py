@@ -62,7 +62,7 @@ class DeviceOutputs:
             Unreadable: If a tensor is not where it says, or not of that type and shape.
         """
         try:
-            places = [_place(said) for said in _tensors(description)]
+            places = [_place(said) for said in _claimed_tensors(description)]
         except RecursionError:
             raise Unreadable("an output has no readable place") from None
         if len(places) != len(expected):
@@ -142,7 +142,7 @@ def _place(said: Any) -> _Place:
     return found
 
 
-def _tensors(description: Any) -> Sequence[list[Any]]:
+def _claimed_tensors(description: Any) -> Sequence[list[Any]]:
     """Return what is said of each tensor, in order; nothing of what is not a description."""
     if not isinstance(description, dict) or len(description) != 1:
         return []
@@ -150,8 +150,8 @@ def _tensors(description: Any) -> Sequence[list[Any]]:
     if kind == "tensor":
         return [body]
     if kind == "sequence" and isinstance(body, list):
-        return [said for item in body for said in _tensors(item)]
+        return [said for item in body for said in _claimed_tensors(item)]
     if kind == "mapping" and isinstance(body, list):
         pairs = [item for item in body if isinstance(item, list) and len(item) == 2]
-        return [said for _, item in pairs for said in _tensors(item)]
+        return [said for _, item in pairs for said in _claimed_tensors(item)]
     return []

@@ -12,6 +12,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from kernelgym.judge.file_lock import take
+
 __all__ = ["claim", "remove_folder", "sweep"]
 
 
@@ -19,8 +21,7 @@ def claim(folder: Path) -> None:
     """Make a folder this process's own until it ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # The lock comes first and stays open: a folder without one may be swept.
-    fd = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    take(_lock_of(folder), fcntl.LOCK_EX)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 

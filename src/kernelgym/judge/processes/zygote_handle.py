@@ -315,7 +315,7 @@ class Zygote:
 
 
 def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
-    names = ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH")
+    names = ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "KERNELGYM_PLAIN_INTERPRETER")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     kept |= {name: value for name, value in os.environ.items() if name.startswith("CUDA_")}
     return kept | {

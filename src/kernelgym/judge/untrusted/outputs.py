@@ -51,14 +51,14 @@ def copied(output: Any) -> Any:
     kind = type(output)
     if issubclass(kind, torch.Tensor):
         return output.clone() if kind is torch.Tensor else output
-    if (items := _items(output)) is not None:
+    if (items := _sequence_items(output)) is not None:
         return [copied(item) for item in items]
     if issubclass(kind, dict):
         return {key: copied(item) for key, item in dict.items(output)}
     return output
 
 
-def _items(value: Any) -> Any:
+def _sequence_items(value: Any) -> Any:
     """Return an iterator over a list or tuple, whatever its class says; None of anything else.
 
     A class of the kernel's could compute as it is looked at, when nobody watches or takes times.
@@ -86,7 +86,7 @@ def describe(output: Any, visit_tensor: Any) -> Any:
                 return {"other": f"a tensor on {value.device} with layout {value.layout}"}
             said = [str(value.dtype).removeprefix("torch."), list(value.shape)]
             return {"tensor": [*said, place] if place else said}
-        if (items := _items(value)) is not None:
+        if (items := _sequence_items(value)) is not None:
             return {"sequence": [visit(item) for item in items]}
         if issubclass(kind, dict):
             return {"mapping": [[_key(key), visit(item)] for key, item in dict.items(value)]}

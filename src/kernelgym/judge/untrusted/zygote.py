@@ -69,8 +69,10 @@ def _import_libraries(on_gpu: bool) -> None:
         # Here and not in the candidate: if a Triton version does not fit, that is our failure.
         _untrusted("triton/bounds_check").check_interpreter_accesses()
         folder = "triton/fast_interpreter"
-        parts = (_untrusted(f"{folder}/{name}") for name in ("value_types", "values", "launches"))
-        _untrusted("triton/fast_interpreter/switch").quicken(*parts)
+        switch = _untrusted(f"{folder}/switch")
+        if switch.is_on():
+            parts = ("value_types", "values", "launches")
+            switch.install(*(_untrusted(f"{folder}/{name}") for name in parts))
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
@@ -243,11 +245,9 @@ class _Zygote:
         if exec_allowed:
             readable = (*plan.readable, *self.compiler_paths)
             plan = dataclasses.replace(plan, readable=readable)
-        # A driver may count on the C library's own fork, and making a context takes far longer.
-        by_library = self.device != "cpu"
         try:
             apart = plan.tier.startswith("ns+")
-            pid: int = self.namespaces.fork(by_library) if apart else os.fork()
+            pid: int = self.namespaces.fork() if apart else os.fork()
         except OSError as error:
             _complain(stderr, error)
             return None
@@ -328,7 +328,6 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     zygote = _Zygote(control, config)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
-    _untrusted("huge_pages").lay_out()
     zygote.serve()
 
 

@@ -13,26 +13,14 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 from kernelgym.judge.processes.scratch import claim, sweep
 from kernelgym.judge.processes.zygote_handle import start_zygote
 from kernelgym.judge.untrusted import protocol
 from kernelgym.languages import REFERENCE_LANGUAGE
-from kernelgym.rulesets import Limits, Ruleset, TimingProtocol
+from kernelgym.rulesets import Ruleset
 
-__all__ = ["main", "read_ruleset"]
-
-
-def read_ruleset(data: dict[str, Any]) -> Ruleset:
-    """Rebuild a ruleset from `dataclasses.asdict` after JSON."""
-    values = dict(data)
-    values["timing"] = TimingProtocol(**values["timing"])
-    values["limits"] = Limits(**values["limits"])
-    for name in ("hard_findings", "distributions"):
-        values[name] = tuple(values[name])
-    values["error_factors"] = tuple((name, factor) for name, factor in values["error_factors"])
-    return Ruleset(**values)
+__all__ = ["main"]
 
 
 def _exit_with_parent(lifeline: int) -> None:
@@ -51,7 +39,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
     jobs = socket.socket(fileno=job_fd)
     decoder = protocol.Decoder(1 << 30)
     setup, _ = protocol.receive(jobs, decoder)
-    ruleset, tier, device = read_ruleset(setup["ruleset"]), setup["tier"], setup["device"]
+    ruleset, tier, device = Ruleset.from_dict(setup["ruleset"]), setup["tier"], setup["device"]
     folder, scratch = Path(setup["folder"]), Path(setup["scratch"])
     claim(scratch)
     sweep(scratch.parent)

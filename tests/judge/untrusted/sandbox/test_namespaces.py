@@ -1,4 +1,4 @@
-"""Forking into namespaces: what the child is, by either way there."""
+"""Forking into namespaces: what the child is, with other threads in its parent and without."""
 
 import json
 import subprocess
@@ -16,10 +16,6 @@ namespaces = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(namespaces)
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # orphans come to us
 stop = threading.Event()
-if "refused" in sys.argv:
-    namespaces._CLONE3 = 100_000  # no system call has this number
-if "alone" in sys.argv:
-    namespaces._fork_twice = None  # must not be needed
 if "several" in sys.argv:
     threading.Thread(target=stop.wait).start()
 ids, outside = (os.geteuid(), os.getegid()), os.getpid()
@@ -30,7 +26,7 @@ os.register_at_fork(
     after_in_parent=lambda: told.append("parent"),
 )
 read, write = os.pipe()
-pid = namespaces.fork("library" in sys.argv)
+pid = namespaces.fork()
 if pid == 0:
     try:
         called = list(told)
@@ -69,12 +65,12 @@ print(json.dumps({
 """
 
 
-WAYS = ["alone", "several", "library", "refused"]
+THREADS = ["alone", "several"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_child_is_the_first_process_of_namespaces_of_its_own(way):
-    found = _run(way)
+@pytest.mark.parametrize("threads", THREADS)
+def test_child_is_first_in_its_own_namespaces(threads):
+    found = _run(threads)
     child = found["child"]
     assert found["code"] == 7, child
     assert (child["pid"], child["parent"], child["first"]) == (1, 0, 1)
@@ -83,32 +79,32 @@ def test_the_child_is_the_first_process_of_namespaces_of_its_own(way):
     assert child["ids"] == found["ids"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_child_can_do_what_a_forked_process_can(way):
-    child = _run(way)["child"]
+@pytest.mark.parametrize("threads", THREADS)
+def test_child_can_start_threads_and_processes(threads):
+    child = _run(threads)["child"]
     assert child["threads"] == [0, 1, 2]
     assert child["below"] == 3
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_pythons_own_hooks_around_a_fork_are_called(way):
-    found = _run(way)
+@pytest.mark.parametrize("threads", THREADS)
+def test_fork_calls_pythons_own_hooks(threads):
+    found = _run(threads)
     assert found["child"]["told"][0] == "before" and found["child"]["told"][-1] == "child"
     assert found["told"][-2:] == ["before", "parent"]
 
 
-def test_a_host_that_refuses_is_told_of_in_the_parent(monkeypatch):
+def test_refusal_by_the_host_raises_in_the_parent(monkeypatch):
     def refuse():
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(namespaces, "enter", refuse)
     with pytest.raises(OSError, match="Operation not permitted") as told:
-        namespaces.fork(by_library=True)
+        namespaces.fork()
     assert told.value.errno == 1
 
 
-def _run(way):
-    program = [sys.executable, "-c", PROGRAM, str(Path(namespaces.__file__)), way]
+def _run(threads):
+    program = [sys.executable, "-c", PROGRAM, str(Path(namespaces.__file__)), threads]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""The quickened interpreter of Triton gives what Triton's own gives: values, types and errors."""
+"""The fast interpreter of Triton gives what Triton's own gives: values, types and errors."""
 
 import json
 import os
@@ -16,12 +16,12 @@ import torch
 import triton
 import triton.language as tl
 from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
-from kernelgym.judge.untrusted.triton.fast_interpreter.switch import quicken
+from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 
 found = {}
 if sys.argv[1] == "quick":
-    found["left"] = quicken(value_types, values, launches)
+    found["left"] = install(value_types, values, launches)
 
 
 @triton.jit
@@ -103,10 +103,10 @@ import torch
 import triton
 import triton.language as tl
 from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
-from kernelgym.judge.untrusted.triton.fast_interpreter.switch import quicken
+from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 if sys.argv[1] == "quick":
-    quicken(value_types, values, launches)
+    install(value_types, values, launches)
 np.seterr(all="ignore")
 TYPES = "int1 int8 uint8 int32 uint32 int64 float16 bfloat16 float32 float64"
 NUMBERS = {
@@ -180,10 +180,10 @@ import torch
 import triton
 import triton.language as tl
 from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
-from kernelgym.judge.untrusted.triton.fast_interpreter.switch import quicken
+from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 if sys.argv[1] == "quick":
-    quicken(value_types, values, launches)
+    install(value_types, values, launches)
 
 BY_CORE = '''
 import triton
@@ -259,10 +259,10 @@ import torch
 import triton
 import triton.language as tl
 from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
-from kernelgym.judge.untrusted.triton.fast_interpreter.switch import quicken
+from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 if sys.argv[1] == "quick":
-    quicken(value_types, values, launches)
+    install(value_types, values, launches)
 
 
 def plain(function):
@@ -347,7 +347,7 @@ print(json.dumps(found))
 
 
 def told(program, which, folder):
-    """Run a program with Triton's own interpreter or the quickened one; what it prints."""
+    """Run a program with Triton's own interpreter or the fast one; what it prints."""
     (folder / "program.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(folder / "program.py"), which, str(folder)],

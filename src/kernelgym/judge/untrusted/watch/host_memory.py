@@ -126,21 +126,21 @@ def existing(model: Any) -> Iterator[torch.Tensor]:
     """Yield all tensors that there are, before a call of `model`."""
     # What the zygote had is frozen, and not among them: no kernel is given any of it.
     # Their types are asked, not they: what an object says of itself may do anything.
-    yield from _tensors(gc.get_objects())
+    yield from _tensors_among(gc.get_objects())
     if isinstance(model, torch.nn.Module):
         # A scripted one keeps its own out of sight, and a kernel may freeze what it has made.
         # Attributes of the kernel's may be called as methods are.
         yield from torch.nn.Module.parameters(model)
         yield from torch.nn.Module.buffers(model)
         for module in torch.nn.Module.modules(model):
-            yield from _tensors(vars(module).values())
+            yield from _tensors_among(vars(module).values())
 
 
 def _fills(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
     return bool(tensor.numel() * tensor.element_size() == storage.nbytes())
 
 
-def _tensors(things: Iterable[Any]) -> Iterator[torch.Tensor]:
+def _tensors_among(things: Iterable[Any]) -> Iterator[torch.Tensor]:
     yield from (thing for thing in things if issubclass(type(thing), torch.Tensor))
 
 

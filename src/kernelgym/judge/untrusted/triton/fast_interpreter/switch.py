@@ -7,6 +7,10 @@ see first that there is nothing to do; whatever is out of the ordinary goes to T
 function is replaced only if its text, and that of all it relies on, is what its replacement was
 written for; under another version of Triton it stays as it is.
 
+Verdicts are the same either way. With ``KERNELGYM_PLAIN_INTERPRETER=1`` in the environment of the
+process that starts the judge, zygotes leave Triton's interpreter as it is: to see whether this
+folder is what gives a strange verdict, and what it saves. Candidates' own environment lacks it.
+
 The replacements are in `value_types.py`, `values.py` and `launches.py`. Loaded by path
 in the zygote: standard library and triton only. No boundary, as `bounds_check.py`.
 """
@@ -15,13 +19,19 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from types import ModuleType
 from typing import Any
 
-__all__ = ["quicken"]
+__all__ = ["install", "is_on"]
 
 
-def quicken(*parts: ModuleType) -> list[str]:
+def is_on() -> bool:
+    """Return False if the environment asks for Triton's interpreter as it is."""
+    return os.environ.get("KERNELGYM_PLAIN_INTERPRETER") != "1"
+
+
+def install(*parts: ModuleType) -> list[str]:
     """Replace functions of Triton's interpreter; return the names of those left as they are.
 
     Args:
