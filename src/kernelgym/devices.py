@@ -47,18 +47,18 @@ class CudaDevice:
     """Compute capability, such as (9, 0)."""
 
 
-def check_device(name: str) -> str:
+def check_device(device: str) -> str:
     """Return a device's canonical name (``cuda`` is ``cuda:0``), whether it exists here or not.
 
     Raises:
         UsageError: If it is no name of a device.
     """
-    if name == "cuda":
+    if device == "cuda":
         return "cuda:0"
-    if name == "cpu" or (isinstance(name, str) and re.fullmatch(r"cuda:(0|[1-9]\d*)", name)):
-        return name
+    if device == "cpu" or (isinstance(device, str) and re.fullmatch(r"cuda:(0|[1-9]\d*)", device)):
+        return device
     raise UsageError(
-        f"device {name!r} cannot be judged on; known: {', '.join(DEVICES)} "
+        f"device {device!r} cannot be judged on; known: {', '.join(DEVICES)} "
         "(another evaluator may judge elsewhere: pass it as `evaluator`)"
     )
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.answers.screening import screen
-from kernelgym.prompts.examples import EXAMPLES
+from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS
 from kernelgym.types import Finding, Kernel, Severity
@@ -66,7 +66,7 @@ def test_screening_never_raises(kernel: Kernel, name: str) -> None:
 def test_honest_kernels_have_no_findings(language: str) -> None:
     assert screen(SAMPLE_KERNELS[language], STRICT) == ()
     assert screen(SAMPLE_BROKEN[language], STRICT) == ()
-    for example in EXAMPLES[language]:
+    for example in LANGUAGES[language].examples:
         assert screen(Kernel(example.kernel, language), STRICT) == ()
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kernelgym.prompts.examples import EXAMPLES
+from kernelgym.languages import LANGUAGES
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM
 
 _CHECK = """
@@ -55,7 +55,7 @@ def compare(folder: str, pairs: list[tuple[str, str]], interpret: bool) -> str:
 
 def pairs_of(language: str) -> list[tuple[str, str]]:
     return [
-        *((example.reference, example.kernel) for example in EXAMPLES[language]),
+        *((example.reference, example.kernel) for example in LANGUAGES[language].examples),
         (SAMPLE_PROBLEM.source, SAMPLE_KERNELS[language].source),
         (SAMPLE_PROBLEM.source, SAMPLE_BROKEN[language].source),
     ]

@@ -5,7 +5,6 @@ import pytest
 from kernelgym.answers.parsing import parse
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.prompts.examples import EXAMPLES
 from kernelgym.prompts.problem import EXAMPLE_COUNTS, Hardware, problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_PROBLEM
 
@@ -37,7 +36,7 @@ def test_examples_read_as_answers_in_the_form_asked_for(language: str) -> None:
     text = problem_prompt(SAMPLE_PROBLEM, language, "cpu", examples="few_shot")
     found = parse(text, language)
     assert found.kernel is not None
-    assert found.kernel.source == EXAMPLES[language][-1].kernel
+    assert found.kernel.source == LANGUAGES[language].examples[-1].kernel
 
 
 @pytest.mark.parametrize(("name", "count"), sorted(EXAMPLE_COUNTS.items()))
@@ -54,7 +53,7 @@ def test_other_numbers_of_examples_are_refused(wrong: object) -> None:
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
 def test_every_language_has_every_named_number_of_examples(language: str) -> None:
-    assert len(EXAMPLES[language]) >= max(EXAMPLE_COUNTS.values())
+    assert len(LANGUAGES[language].examples) >= max(EXAMPLE_COUNTS.values())
 
 
 def test_the_reference_is_given_in_full() -> None:

@@ -63,11 +63,11 @@ def check_tools(language: str, device: str) -> None:
         UnknownName: If there is no such language.
         UnsupportedLanguage: If the device or this machine cannot run it.
     """
-    check_language(language, device)
-    if language == "cpp":
-        from kernelgym.judge.compiling.toolchain import find_compiler
+    entry = check_language(language, device)
+    if entry.tools:
+        from kernelgym.judge.compiling import toolchain
 
-        find_compiler()
+        toolchain.check_tools(entry)
 
 
 def read_text(path: str | Path, what: str) -> str:

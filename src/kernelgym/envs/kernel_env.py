@@ -127,7 +127,7 @@ class KernelEnv(gym.Env[str, str]):
         if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
             raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
         self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
-        self.language = check_language(language, self.device).name
+        self.language = check_language(language, self.device, self.ruleset.precision).name
         self.gamma = gamma
         self.returns = find_returns(returns)
         self.render_mode = render_mode

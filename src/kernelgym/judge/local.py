@@ -13,19 +13,18 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge.compiling.toolchain import find_compiler
+from kernelgym.judge.compiling.toolchain import check_tools
 from kernelgym.judge.outcome import Circumstances, verdict_of_failures
 from kernelgym.judge.pool import WORKER_LOST, Pool
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
-from kernelgym.languages import REFERENCE_LANGUAGE, check_language
+from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, check_language
 from kernelgym.paths import cache_folder
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -89,7 +88,7 @@ class LocalEvaluator:
         self._isolation = isolation
         self.workers, self.standby = workers, standby
         self._pool = Pool(self.devices, workers, self._start)
-        _warn_about_versions()
+        _warn_of_trouble()
 
     @property
     def device(self) -> str:
@@ -124,13 +123,9 @@ class LocalEvaluator:
             UsageError: If the device has too little memory for the problem, or the host does not
                 allow the sandbox that is required.
         """
-        check_language(kernel.language, self._device)
-        if kernel.language == "cpp":
-            find_compiler()
-        if kernel.language == "cuda" and "load_inline" in kernel.source:
-            from kernelgym.judge.compiling.toolchain import find_nvcc
-
-            find_nvcc()
+        check_tools(
+            check_language(kernel.language, self._device, self._ruleset.precision), kernel.source
+        )
         started = time.monotonic()
         answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed))
         if isinstance(answer, Verdict):
@@ -289,18 +284,8 @@ def _several(devices: str | Sequence[str]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _warn_about_versions() -> None:
-    """Say once what is known not to work together."""
-    found = []
-    for package in ("triton", "numpy"):
-        try:
-            found.append(tuple(map(int, version(package).split(".")[:2])))
-        except (PackageNotFoundError, ValueError):
-            return
-    if found[0] < (3, 7) and found[1] >= (2, 4):
-        warnings.warn(
-            f"Triton {version('triton')}'s interpreter fails on loops with a bound known only at "
-            f"run time under NumPy {version('numpy')}: honest kernels will be runtime errors; "
-            "install triton>=3.7 or numpy<2.4",
-            stacklevel=3,
-        )
+def _warn_of_trouble() -> None:
+    """Warn once of installed packages that are known to break honest kernels."""
+    for entry in LANGUAGES.values():
+        if entry.find_trouble is not None and (trouble := entry.find_trouble()):
+            warnings.warn(trouble, stacklevel=3)

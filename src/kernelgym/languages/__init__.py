@@ -1,51 +1,42 @@
-"""The languages a kernel can be written in, in one table."""
+"""The languages a kernel can be written in, in one table: a file a language.
+
+Contract: outside this room, `kernelgym.judge.untrusted` and Synthetic's writers, no code compares a
+language's name or has a table by it; it asks a `Language`. docs/languages.md says how one is added.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage
+from kernelgym.languages.cpp import CPP
+from kernelgym.languages.cuda import CUDA
+from kernelgym.languages.definition import Language, OwnKernel, Tool
+from kernelgym.languages.examples import Example
+from kernelgym.languages.hip import HIP
+from kernelgym.languages.triton import TRITON
 
-__all__ = ["LANGUAGES", "REFERENCE_LANGUAGE", "Language", "check_language", "language", "noun_of"]
+__all__ = [
+    "LANGUAGES",
+    "REFERENCE_LANGUAGE",
+    "Example",
+    "Language",
+    "OwnKernel",
+    "Tool",
+    "check_language",
+    "is_interpreted",
+    "language",
+    "noun_of",
+]
 
 REFERENCE_LANGUAGE = "torch"
 """Plain PyTorch: for runs of the reference only, never for a kernel."""
 
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """One kernel language: a way of giving `ModelNew` code of its own."""
-
-    name: str
-    title: str
-    """How prompts call it."""
-    devices: tuple[str, ...]
-    """Device kinds that can run it: ``cpu``, ``cuda``."""
-    timed_on: tuple[str, ...]
-    """Device kinds on which its speed means something (the Triton interpreter's does not)."""
-    marker: str
-    """Text that a kernel in this language cannot do without; used by screening and prompts."""
-    fence: str = "python"
-    """Language tag of the fenced block an answer is written in."""
-
-    def is_timed(self, device: str) -> bool:
-        """Return whether its speed means something on a device such as ``cpu`` or ``cuda:0``."""
-        return device.partition(":")[0] in self.timed_on
-
-
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
-    {
-        entry.name: entry
-        for entry in (
-            Language("triton", "Triton", ("cpu", "cuda"), ("cuda",), "triton.jit"),
-            Language("cpp", "C++", ("cpu",), ("cpu",), "load_inline"),
-            Language("cuda", "CUDA C++", ("cuda",), ("cuda",), "__global__"),
-            Language("hip", "HIP C++", ("hip",), ("hip",), "__global__"),
-        )
-    }
+    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP)}
 )
+"""Every language by name, the default first."""
 
 
 def language(name: str) -> Language:
@@ -60,16 +51,18 @@ def language(name: str) -> Language:
         raise UnknownName("language", name, LANGUAGES) from None
 
 
-def check_language(name: str, device: str) -> Language:
-    """Look a language up and make sure that `device` can run it.
+def check_language(name: str, device: str, precision: str = "") -> Language:
+    """Return a language that a device can run.
 
     Args:
         name: Language name.
         device: Device such as ``cpu`` or ``cuda:0``.
+        precision: A ruleset's precision that it has to compute in, if that is known.
 
     Raises:
         UnknownName: If there is no such language.
-        UnsupportedLanguage: If the device's kind cannot run it, or it is for references only.
+        UnsupportedLanguage: If the device's kind cannot run it, if it does not compute in the
+            precision, or if it is for references only.
     """
     if name == REFERENCE_LANGUAGE:
         raise UnsupportedLanguage(
@@ -85,11 +78,21 @@ def check_language(name: str, device: str) -> Language:
             f"(it runs on: {', '.join(found.devices)}); "
             f"this device runs: {', '.join(able) or 'none'}"
         )
+    if precision and precision not in found.precisions:
+        raise UnsupportedLanguage(
+            f"language {name!r} does not compute in {precision} "
+            f"(it computes in: {', '.join(found.precisions)})"
+        )
     return found
 
 
+def is_interpreted(language: str, device: str) -> bool:
+    """Return whether an interpreter runs a language's code on a device; the reference's never."""
+    entry = LANGUAGES.get(language)
+    return entry is not None and entry.is_interpreted(device)
+
+
 def noun_of(language: str) -> str:
-    """Return what a custom kernel in a language is called in messages."""
-    return {"triton": "Triton kernel", "cpp": "C++ extension function"}.get(
-        language, f"custom {language.upper()} kernel"
-    )
+    """Return what messages call a kernel in a language, the reference's included."""
+    entry = LANGUAGES.get(language)
+    return f"custom {language.upper()} kernel" if entry is None else entry.noun

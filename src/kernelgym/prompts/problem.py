@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.languages import Language
+from kernelgym.languages import Example, Language
 from kernelgym.languages import language as find_language
-from kernelgym.prompts.examples import EXAMPLES, Example
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Problem
@@ -75,20 +74,6 @@ class Hardware:
         return "\n".join([f"- Name: {self.name}", *lines])
 
 
-_TASKS = {
-    "triton": "Write the computation as Triton kernels: functions decorated with @triton.jit, "
-    "launched from `forward`.",
-    "cpp": "Write the computation in C++, built by `torch.utils.cpp_extension.load_inline` "
-    "(`cpp_sources=`) and called from `forward`. OpenMP is available.",
-    "cuda": "Write the computation as CUDA C++ kernels, built by "
-    "`torch.utils.cpp_extension.load_inline` (`cuda_sources=`, with a declaration in "
-    "`cpp_sources=`) and called from `forward`. Launch on the current stream.",
-    "hip": "Write the computation as HIP C++ kernels, built by "
-    "`torch.utils.cpp_extension.load_inline` (`cuda_sources=`, with a declaration in "
-    "`cpp_sources=`; CUDA names are translated) and called from `forward`. Launch on the "
-    "current stream.",
-}
-
 _REFUSED = {
     "no_custom_kernel": "an answer without a kernel of its own, or whose Triton kernel calls plain "
     "Python functions",
@@ -109,7 +94,7 @@ def system_prompt(language: str) -> str:
 You write fast and correct {entry.title} kernels that replace PyTorch code.
 
 You are given a reference module that defines `class Model`. Answer with a complete Python module \
-that defines `class ModelNew`, a drop-in replacement. {_TASKS[entry.name]}
+that defines `class ModelNew`, a drop-in replacement. {entry.task}
 
 The contract of `ModelNew`:
 - The constructor and `forward` take the same arguments as those of `Model`; `forward` returns \
@@ -166,7 +151,7 @@ def problem_prompt(
         UsageError: If a name is unknown or a number out of range.
     """
     entry = find_language(language)
-    shown = EXAMPLES[entry.name][: example_count(examples, entry.name)]
+    shown = entry.examples[: example_count(examples, entry.name)]
     sections = [_example(number, example) for number, example in enumerate(shown, 1)]
     sections.append(
         f"# The problem: {problem.name}\n\nReplace this reference by {entry.title} kernels:\n\n"
@@ -188,7 +173,7 @@ def example_count(examples: int | str, language: str) -> int:
         if examples not in EXAMPLE_COUNTS:
             raise UnknownName("number of examples", examples, EXAMPLE_COUNTS)
         return EXAMPLE_COUNTS[examples]
-    there = len(EXAMPLES[language])
+    there = len(find_language(language).examples)
     if not 0 <= examples <= there:
         raise UsageError(
             f"there are {there} examples for {language!r}, so 0 to {there} can be "
@@ -234,11 +219,8 @@ def _judgement(rules: Ruleset, entry: Language, device: str, max_turns: int) -> 
         lines.append("- A correct kernel is timed against the reference. Faster is better.")
     else:
         lines.append("- Only correctness is judged here; speed is not measured.")
-    if entry.name == "triton" and device == "cpu":
-        lines.append(
-            "- Triton runs in its interpreter here: tensors are on the CPU, and every "
-            "out-of-bounds access must be masked."
-        )
+    if entry.is_interpreted(device):
+        lines.append(f"- {entry.interpreter_note}")
     if rules.hard_findings:
         refused = "; ".join(_REFUSED.get(code, code) for code in rules.hard_findings)
         lines.append(f"- Refused without being run: {refused}.")

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.languages import check_language
+from kernelgym.languages import LANGUAGES, check_language
 from kernelgym.redteam.corpus import CLASSES, Entry, place
 
 __all__ = ["load_entries", "read_entry"]
 
-_KINDS = ("cpu", "cuda", "hip")
+_KINDS = tuple(dict.fromkeys(kind for entry in LANGUAGES.values() for kind in entry.devices))
 _OPENING, _CLOSING = "# /// redteam", "# ///"
 _FOLDERS: tuple[tuple[Literal["exploit", "honest"], str], ...] = (
     ("exploit", "exploits"),

@@ -20,15 +20,16 @@ from kernelgym.answers.screening.torch_use import (
     without_comments,
 )
 from kernelgym.answers.screening.tree import Facts
+from kernelgym.languages import LANGUAGES, OwnKernel
 from kernelgym.rulesets import Ruleset
 
 __all__ = ["RULES", "Raised", "Rule"]
 
 Rule = Callable[[Facts, str, Ruleset], Iterator[Raised]]
 
-_BUILDERS = ("load_inline", "load")
-_GPU_BUILDERS = (*_BUILDERS, "RawKernel", "RawModule", "_compile_kernel")
-_DEVICE_CODE = re.compile(r"__global__|\bcutlass\b|\bthrust::|\b(?:hip)?cub::|\bck::")
+_BUILDERS = tuple(
+    dict.fromkeys(name for entry in LANGUAGES.values() for name in entry.own_kernel.builders)
+)
 
 # An honest kernel never needs these: they reach outside its process or under the interpreter.
 _FORBIDDEN = frozenset(
@@ -66,16 +67,18 @@ _FRAME_ATTRIBUTES = frozenset("f_back f_globals f_locals gi_frame cr_frame tb_fr
 
 def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """No kernel of its own in the language that was asked for."""
-    if language == "triton":
-        if not any(function.jitted for function in facts.functions):
-            yield "no_custom_kernel", "no function is decorated with triton.jit", 0
+    entry = LANGUAGES.get(language)
+    own = OwnKernel(builders=_BUILDERS) if entry is None else entry.own_kernel
+    if own.decorator:
+        if not any(language in function.kernel_in for function in facts.functions):
+            yield "no_custom_kernel", f"no function is decorated with {own.decorator}", 0
         return
-    builders = _BUILDERS if language == "cpp" else _GPU_BUILDERS
-    if not any(_is_builder(facts, call, builders) for call in facts.calls):
-        yield "no_custom_kernel", "nothing is built: there is no call of load_inline", 0
-    elif language in ("cuda", "hip"):
-        if not any(_DEVICE_CODE.search(text) for text, _ in facts.strings):
-            yield "no_custom_kernel", "no source holds a __global__ function", 0
+    if not any(_is_builder(facts, call, own.builders) for call in facts.calls):
+        message = f"nothing is built: there is no call of {own.builders[0]}"
+        yield "no_custom_kernel", message, 0
+    elif own.device_code:
+        if not any(re.search(own.device_code, text) for text, _ in facts.strings):
+            yield "no_custom_kernel", f"no source holds a {own.device_marker} function", 0
 
 
 def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
@@ -90,7 +93,7 @@ def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator
     for node in facts.of(ast.Assign):
         if not isinstance(node.value, ast.Call):
             continue
-        if not _is_builder(facts, node.value, _GPU_BUILDERS):
+        if not _is_builder(facts, node.value, _BUILDERS):
             continue
         for target in node.targets:
             unused_name = isinstance(target, ast.Name) and target.id not in names
@@ -107,7 +110,7 @@ def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterat
         if all(_ends_in_raise(handler) for handler in node.handlers):
             continue
         builds = any(
-            isinstance(inner, ast.Call) and _is_builder(facts, inner, _GPU_BUILDERS)
+            isinstance(inner, ast.Call) and _is_builder(facts, inner, _BUILDERS)
             for statement in node.body
             for inner in ast.walk(statement)
         )
@@ -158,7 +161,7 @@ def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raise
 
 
 def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """A Triton kernel calls a plain Python function of the module, which no compiler takes."""
+    """A decorated kernel calls a plain Python function of the module, which no compiler takes."""
     names, methods = _plain_functions(facts)
     for function in facts.functions:
         if not function.jitted:
@@ -178,9 +181,10 @@ def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
                 case _:
                     continue
             if is_plain:
+                decorator = LANGUAGES[min(function.kernel_in)].own_kernel.decorator
                 message = (
                     f"kernel {function.name!r} calls {called!r}, a plain function of "
-                    "Python's: decorate it with triton.jit"
+                    f"Python's: decorate it with {decorator}"
                 )
                 yield "no_custom_kernel", message, node.lineno
 

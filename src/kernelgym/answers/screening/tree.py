@@ -7,8 +7,11 @@ module's imports (``F.relu`` is ``torch.nn.functional.relu``), not through assig
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
+
+from kernelgym.languages import LANGUAGES
 
 __all__ = ["Facts", "Function", "survey"]
 
@@ -16,6 +19,15 @@ _Def = ast.FunctionDef | ast.AsyncFunctionDef
 _Node = TypeVar("_Node", bound=ast.AST)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SILENT_FIELDS = frozenset("ctx op ops id attr arg name names module level kind".split())
+_DECORATORS = {
+    own.decorator: (
+        name,
+        re.compile("|".join(filter(None, (re.escape(own.decorator), own.decorator_aliases)))),
+    )
+    for name, entry in LANGUAGES.items()
+    if (own := entry.own_kernel).decorator
+}
+"""By what makes a function a kernel when it is called: language, and what a decorator is called."""
 
 
 @dataclass(slots=True)
@@ -27,10 +39,15 @@ class Function:
     owner: str
     """Name of the class it is a method of; empty for a plain function."""
     nodes: list[ast.AST] = field(default_factory=list)
-    jitted: bool = False
-    """Decorated with, or passed to, ``triton.jit``."""
+    kernel_in: frozenset[str] = frozenset()
+    """Languages whose decorator, such as ``triton.jit``, makes a kernel of it."""
     mentions: set[str] = field(default_factory=set)
     """Names and attribute names it mentions."""
+
+    @property
+    def jitted(self) -> bool:
+        """Whether any language makes a kernel of it."""
+        return bool(self.kernel_in)
 
 
 @dataclass(slots=True)
@@ -129,7 +146,7 @@ def survey(tree: ast.Module) -> Facts:
             stack.append((child, function, owner, mentions))
     for node in facts.of(ast.Import) + facts.of(ast.ImportFrom):
         _note_import(facts, node)
-    _mark_jitted(facts)
+    _mark_kernels(facts)
     _note_reach(facts)
     _note_layers(facts)
     return facts
@@ -161,22 +178,23 @@ def _note_import(facts: Facts, node: ast.Import | ast.ImportFrom) -> None:
         facts.imports[alias.asname or alias.name] = f"{module}.{alias.name}"
 
 
-def _mark_jitted(facts: Facts) -> None:
-    wrapped = {
-        arg.id
-        for call in facts.calls
-        if facts.dotted(call.func) == "triton.jit"
-        for arg in call.args
-        if isinstance(arg, ast.Name)
-    }
+def _mark_kernels(facts: Facts) -> None:
+    wrapped: dict[str, set[str]] = {}  # what is decorated by a call: name -> decorators
+    for call in facts.calls:
+        if (decorator := facts.dotted(call.func)) in _DECORATORS:
+            for arg in call.args:
+                if isinstance(arg, ast.Name):
+                    wrapped.setdefault(arg.id, set()).add(decorator)
     for function in facts.functions:
-        decorators = (
+        names = {
             facts.dotted(item.func if isinstance(item, ast.Call) else item)
             for item in function.node.decorator_list
-        )
-        function.jitted = function.name in wrapped or any(
-            name in ("triton.jit", "triton.runtime.jit.jit") or name.endswith("gluon.jit")
-            for name in decorators
+        }
+        called = wrapped.get(function.name, set())
+        function.kernel_in = frozenset(
+            language
+            for decorator, (language, pattern) in _DECORATORS.items()
+            if decorator in called or any(map(pattern.fullmatch, names))
         )
 
 

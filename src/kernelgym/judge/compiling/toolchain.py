@@ -16,9 +16,11 @@ from pathlib import Path
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
+from kernelgym.languages import Language
 
 __all__ = [
     "Toolchain",
+    "check_tools",
     "compiler_folders",
     "describe_cpu",
     "find_compiler",
@@ -42,6 +44,24 @@ def find_compiler() -> str:
         f"no C++ compiler found (looked for {', '.join(wanted)}); "
         "language 'cpp' needs one: install g++ or set CXX, or use language 'triton'"
     )
+
+
+_FINDERS = {"c++": find_compiler, "nvcc": find_nvcc}
+
+
+def check_tools(language: Language, source: str = "") -> None:
+    """Look for the programs that building a kernel needs.
+
+    Args:
+        language: The kernel's language.
+        source: The kernel's source, if there is one yet.
+
+    Raises:
+        UnsupportedLanguage: If one is missing.
+    """
+    for tool in language.tools:
+        if tool.needed_by in source:
+            _FINDERS[tool.name]()
 
 
 @functools.lru_cache(maxsize=4)

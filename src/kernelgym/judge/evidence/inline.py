@@ -16,6 +16,7 @@ from kernelgym.judge.evidence.evidence import Evidence, counted, first_two, prof
 from kernelgym.judge.evidence.torch_share import Work
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.languages import LANGUAGES
 from kernelgym.types import Kernel
 
 __all__ = ["Watch", "can_be_watched"]
@@ -34,7 +35,8 @@ def can_be_watched(kernel: Kernel) -> bool:
     that may keep something from calls before the watched one that works behind its back: threads,
     and other views of memory.
     """
-    if kernel.language != "triton":
+    entry = LANGUAGES.get(kernel.language)  # None for the reference
+    if entry is None or not entry.watched_between_calls:
         return False
     if not _WORKS_APART.search(kernel.source):
         return True

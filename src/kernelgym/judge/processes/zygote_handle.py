@@ -23,9 +23,10 @@ from kernelgym.judge.sandbox.paths import (
 )
 from kernelgym.judge.sandbox.tiers import recall
 from kernelgym.judge.untrusted import protocol
+from kernelgym.languages import is_interpreted
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote", "is_interpreted", "start_zygote"]
+__all__ = ["Zygote", "start_zygote"]
 
 _PROGRAM = Path(protocol.__file__).with_name("zygote.py")
 _START_S = 120.0  # importing torch and Triton on a busy machine
@@ -351,8 +352,3 @@ def start_zygote(
         device,
         tier_is_known=bool(known),
     )
-
-
-def is_interpreted(language: str, device: str) -> bool:
-    """Say whether kernels of a language run in Triton's interpreter."""
-    return language == "triton" and device == "cpu"

@@ -10,11 +10,11 @@ from kernelgym.judge.compiling.builder import Away, Builder
 from kernelgym.judge.compiling.library_cache import Built
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.processes.candidate_handle import Candidate, Kind, makes_streams
-from kernelgym.judge.processes.zygote_handle import Zygote, is_interpreted, start_zygote
+from kernelgym.judge.processes.zygote_handle import Zygote, start_zygote
 from kernelgym.judge.sandbox import tiers
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.session.session import Session
-from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
 
 __all__ = ["Process", "Processes"]
@@ -68,7 +68,8 @@ class Processes:
         zygote.replenish()
         build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
         accelerator = self._accelerator
-        if language == "triton" and accelerator.on_cuda and self._builder is not None:
+        entry = LANGUAGES.get(language)  # None for the reference
+        if entry is not None and entry.is_assembled(self._name) and self._builder is not None:
             self._builder.stand_by()  # it gets there while the kernel is compiled
         session = Session(
             candidate, self._ruleset, build, accelerator.device, accelerator.device_lock

@@ -1,0 +1,25 @@
+"""HIP C++: as CUDA C++, in its words and with its sources. No judge here runs it yet."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kernelgym.languages.cuda import CUDA
+
+__all__ = ["HIP"]
+
+# Examples and sample are CUDA's: PyTorch's ROCm build translates the CUDA names of a source.
+HIP = dataclasses.replace(
+    CUDA,
+    name="hip",
+    title="HIP C++",
+    noun="custom HIP kernel",
+    devices=("hip",),
+    timed_on=("hip",),
+    task="Write the computation as HIP C++ kernels, built by "
+    "`torch.utils.cpp_extension.load_inline` (`cuda_sources=`, with a declaration in "
+    "`cpp_sources=`; CUDA names are translated) and called from `forward`. Launch on the "
+    "current stream.",
+    tools=(),
+)
+"""The language ``hip``."""
