@@ -1,6 +1,6 @@
 """The two halves of a conformance run that outlive a case: KernelBench's process, and the journal.
 
-`Server` keeps `conformance_server.py` running and replaces it when it dies; `Journal` keeps what
+`Server` keeps `server.py` running and replaces it when it dies; `Journal` keeps what
 each side said, so that a run can be resumed. Neither compares anything.
 """
 

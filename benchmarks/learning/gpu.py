@@ -3,7 +3,7 @@
 Run ``python -m benchmarks.learning.gpu --work FOLDER [--budget-s 520]`` until it says that all is
 done: it goes through the stages in their order, stops in time at a checkpoint, and goes on at the
 next call, on the same machine or another that has the folder (under 60 MB). One seed; sizes are
-fixed beforehand in learning_gpu_plan.py.
+fixed beforehand in gpu_plan.py.
 
 - A Qwen3 of about 11 million weights, from nothing, over ordinary word tokens; kernels of some 180
   to 300 tokens; eight families of problems; episodes of three turns; at most 192 samples a step.

@@ -1,7 +1,7 @@
 """Thousands of mixed verdicts, one in five hostile: are all right, and is nothing left behind?
 
 Run ``python -m benchmarks.soak.run [--device cpu|cuda:0] [--verdicts N] [--out FILE]``. The kernels
-are those of `soak_cases.py`, each of which says what a right answer is; the order is the seed's.
+are those of `cases.py`, each of which says what a right answer is; the order is the seed's.
 Judged under `strict` with limits cut, so that what hangs is soon over. Afterwards no process, file,
 shared memory, open file or device memory may be left, and this process must not have grown. Exit
 code 0: all of that holds; 1: something does not; 3: it holds as far as the budget went. A soak too
