@@ -2,7 +2,7 @@
 
 Run ``python -m benchmarks.conformance.run --kernelbench-root DIR [--out FILE]`` on a machine with a
 GPU; DIR is a checkout of KernelBench, of which nothing is shipped here. Every kernel of
-`conformance_kernels/` is judged by both sides, at the same time, with no timing: five trials under
+`kernels/` is judged by both sides, at the same time, with no timing: five trials under
 KernelBench's seeds. Compared is its pair (compiled, correctness) with that of
 `kernelgym.benchmark.kernelbench.as_kernelbench`. Exit code 0: all agree or differ as documented; 1:
 some differ otherwise; 3: the budget ended first (run again with ``--resume``).

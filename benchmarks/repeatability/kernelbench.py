@@ -1,4 +1,4 @@
-"""One evaluation by KernelBench, with its timing, in a process of its own, for `run.py`.
+"""One evaluation by KernelBench, with its timing, in a process of its own, for the benchmark.
 
 Reads one JSON object with a problem's and a Triton kernel's source; writes one with the kernel's
 and the reference's mean time, as KernelBench reports (and rounds) them.

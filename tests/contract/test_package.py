@@ -12,18 +12,23 @@ import kernelgym
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
+READ_BY_TESTS = {
+    *("tests", "benchmarks", "docs", "examples", ".ci", "Makefile", "constraints.txt"),
+    *("CHANGELOG.md", "CONTRIBUTING.md"),
+}
+"""What lies beside src and is read by tests; setuptools adds README, LICENSE and pyproject.toml."""
 
 
 def names(requirements: list[str]) -> set[str]:
     return {re.match(r"[\w-]+", entry)[0].replace("_", "-") for entry in requirements}  # type: ignore[index]
 
 
-def test_versions_agree() -> None:
+def test_versions_of_package_and_project_agree() -> None:
     assert PROJECT["version"] == kernelgym.__version__
     assert (Path(kernelgym.__file__).parent / "py.typed").exists()
 
 
-def test_extras() -> None:
+def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {"rag", "trl", "tinker", "search", "serve", "report", "dev", "all"}
     assert set(re.split(r"[\[\],]", extras["all"][0])) == set(extras) - {"dev", "all"} | {
@@ -32,7 +37,7 @@ def test_extras() -> None:
     }
 
 
-def test_constraints_cover_what_make_setup_installs() -> None:
+def test_constraints_cover_what_setup_installs() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = names([line for line in lines if line and not line.startswith("#")])
     extras = PROJECT["optional-dependencies"]
@@ -43,7 +48,7 @@ def test_constraints_cover_what_make_setup_installs() -> None:
     assert "torch==2.13.0" in lines
 
 
-def test_make_targets_that_documents_name_exist() -> None:
+def test_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
     assert {"setup", "demo", "test", "lint", "bench", "docs"} <= targets
     for name in ("README.md", "CONTRIBUTING.md", ".ci/run", "docs/suites.md"):
@@ -59,3 +64,22 @@ def test_make_docs_shows_every_public_module() -> None:
         importlib.import_module(f"kernelgym.{name}")
     top = {path.stem for path in Path(kernelgym.__file__).parent.glob("*.py")}
     assert top - shown == {"__init__"}
+
+
+def test_source_distribution_holds_what_tests_read() -> None:
+    lines = (ROOT / "MANIFEST.in").read_text().splitlines()
+    kept = [line.split() for line in lines if line.startswith(("graft", "include"))]
+    assert {name for _, *names in kept for name in names} >= READ_BY_TESTS
+    assert all((ROOT / name).exists() for name in READ_BY_TESTS)
+
+
+def test_classifiers_name_every_python_from_the_least() -> None:
+    named = re.findall(r":: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+    assert named == ["3.11", "3.12", "3.13"]
+    assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+def test_project_urls_are_of_one_repository() -> None:
+    urls = PROJECT["urls"]
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} == set(urls)
+    assert all(url.startswith(urls["Homepage"]) for url in urls.values())

@@ -5,10 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
-import sys
 from pathlib import Path
-
-import pytest
 
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.feedback import CATEGORIES, FEEDBACK_TOKENS, LEVELS
@@ -37,18 +34,6 @@ def test_defaults_are_those_of_the_environment() -> None:
     assert defaults["feedback_level"] == "standard"
     assert f"({FEEDBACK_TOKENS} by default)" in FEEDBACK
     assert f"the default budget of {HISTORY_TOKENS} tokens" in CONTEXT
-
-
-def test_the_table_of_costs_is_what_the_benchmark_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from benchmarks.env import context_cost
-
-    costs = context_cost.costs()
-    assert context_cost.table(costs) in CONTEXT
-    budgeted = context_cost.costs(budget=HISTORY_TOKENS)
-    assert context_cost.table({"whole": budgeted["whole"]}) in CONTEXT
-    assert {name for name in costs if costs[name] != budgeted[name]} == {"whole"}
-    del sys.modules["context_cost"]
 
 
 def test_snippets_run_as_they_stand() -> None:

@@ -1,7 +1,7 @@
 """Every prompt, every category of feedback and every context policy, as files to be read.
 
-``pytest tests/test_golden.py --update-golden`` writes them anew; look at the difference before
-you commit it.
+``pytest tests/prompts/test_golden.py --update-golden`` writes them anew; look at the difference
+before you commit it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_what_a_model_reads_is_what_is_written_down(
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
-    assert path.exists(), "write it with: pytest tests/test_golden.py --update-golden"
+    assert path.exists(), "write it with: pytest tests/prompts/test_golden.py --update-golden"
     assert text == path.read_text("utf-8")
 
 

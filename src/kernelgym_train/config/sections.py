@@ -151,7 +151,7 @@ class SamplingConfig:
 
 @dataclass(frozen=True, slots=True)
 class CreditConfig:
-    """How returns become advantages and weights; see docs/training.md."""
+    """How returns become advantages and weights; see docs/credit.md."""
 
     estimator: str = "trloo"
     """trloo, turn_group, kevin, rloo, dr_grpo or grpo."""

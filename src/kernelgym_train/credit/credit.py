@@ -12,7 +12,7 @@ the loss is ``-sum(weight * advantage * logp)`` over all tokens of all samples. 
   `kernelgym_train.credit.estimators.has_signal`;
 - the order of the rollouts changes no digit.
 
-Bias of each choice: docs/training.md. It needs the standard library only, and clips no ratio:
+Bias of each choice: docs/credit.md. It needs the standard library only, and clips no ratio:
 that is the loss's business.
 """
 

@@ -7,7 +7,7 @@ A group is the trajectories of one problem in one step. Contract, for every esti
 - sums are exact before they are rounded, so the order of trajectories changes no digit;
 - one that leaves a return out of its own baseline does so exactly.
 
-Which bias each has: docs/training.md. Which trajectories take part is
+Which bias each has: docs/credit.md. Which trajectories take part is
 `kernelgym_train.credit.credit`'s business; here all do.
 """
 

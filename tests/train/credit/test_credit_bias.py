@@ -1,4 +1,4 @@
-"""What docs/training.md says of each estimator's bias, by going through every outcome.
+"""What docs/credit.md says of each estimator's bias, by going through every outcome.
 
 A policy that tosses coins: at turn 1 an answer is right with chance `first`, and the episode ends
 then; otherwise turn 2 is right with chance `second`. Scores are 1 and 0. With few trajectories
@@ -61,7 +61,7 @@ def true(first: float, second: float) -> tuple[float, float]:
 @pytest.mark.parametrize(("first", "second"), CHANCES)
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_trloo_has_no_bias_but_for_lone_answers(first: float, second: float, size: int) -> None:
-    """A turn that nobody else reached is not learned from: that is all that is lost."""
+    """A turn that no other trajectory reached is not learned from; nothing else is lost."""
     accompanied = 1 - first ** (size - 1)
     at_first, at_second = true(first, second)
     assert expected("trloo", first, second, size) == pytest.approx(
@@ -93,7 +93,7 @@ def test_the_deviation_makes_the_step_depend_on_how_hard_a_problem_is(name: str)
 
 def test_the_table_of_the_documentation() -> None:
     """Factors of both turns' gradients in groups of six, for three problems."""
-    text = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "credit.md").read_text()
     chances = [(0.02, 0.5), (0.5, 0.5), (0.9, 0.5)]
     for name in ESTIMATORS:
         pairs = [(expected(name, *each, 6), true(*each)) for each in chances]

@@ -1,6 +1,6 @@
 """TRL's options, from ours. Contract: pure; every key is one of GRPOConfig's.
 
-tests/train/test_trl_contract.py holds that against the installed TRL.
+tests/train/backends/trl/test_contract.py holds that against the installed TRL.
 """
 
 from __future__ import annotations

@@ -1,0 +1,354 @@
+"""Write docs/performance.md: a table for each result file, with where its figures come from.
+
+Run ``python -m benchmarks.tables`` after a result file changes; ``--check`` compares the page with
+what would be written, and ends with exit code 1 if they differ. Every figure is read from a file in
+``benchmarks/results``. Below each table stand the machine, the date, the commit that recorded the
+file, and the command that makes it.
+
+Not covered: whether the figures still hold. A result says what one machine did on one day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table_rows import (
+    cases,
+    conformance,
+    context_cost,
+    env_overhead,
+    group_rows,
+    host_capacity,
+    judge_cpu,
+    learning_cpu,
+    learning_gpu,
+    red_team,
+    repeatability,
+    several_gpus,
+    soak,
+    starts,
+)
+
+__all__ = ["PAGE", "RESULTS", "SECTIONS", "Section", "differences", "page"]
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+UNCOMMITTED = "with this page"
+"""Stands for the commit of a result that is committed together with the page."""
+RECORDED = "- Recorded in "
+
+INTRODUCTION = """\
+# Performance
+
+How long verdicts take, how well they repeat, what the red team and the soak found, and what a small
+model learns. Each table is one result file in `benchmarks/results`; `python -m benchmarks.tables`
+writes this page from those files, and a test compares the two. Figures are of one machine on one
+day: compare rows of one table, not tables with each other. What a verdict promises is on
+[the judge's page](judge.md).
+
+"Recorded in" is the commit that last changed the result file. "Source" is the commit of the code
+that was measured, where the file names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of the page, and how its figures are made."""
+
+    title: str
+    result: str
+    """Name of the file in benchmarks/results."""
+    command: str
+    rows: Callable[[Any], str]
+    """Turns the file's content into a table in Markdown."""
+    about: str
+    """What the columns mean."""
+    machines: Callable[[Any], list[Any]] = lambda data: [data["machine"]]
+    """Returns the records of the machines that the rows come from."""
+    source: Callable[[Any], str] = lambda data: data.get("note", "")
+    """Returns the text that names the commits that were measured."""
+
+
+_JUDGE = "python -m benchmarks.judge.judge_throughput --kernelbench-root DIR --workers 4"
+SECTIONS = (
+    Section(
+        "One verdict on a GPU",
+        "judge_h200.json",
+        f"{_JUDGE} --out FILE",
+        cases,
+        "Seconds for one kernel on KernelBench's problems: its source never seen, the problem "
+        "prepared, the mean of two. KernelBench's own evaluation (5 trials, 100 timed calls) of "
+        'the same kernels ran on the same machine. "Seen" is the same source again. Stages are '
+        "those of `kernelbench`, evidence that of `strict`.",
+    ),
+    Section(
+        "Sixteen kernels of one problem",
+        "judge_h200.json",
+        f"{_JUDGE} --out FILE",
+        group_rows,
+        "Sixteen kernels at once by four workers; KernelBench evaluated two of the sixteen.",
+    ),
+    Section(
+        "One verdict on a GPU, without KernelBench",
+        "judge_alone_h200.json",
+        f"{_JUDGE} --parts starts,cases,groups --without-theirs --out FILE",
+        cases,
+        "As above, with a later source.",
+    ),
+    Section(
+        "Sixteen kernels, without KernelBench",
+        "judge_alone_h200.json",
+        f"{_JUDGE} --parts starts,cases,groups --without-theirs --out FILE",
+        group_rows,
+        "As above, with a later source.",
+    ),
+    Section(
+        "A new worker's first kernel",
+        "judge_alone_h200.json",
+        f"{_JUDGE} --parts starts,cases,groups --without-theirs --out FILE",
+        starts,
+        "Seconds until the first verdict of a new evaluator (L1/88), and until all of its workers "
+        "have given one.",
+    ),
+    Section(
+        "Sixteen kernels on an H100",
+        "judge_alone_h100.json",
+        f"{_JUDGE} --parts groups --without-theirs --out FILE",
+        group_rows,
+        "Two RMSNorms on 7.5 GB do not fit into 80 GB side by side, so they are judged one at a "
+        "time.",
+        source=lambda data: data["note"].partition("before:")[0],
+    ),
+    Section(
+        "Several GPUs",
+        "judge_gpus_h200.json",
+        f"{_JUDGE} --parts gpus --gpus 1,2 --gpus-case CASE --without-theirs --out FILE",
+        several_gpus("gpus"),
+        "Four workers on each GPU.",
+        lambda data: [data["gpus_machine"]],
+        lambda data: "",
+    ),
+    Section(
+        "Four GPUs",
+        "judge_gpus_h200.json",
+        f"{_JUDGE} --parts gpus --gpus 1,2,4 --gpus-case CASE --without-theirs --out FILE",
+        several_gpus("earlier_gpus"),
+        "Four workers on each GPU, with an older source and with functions of the judge logged, "
+        "which slows it: compare rows with each other only.",
+        lambda data: [data["earlier_gpus_machine"]],
+        lambda data: "",
+    ),
+    Section(
+        "What a host bears",
+        "host_capacity.json",
+        "python -m benchmarks.judge.host_capacity --out FILE",
+        host_capacity,
+        "Kernels that take the device no time, untimed. The driver makes and ends contexts one "
+        "after the other, on however many GPUs: no number of GPUs gives more verdicts than this.",
+        lambda data: [each["machine"] for each in data["machines"]],
+    ),
+    Section(
+        "The judge on the CPU",
+        "judge_cpu.json",
+        "python -m benchmarks.judge.judge_cpu --memory 5000 --out FILE",
+        judge_cpu,
+        "Kernels of Synthetic-L1 under `strict`, every source its own.",
+        source=lambda data: "",
+    ),
+    Section(
+        "How well verdicts repeat",
+        "repeatability_h200.json",
+        "python -m benchmarks.repeatability.run --kernelbench-root DIR --out FILE",
+        repeatability,
+        "One kernel judged again and again. Variation is the deviation of the speedup over its "
+        "mean; the last column is the same for KernelBench's speedups.",
+    ),
+    Section(
+        "Agreement with KernelBench",
+        "conformance_h200.json",
+        "python -m benchmarks.conformance.run --kernelbench-root DIR --out FILE",
+        conformance,
+        "Verdicts under the ruleset `kernelbench` beside KernelBench's own. The differences are "
+        "those that [the judge's page](judge.md#kernelbenchs-verdict) lists.",
+    ),
+    Section(
+        "The red team on a GPU",
+        "redteam_h200.json",
+        "kernelgym redteam --device cuda:0 --jobs-timeout 20 --json FILE",
+        red_team,
+        "Exploits that must be caught, and honest kernels that look like them and must pass; one "
+        "run of the whole corpus.",
+    ),
+    Section(
+        "The red team on a GPU, by parts",
+        "redteam_parts_h200.json",
+        "kernelgym redteam --device cuda:0 --only '*.triton' --workers 8 --jobs-timeout 20 "
+        "--json FILE",
+        red_team,
+        "A later source. The CUDA kernels (`--only '*.cuda' --workers 14`) and the Triton kernels "
+        "were judged in two runs; one of the CUDA kernels spins until its time is up.",
+        lambda data: [data["machine"], data["triton_machine"]],
+    ),
+    *(
+        Section(
+            f"A soak on {where}",
+            result,
+            f"python -m benchmarks.soak.run {options} --out FILE",
+            soak,
+            "Verdicts on mixed kernels, one in five hostile. A fault is a verdict that is not a "
+            "right one for its kernel; left behind are processes, files and memory afterwards.",
+            lambda data: [part["machine"] for part in data["parts"]],
+        )
+        for where, result, options in (
+            ("the CPU", "soak_cpu.json", "--verdicts 2000"),
+            ("a GPU", "soak_gpu.json", "--device cuda:0 --workers 5 --verdicts 500 --add"),
+        )
+    ),
+    Section(
+        "Learning on the CPU",
+        "learning_cpu.json",
+        "python -m benchmarks.learning.cpu --seeds 0,1,2 --out FILE",
+        learning_cpu,
+        "Share of held-out compositions that are right at the first answer, of the model of [the "
+        "demonstration](training.md#the-demonstration): 16 samples of each problem, 95 % intervals "
+        "by bootstrap over problems. The second table has what the arms reach that begin with the "
+        "same model.",
+    ),
+    Section(
+        "Learning on a GPU",
+        "learning_gpu.json",
+        "python -m benchmarks.learning.gpu --work FOLDER --out FILE",
+        learning_gpu,
+        "A model of 11 million weights, episodes of three turns; one seed, so the intervals say "
+        "nothing of other seeds. `standby` is the number of processes that each of the judge's "
+        "workers makes ready; the row with 1 is from another machine of the kind. Speedups are "
+        "those of right greedy answers beside eager PyTorch. Preparation, warm start, the first "
+        "evaluation and timing are of the machine with 1, all other stages of the one with 3.",
+        source=lambda data: "",
+    ),
+    Section(
+        "What a context costs",
+        "context_cost.json",
+        "python -m benchmarks.env.context_cost --out FILE",
+        context_cost,
+        "Tokens of the prompt before each turn of one episode of eight turns on `Synthetic/L2/1`, "
+        "one worked example, about 2,020 tokens of thinking an answer, four characters to a token "
+        "(`--tokenizer NAME` counts with a real one), no budget.",
+        lambda data: [],
+    ),
+    Section(
+        "What an environment costs",
+        "env_overhead.json",
+        "python -m benchmarks.env.env_overhead --out FILE",
+        env_overhead,
+        "One step beside the judge: reading the answer, screening, scoring, feedback, the next "
+        "observation.",
+    ),
+)
+
+
+def git(*arguments: str) -> str:
+    """Return what git says of this checkout; empty where there is no git or no checkout."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def commit_of(path: Path) -> tuple[str, str]:
+    """Return the commit that last changed a file, and its date; UNCOMMITTED if it has changes."""
+    if git("status", "--porcelain", "--", str(path)):
+        return UNCOMMITTED, ""
+    commit, _, date = git("log", "-1", "--format=%h %cs", "--", str(path)).partition(" ")
+    return commit or UNCOMMITTED, date
+
+
+def machine_line(machine: Any) -> str:
+    """Return one machine in words."""
+    gpu = machine.get("gpu") or machine.get("hardware")
+    named = [gpu.partition(",")[0]] if gpu else []
+    named += [f"{machine['cores']} cores ({machine['cpu']})", f"Python {machine['python']}"]
+    named += [f"{name} {machine[name]}" for name in ("torch", "triton") if name in machine]
+    return ", ".join(named)
+
+
+def provenance(section: Section, data: Any) -> list[str]:
+    """Return where a table's figures come from, as a list in Markdown."""
+    machines = section.machines(data)
+    commit, committed = commit_of(RESULTS / section.result)
+    recorded = f"`{commit}` of {committed}" if committed else commit
+    dates = " and ".join(sorted({machine["date"] for machine in machines}))
+    ran_on = dict.fromkeys(machine_line(machine) for machine in machines)
+    sources = dict.fromkeys(re.findall(r"\bcommit ([0-9a-f]{7})\b", section.source(data)))
+    lines = [f"{RECORDED}{recorded}: `benchmarks/results/{section.result}`"]
+    if sources:
+        lines.append(f"- Source: {' and '.join(f'`{source}`' for source in sources)}")
+    lines.append(f"- Date: {dates or 'that of the commit; the file records none'}")
+    lines.append(f"- Machine: {'; '.join(ran_on) or 'any, since nothing is timed'}")
+    return [*lines, f"- Command: `{section.command}`"]
+
+
+def page() -> str:
+    """Return the page as it is to be."""
+    parts = [INTRODUCTION]
+    for section in SECTIONS:
+        data = json.loads((RESULTS / section.result).read_text())
+        parts += [f"## {section.title}", textwrap.fill(section.about, 120, break_on_hyphens=False)]
+        parts += [section.rows(data), "\n".join(provenance(section, data))]
+    return "\n\n".join(parts) + "\n"
+
+
+def holds(commit: str, result: str) -> bool:
+    """Return True if a commit is not known here, or has the result file as it is now."""
+    if not git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"):
+        return True  # a shallow checkout, or none: nothing can be said
+    path = f"benchmarks/results/{result}"
+    return git("rev-parse", f"{commit}:{path}") == git("hash-object", str(ROOT / path))
+
+
+def differences(written: str) -> list[str]:
+    """Return the lines in which a page differs from what would be written.
+
+    A commit's name is only asked to hold the file as it is now, so that the check also passes in a
+    shallow checkout, in a source distribution, and when a branch was rebased.
+    """
+    found = []
+    for is_now, is_to_be in itertools.zip_longest(written.splitlines(), page().splitlines()):
+        if is_now == is_to_be:
+            continue
+        named = re.fullmatch(re.escape(RECORDED) + r"(.*): `benchmarks/results/(.*)`", is_now or "")
+        if named and str(is_to_be).endswith(f"/{named[2]}`"):
+            commit = re.match(r"`([0-9a-f]+)` of ", named[1])
+            if holds(commit[1], named[2]) if commit else named[1] == UNCOMMITTED:
+                continue
+        found.append(f"- {is_now}\n+ {is_to_be}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    if not parser.parse_args().check:
+        PAGE.write_text(page())
+        return 0
+    found = differences(PAGE.read_text())
+    if found:
+        print("\n".join(found))
+        print("docs/performance.md is out of date; run `python -m benchmarks.tables`")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
