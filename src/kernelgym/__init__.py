@@ -141,7 +141,7 @@ __all__ = [
     "write_records",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES_BY_MODULE = {
     "envs.drivers": "play_episode play_episodes",
