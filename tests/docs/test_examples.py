@@ -20,7 +20,13 @@ def test_none_is_left_out():
     assert {path.name for path in EXAMPLES.glob("*.py")} == LAST_LINES.keys()
 
 
-@pytest.mark.parametrize("name", LAST_LINES)
+FIRST = "01_one_kernel.py"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [FIRST, *(pytest.param(n, marks=pytest.mark.slow) for n in LAST_LINES if n != FIRST)],
+)
 def test_it_runs(name, tmp_path):
     command = [sys.executable, str(EXAMPLES / name)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -29,6 +29,7 @@ def test_it_is_an_evaluator(strict):
     assert isinstance(strict, Evaluator)
 
 
+@pytest.mark.slow
 def test_many_jobs_keep_their_places(cache_dir):
     kernels = [TRITON, WRONG, Kernel("import nonsense", "triton")] * 3
     with LocalEvaluator(cache_dir=cache_dir, workers=2, timing=False) as evaluator:
@@ -57,10 +58,13 @@ def test_threads_may_share_it(strict):
     "source",
     [
         "1 / 0",
-        "def get_inputs(: pass",
+        pytest.param("def get_inputs(: pass", marks=pytest.mark.slow),
         AFFINE.source.replace("torch.relu(x)", "torch.rellu(x)"),
-        AFFINE.source.replace("torch.randn(131)", "object()"),
-        AFFINE.source.replace("torch.randn(37, 131)", "torch.randn(1 << 45)"),
+        pytest.param(AFFINE.source.replace("torch.randn(131)", "object()"), marks=pytest.mark.slow),
+        pytest.param(
+            AFFINE.source.replace("torch.randn(37, 131)", "torch.randn(1 << 45)"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_broken_problem_is_unavailable_never_wrong(strict, source):
@@ -71,6 +75,7 @@ def test_a_broken_problem_is_unavailable_never_wrong(strict, source):
     assert strict.evaluate(AFFINE, TRITON).correct
 
 
+@pytest.mark.slow
 def test_a_problem_that_ends_its_process_is_unavailable(strict):
     suicide = problem("import os\nos._exit(0)", "torch.randn(3)", name="suicide")
     assert strict.evaluate(suicide, TRITON).status is Status.UNAVAILABLE
@@ -215,6 +220,7 @@ def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(cache_dir):
         assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
+@pytest.mark.slow
 def test_a_forked_child_has_workers_of_its_own(cache_dir):
     with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).correct
@@ -287,7 +293,10 @@ def test_a_package_is_left_out_of_what_may_be_read(tmp_path):
     assert without(str(tmp_path / "bin"), tmp_path / "lib") == [str(tmp_path / "bin")]
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(
+    "tier",
+    [TIERS[0], *(pytest.param(tier, marks=pytest.mark.slow) for tier in TIERS[1:])],
+)
 def test_every_tier_judges_and_says_which_it_was(tier, tmp_path):
     rules = Ruleset("strict", limits=TIGHT)
     with LocalEvaluator(ruleset=rules, cache_dir=tmp_path, timing=False, isolation=tier) as it:

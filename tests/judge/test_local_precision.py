@@ -92,6 +92,7 @@ def test_fixed_tolerances_widen_as_in_kernelbench():
             assert dataclasses.replace(narrow, atol=0.1).tolerances == (0.1, 1e-2)
 
 
+@pytest.mark.slow
 def test_kernelbench_forgives_one_per_cent_in_bf16(cache_dir):
     rules = dataclasses.replace(RULESETS["kernelbench"], precision="bf16", limits=TIGHT)
     with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:

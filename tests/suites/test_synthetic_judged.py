@@ -62,6 +62,7 @@ def check_triton(judge: LocalEvaluator, problems: Sequence[Problem], styles: int
     check(judge, jobs, labels)
 
 
+@pytest.mark.slow
 def test_labels_hold_for_a_few_triton_kernels(evaluator: LocalEvaluator) -> None:
     problems = SUITE.problems(ids=["L1/2", "L1/34", "L2/4", "L3/6"])
     check_triton(evaluator, problems, 1)

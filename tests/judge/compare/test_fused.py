@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from kernelgym.judge.compare.fused import fused_for
@@ -13,6 +14,7 @@ from support import fused_cases
 CASES = Path(fused_cases.__file__)
 
 
+@pytest.mark.slow
 def test_what_the_kernels_call_right_is_right():
     done = subprocess.run(
         [sys.executable, str(CASES)],

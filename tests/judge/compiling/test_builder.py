@@ -223,6 +223,7 @@ for attempt in (os.listdir, os.scandir, lambda path: open({library!r}, "rb")):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["ns+landlock+seccomp", "landlock+seccomp"])
 def test_several_extensions_load_and_no_other_can_be_seen(builder, cache_dir, tier):
     rules = dataclasses.replace(RULESETS["strict"], limits=TIGHT)
@@ -255,6 +256,7 @@ with ThreadPoolExecutor(4) as pool:
 MODEL = "\n\nclass ModelNew"
 
 
+@pytest.mark.slow
 def test_extensions_are_built_in_threads(strict):
     verdict = strict.evaluate(AFFINE, replaced(CPP, MODEL, IN_THREADS + MODEL))
     assert verdict.correct, verdict

@@ -179,6 +179,7 @@ class ModelNew(nn.Module):
 '''
 
 
+@pytest.mark.slow
 def test_an_extension_that_calls_torch_past_the_dispatcher_is_rejected(strict, cache_dir):
     made = problem("return nn.functional.gelu(x)", "torch.rand(30, 40)")
     assert strict.evaluate(made, Kernel(DIRECT, "cpp")).correct  # asks for no custom kernel

@@ -85,6 +85,7 @@ def test_problems_do_not_share_a_process(process: HygieneProcess) -> None:
     ).passes
 
 
+@pytest.mark.slow
 def test_an_overrun_is_killed_and_keeps_what_was_found() -> None:
     # The answers without work are tried in the first six calls, the next one hangs.
     slow = problem("""

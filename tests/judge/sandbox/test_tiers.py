@@ -154,6 +154,7 @@ def test_a_host_that_allows_less_gives_less_and_refuses_what_is_required(tmp_pat
     assert strongest[0] == "refused" and "is not to be had" in strongest[1]
 
 
+@pytest.mark.slow
 def test_what_was_remembered_need_not_be_tried_again(tmp_path):
     for _ in range(2):
         with LocalEvaluator(cache_dir=tmp_path, timing=False) as evaluator:

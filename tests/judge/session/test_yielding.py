@@ -252,6 +252,7 @@ def test_without_a_lease_nothing_is_halted(device_locks):
         assert candidate.told == []
 
 
+@pytest.mark.slow
 def test_a_kernel_that_hangs_keeps_nobody_from_being_timed(tmp_path):
     hangs = doing("while True:\n    pass")
     rules = dataclasses.replace(RULESETS["strict"], limits=dataclasses.replace(TIGHT, run_s=8.0))

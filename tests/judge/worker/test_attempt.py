@@ -43,7 +43,11 @@ def worker(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("kernel", "status"),
-    [(TRITON, Status.CORRECT), (WRONG, Status.WRONG), (CPP, Status.CORRECT)],
+    [
+        (TRITON, Status.CORRECT),
+        (WRONG, Status.WRONG),
+        pytest.param(CPP, Status.CORRECT, marks=pytest.mark.slow),
+    ],
     ids=["triton", "wrong", "cpp"],
 )
 def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kernel, status):

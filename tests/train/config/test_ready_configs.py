@@ -90,6 +90,7 @@ def memory(out: str) -> dict[str, float]:
     return {n: float(x) for n, x in re.findall(r"^memory +(\w+) +([\d.]+) GiB$", out, re.M)}
 
 
+@pytest.mark.slow
 def test_it_fits_where_it_says_it_does(
     planned: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_lines_are_counted_as_compact_leaves_them() -> None:
             assert line_count(source) == compact(source).count("\n") < source.count("\n")
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_right_answers_are_as_rare_as_planted(seed: int) -> None:
@@ -123,6 +124,7 @@ def test_right_answers_are_as_rare_as_planted(seed: int) -> None:
     assert min(total["torch"], total["decoy"]) > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_what_is_to_be_composed_is_never_shown(seed: int) -> None:

@@ -79,6 +79,7 @@ def test_a_terabyte_takes_no_memory() -> None:
     assert found is not None and found > 1 << 40
 
 
+@pytest.mark.slow
 def test_problems_above_the_judges_budget_are_left_out() -> None:
     everything = training_problems(tiny.config(*SYNTHETIC, "env.levels=[1]"))
     sizes = [size for size in reference_bytes(everything) if size is not None]

@@ -391,6 +391,7 @@ def test_the_cases_tell_apart_what_they_are_for(both):
     assert "triton.jit" in both[0]["outside"]
 
 
+@pytest.mark.slow
 def test_every_operator_gives_the_same_for_all_types_numbers_and_shapes(tmp_path):
     own, quick = (told(TABLE, which, tmp_path) for which in ("own", "quick"))
     differing = {name: (own[name], quick.get(name)) for name in own if own[name] != quick.get(name)}

@@ -68,7 +68,9 @@ def test_one_bit_more_is_another_tensor(size, data):
     assert fingerprint(x) != fingerprint(y)
 
 
-@pytest.mark.parametrize("size", [37, 2 * _ROW + 5, 70 * _ROW])
+@pytest.mark.parametrize(
+    "size", [37, 2 * _ROW + 5, pytest.param(70 * _ROW, marks=pytest.mark.slow)]
+)
 def test_order_counts_within_rows_between_rows_and_between_blocks(size):
     x = torch.arange(size)
     for a, b in {(1, 2), (0, size // 2), (size - 1, 3)}:

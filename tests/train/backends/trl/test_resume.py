@@ -156,6 +156,7 @@ def test_killed_and_resumed_equals_unbroken(
     assert found.weights == outcome(unbroken)["weights"][-1][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [sampling, saving])
 def test_killed_and_resumed_equals_unbroken_with_an_adapter(
     point: Callable[[pytest.MonkeyPatch], None], unbroken_lora: Path, tmp_path: Path

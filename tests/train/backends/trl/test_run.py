@@ -134,6 +134,7 @@ def test_an_adapter_is_saved_and_merged(finished: tuple[Path, Any], tmp_path: Pa
         merge_adapter(tmp_path / "merged", tmp_path / "twice")
 
 
+@pytest.mark.slow
 def test_the_tiny_model_learns(tmp_path: Path) -> None:
     """Not a benchmark: reward goes up where it can."""
     settings = tiny.config(
@@ -188,6 +189,7 @@ COLLAPSE = (
 )
 
 
+@pytest.mark.slow
 def test_a_collapse_rolls_back_and_changes_something(tmp_path: Path) -> None:
     """The entropy of the tiny model falls below the guard's least after a step or two."""
     settings = tiny.config(*COLLAPSE, "optimiser.learning_rate=0.03", "guards.no_signal=off")
