@@ -18,11 +18,9 @@ from kernelgym.judge.compare.structure import outline
 from kernelgym.judge.device.l2_cache import L2Cache
 from kernelgym.judge.memory.arena import Arena, Region, new_arena
 from kernelgym.judge.memory.device_outputs import DeviceOutputs, Unreadable
-from kernelgym.judge.memory.lent import Lent
 from kernelgym.judge.memory.slots import Slot, alike, encode_all
 from kernelgym.judge.reference.reference import tensors_of
 from kernelgym.judge.session.channel import Channel, Rejected
-from kernelgym.judge.untrusted import cuda_ipc
 from kernelgym.types import Status
 
 __all__ = ["CallBuffers"]
@@ -45,7 +43,6 @@ class CallBuffers:
     def __init__(self, channel: Channel, device: torch.device) -> None:
         self._channel, self._device = channel, device
         self._arenas: dict[int, Arena] = {}
-        self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
         self.slots: list[Slot] = []
         """Where the calls lie that are laid out, one slot for each."""
         self._moving = False
@@ -91,7 +88,6 @@ class CallBuffers:
             both = len(tensors) + len(outputs)
             room[_INPUTS] = (count * both, count * (size + of_outputs))
         self._lay(room)
-        self._borrowed = []
         arena, beside = self._arenas[_INPUTS], self._arenas[_OUTPUTS if apart else _INPUTS]
         self.slots, calls = [], []
         for _ in range(count):
@@ -164,52 +160,6 @@ class CallBuffers:
             return False
         total = int(torch.cuda.get_device_properties(self._device).total_memory)
         return arena.bytes <= total // _STAYS_OF
-
-    def borrow(self, inputs: list[Any], output: Any) -> bool:
-        """Lay out one timed call on the inputs themselves, which lie in lent memory.
-
-        Returns:
-            False, with nothing laid out, unless they lie in one allocation that can be shared.
-        """
-        tensors, extent = tensors_of(inputs), cuda_ipc.extent
-        lent = self._arenas.get(_INPUTS)
-        try:
-            found = {extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
-            if len(found) != 1:
-                return False
-            is_lent = isinstance(lent, Lent) and {lent.span()} == found
-            made = None if is_lent else Lent(_INPUTS, *found.pop())
-        except cuda_ipc.DriverError:
-            return False
-        if made is not None:
-            self.vacate()
-            lent = self._arenas[_INPUTS] = made
-            self._channel.share(made)
-            self._borrowed = []
-        assert isinstance(lent, Lent)
-        self.example = (outline(inputs), outline(output))
-        arguments = encode_all(inputs, lent.region)
-        if arguments != self._borrowed:
-            self._prepare([{"args": arguments, "outputs": []}])
-            self._borrowed = arguments
-        self.slots = [Slot(tuple(tensors), (), ())]
-        return True
-
-    def borrow_again(self, inputs: list[Any]) -> bool:
-        """Lay out a call like the last borrowed one, without asking the process for anything.
-
-        Returns:
-            False, with nothing laid out, unless the inputs lie exactly where those lay.
-        """
-        lent = self._arenas.get(_INPUTS)
-        if not isinstance(lent, Lent) or encode_all(inputs, lent.region) != self._borrowed:
-            return False
-        self.slots = [Slot(tuple(tensors_of(inputs)), (), ())]
-        return True
-
-    def hand_back(self) -> None:
-        """Forget the tensors of a borrowed call; the process does not touch them any more."""
-        self.slots = []
 
     def _leave(self, numbers: list[int]) -> None:
         """Have the candidate let go of arenas, and give them back."""

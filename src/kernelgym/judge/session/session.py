@@ -80,8 +80,6 @@ class Session:
         as judged calls have told."""
         self.tally = Tally()
         """Launches in calls on the problem's own kind of inputs, judged or timed."""
-        self.changes_inputs = False
-        """Whether the reference was seen to change its inputs."""
         self.ended = False
         """Whether the candidate's process and the buffers are gone."""
         self._is_watched = False
@@ -224,7 +222,6 @@ class Session:
         self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
     ) -> tuple[Comparison, Expected]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
-        self.changes_inputs |= expected.mutates_inputs
         if not self.buffers.fits(inputs, expected.output):
             self.buffers.reserve(inputs, expected.output, 1)
         self.buffers.example = (outline(inputs), outline(expected.output))

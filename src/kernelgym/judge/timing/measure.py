@@ -20,7 +20,6 @@ import statistics
 import time
 from dataclasses import dataclass, replace
 
-from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
@@ -60,19 +59,13 @@ class Stopwatch:
     Args:
         run: The kernel's process, and the reference, which draws inputs and verifies outputs.
         baseline: The reference's own process, constructed.
-        memory: Where large inputs are drawn, for the baseline to read; None if it may not.
     """
 
-    def __init__(
-        self,
-        run: LiveRun,
-        baseline: Session,
-        memory: LentMemory | None = None,
-    ) -> None:
+    def __init__(self, run: LiveRun, baseline: Session) -> None:
         kernel = run.session
         self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(run, baseline, memory)
+        self._windows = Windows(run, baseline)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
         kernel.buffers.distrust(baseline.buffers)  # whose outputs are right
@@ -111,7 +104,7 @@ class Stopwatch:
             costs = self._eager_costs if eager else speedup.window_costs(pairs, windows.calls)
             bounds = speedup.outside_bounds(pairs, costs, windows.calls)
             complaint = speedup.disbelief(pairs, bounds, costs, _SLACK_MS, windows.calls)
-            occupied = speedup.is_occupied(pairs, windows.spared_ms())
+            occupied = speedup.is_occupied(pairs)
             if not complaint and not occupied:
                 break  # a machine's hiccup does not come back; a process that lies does
             begun = []

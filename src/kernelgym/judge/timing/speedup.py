@@ -218,7 +218,7 @@ def disbelief(
     )
 
 
-def is_occupied(pairs: Sequence[Pair], spared_ms: float = 0.0) -> bool:
+def is_occupied(pairs: Sequence[Pair]) -> bool:
     """Say whether a device was busy while values were laid out for a kernel that stood still.
 
     Laying them out takes as long for the kernel's side as for the reference's, unless work that
@@ -226,8 +226,7 @@ def is_occupied(pairs: Sequence[Pair], spared_ms: float = 0.0) -> bool:
 
     Args:
         pairs: As measured.
-        spared_ms: What the reference's side is spared, in every window.
     """
     theirs = statistics.median(p.kernel_layout_ms for p in pairs)
-    ours = statistics.median(p.reference_layout_ms for p in pairs) + spared_ms
+    ours = statistics.median(p.reference_layout_ms for p in pairs)
     return theirs > _OCCUPIED_FACTOR * ours + _OCCUPIED_MS

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.outcome import TimingOutcome
 from kernelgym.judge.reference.reference import Reference, tensors_of
 from kernelgym.judge.session.launcher import Processes
@@ -90,13 +89,12 @@ class Timekeeper:
             session.buffers.vacate()  # it takes no part while a reference is compiled and chosen
             session.channel.pause()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
-        resting, memory = ExitStack(), LentMemory(self._accelerator.floor_ms)
-        resting.callback(memory.close)  # when nobody reads there any more
+        resting = ExitStack()
         try:
             with share:
                 baseline, kind = self._baselines.start(resting, reference)
                 session.channel.grant(limit_s)
-                stopwatch = Stopwatch(run, baseline, memory)
+                stopwatch = Stopwatch(run, baseline)
                 if eager:
                     self._accelerator.make_room()  # what was compared with takes none any more
                     stopwatch.lay_out()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +19,6 @@ import torch
 
 from kernelgym.judge.device.memory_budget import holds_both
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.memory.arena import spanned
-from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.reference.reference import Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
@@ -36,7 +33,6 @@ _MAX_CALLS = 64
 _MAX_DEVICE_CALLS = 256
 _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
-_LENT_BYTES = 1 << 30  # from which on it is worth while: laying out less takes no time
 _NO_OTHERS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -54,15 +50,9 @@ class Windows:
     Args:
         run: The kernel's process, and the reference, which draws inputs and verifies outputs.
         baseline: The reference's own process, constructed.
-        memory: Where large inputs are drawn, on a device; None if the baseline may not read there.
     """
 
-    def __init__(
-        self,
-        run: LiveRun,
-        baseline: Session,
-        memory: LentMemory | None = None,
-    ) -> None:
+    def __init__(self, run: LiveRun, baseline: Session) -> None:
         kernel = run.session
         self._sides = (baseline, kernel)
         # Judged calls may be on values that everybody knows; timed ones never are.
@@ -75,7 +65,6 @@ class Windows:
         self._on_device = kernel.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False
-        self._memory, self._lending = memory, False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
 
@@ -83,11 +72,8 @@ class Windows:
         """Make room for windows of `calls` calls and measure what empty ones cost."""
         self.calls = calls
         self._alternating = self._too_large_for_two()
-        self._lending = self._can_lend()
-        for which in range(self._lending, 2):
+        for which in range(2):
             self._move_in(which)
-        if self._memory is not None and not self._lending:
-            self._memory.close()  # it may have lent for windows of one call
         if self._on_device:
             return  # what a window costs beside its calls is read off the reference's
         # The least of all: taking too much away makes a short kernel look infinitely fast.
@@ -118,34 +104,6 @@ class Windows:
             return False
         total = int(torch.cuda.get_device_properties(device).total_memory)
         return not holds_both(total, bytes_of(inputs), bytes_of(output))
-
-    def _can_lend(self) -> bool:
-        """Say whether the baseline may read what is drawn, instead of a copy."""
-        if self._memory is None or not self._on_device or self.calls > 1 or self._alternating:
-            return False
-        if self._reference.stateful or self._sides[1].changes_inputs:
-            return False
-        inputs = self._sides[1].buffers.example[0]
-        # What has gaps is copied more slowly: it would look as if the kernel kept the device busy.
-        return bytes_of(inputs) >= _LENT_BYTES and all(map(_is_dense, tensors_of(inputs)))
-
-    def spared_ms(self) -> float:
-        """Return what laying out a window for the baseline is spared that the kernel is not.
-
-        For who has the device alone: what its memory can do may have to be measured for it.
-        """
-        if not self._lending or self._memory is None:
-            return 0.0
-        return self._memory.copy_ms(bytes_of(self._sides[1].buffers.example[0]))
-
-    def _lend(self, inputs: list[Any]) -> None:
-        """Have the baseline's next call be made on inputs where they lie."""
-        side = self._sides[0]
-        if side.buffers.borrow_again(inputs):
-            return
-        if not self._awake(0, side.buffers.borrow, inputs, self._sides[1].buffers.example[1]):
-            self._lending = False
-            self._move_in(0)
 
     def _move_in(self, which: int) -> None:
         """Lay out a side's slots; very large ones only while the other side has none."""
@@ -265,12 +223,7 @@ class Windows:
     def _draw_window(
         self, numbers: range, kinds: Mapping[int, str] = _NO_OTHERS
     ) -> list[list[Any]]:
-        batches = []
-        lending = self._memory if self._lending else None
-        for index, number in enumerate(numbers):
-            with nullcontext() if lending is None else lending.drawing():
-                batches.append(self._draw(number, kinds.get(index, GIVEN)))
-        return batches
+        return [self._draw(number, kinds.get(index, GIVEN)) for index, number in enumerate(numbers)]
 
     def _window(
         self,
@@ -282,13 +235,9 @@ class Windows:
     ) -> tuple[float, Window]:
         """Run one window; ms per call, and what was seen of it."""
         side = self._sides[which]
-        if not which and self._lending:
-            self._lend(batches[0])
         if not which and not self._on_device:
             keep = []
         window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
-        if not which and self._lending:
-            side.buffers.hand_back()
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
@@ -349,7 +298,3 @@ class Windows:
             if which == 0:
                 raise our_failure(f"the reference cannot be timed: {end}") from None
             raise Rejected(end.status, f"while it was timed: {end}", end.log) from None
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return spanned(tensor.shape, tensor.stride()) == int(tensor.numel())
