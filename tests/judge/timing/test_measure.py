@@ -260,7 +260,7 @@ def test_one_hiccup_of_the_machine_is_forgiven():
 
 
 def test_work_left_on_the_device_between_windows_is_found():
-    with pytest.raises(Rejected, match="busy with its work") as end:
+    with pytest.raises(Rejected, match="busy with the kernel's work") as end:
         timed(Side(0.1, layout_ms=2 * LAYOUT_MS), Side(0.1))
     assert end.value.status is Status.RUNTIME_ERROR
 
