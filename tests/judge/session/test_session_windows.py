@@ -1,7 +1,6 @@
 """Timed windows of a made-up process: halted in time, read where it says on a device."""
 
 import ctypes
-import math
 import os
 import signal
 import time
@@ -300,64 +299,6 @@ def test_only_outputs_are_given_back_where_they_take_much(tmp_path, device, memo
         session.buffers.vacate()
         session.buffers.vacate()
         assert since(peer, known) == [("release", [0])]
-
-
-@pytest.fixture
-def lent(monkeypatch):
-    """Let the storage of a tensor on the host be a device's allocation."""
-    pages = {}
-
-    def extent(address):
-        return next((a, n) for a, n in pages.items() if a <= address < a + n)
-
-    def drawn(shape, at):
-        page = torch.zeros(1 << 12) if at is None else at
-        pages[page.data_ptr()] = page.numel() * 4
-        return page, page[6 : 6 + math.prod(shape)].view(shape)
-
-    monkeypatch.setattr(cuda_ipc, "extent", extent)
-    monkeypatch.setattr(cuda_ipc, "share", lambda address: f"{address:x}")
-    return drawn
-
-
-def test_a_reference_is_told_once_where_values_are_drawn(tmp_path, device, lent):
-    with meeting(tmp_path, device=device) as (session, peer, _, _rules):
-        page, first = lent((4, 6), None)
-        output = torch.zeros(4, 6)
-        assert session.buffers.borrow([first, 3], output)
-        assert since(peer, 0) == [("slots", None), ("prepare", None)]
-        assert peer.asked[0]["memory"] == f"{page.data_ptr():x}"
-        ((call,), known) = peer.calls, len(peer.asked)
-        assert call["args"][0]["tensor"]["offset"] == 24 and call["args"][1] == 3
-        _, again = lent((4, 6), page)
-        assert session.buffers.borrow_again([again, 3]) and len(peer.asked) == known
-        assert session.buffers.slots[0].inputs[0] is again, "filling it copies nothing"
-        assert not session.buffers.borrow_again([again, 4])
-        assert not session.buffers.borrow_again([lent((6, 4), page)[1], 3])
-        assert session.buffers.borrow([again, 4], output)
-        assert since(peer, known) == [("prepare", None)]
-        known = len(peer.asked)
-        _, elsewhere = lent((4, 6), None)
-        assert not session.buffers.borrow_again([elsewhere, 4]) and session.buffers.borrow(
-            [elsewhere, 4], output
-        )
-        assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]
-        known = len(peer.asked)
-        assert not session.buffers.borrow([first, elsewhere], output) and len(peer.asked) == known
-        session.buffers.reserve([first], output, 1, timed=True)
-        assert since(peer, known)[0] == ("release", [0])
-        assert not session.buffers.borrow_again([elsewhere, 4])
-
-
-def test_what_cannot_be_shared_is_not_lent(tmp_path, device, lent, monkeypatch):
-    def refuse(address):
-        raise cuda_ipc.DriverError("sharing device memory: not supported")
-
-    monkeypatch.setattr(cuda_ipc, "share", refuse)
-    with meeting(tmp_path, device=device) as (session, peer, _, _rules):
-        _, first = lent((4, 6), None)
-        assert not session.buffers.borrow([first], torch.zeros(4, 6))
-        assert not peer.asked and not session.buffers._arenas
 
 
 def place(offset, strides=(6, 1), memory=""):

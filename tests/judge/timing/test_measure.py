@@ -1,7 +1,5 @@
 """How windows become a timing, with processes that are made up: no GPU, no clock, no noise."""
 
-import math
-from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -40,27 +38,14 @@ class Side:
         self.graph, self.graph_is_empty = False, False
         self.around, self.near, self.lesson = {}, True, None
         self.jitter, self.must_launch = iter(()), 0
-        self.changes_inputs, self.lends, self.borrowed = False, True, False
         self.channel = self.buffers = self  # it plays its parts itself
-
-    def borrow(self, inputs, output):
-        assert self.running
-        self.asked.append(("borrow",))
-        self.borrowed, self.slots = self.lends, int(self.lends)
-        return self.lends
-
-    def borrow_again(self, inputs):
-        return self.borrowed
-
-    def hand_back(self):
-        self.asked.append(("hand_back",))
 
     def distrust(self, other):
         self.asked.append(("distrust", other))
 
     def reserve(self, inputs, output, count, timed=False):
         assert self.running and timed
-        self.slots, self.graph, self.borrowed = count, False, False
+        self.slots, self.graph = count, False
         self.asked.append(("reserve", count))
 
     def vacate(self):
@@ -181,91 +166,10 @@ def test_the_first_windows_can_be_laid_out_beforehand():
     assert counts.count(1) == 1, "what is laid out need not be laid out again"
 
 
-class Memory:
-    """Counts what is drawn in it."""
-
-    def __init__(self):
-        self.drawn, self.closed = 0, 0
-
-    @contextmanager
-    def drawing(self):
-        self.drawn += 1
-        yield
-
-    def close(self):
-        self.closed += 1
-
-    def copy_ms(self, size):
-        assert size == 4 * math.prod(SHAPE)
-        return 3.0
-
-
 @pytest.fixture
 def large(monkeypatch):
     """Let everything be of one GiB."""
     monkeypatch.setitem(globals(), "SHAPE", (1 << 14, 1 << 14))
-
-
-def reserved(side):
-    return [what[1] for what in side.asked if what[0] == "reserve"]
-
-
-def test_a_baseline_reads_large_inputs_where_they_were_drawn(large):
-    kernel, baseline, memory = Side(20.0), Side(40.0), Memory()
-    watch = Stopwatch(LiveRun(None, Reference(), kernel), baseline, memory)
-    measured = watch.measure()
-    watch.clean(measured)
-    assert measured.timing.speedup == pytest.approx(2.0)
-    assert (reserved(kernel), reserved(baseline)) == ([1], [])
-    assert baseline.asked.count(("borrow",)) == 1, "where values lie need not be said again"
-    windows = len(baseline.kept)
-    assert memory.drawn == baseline.asked.count(("hand_back",)) == windows > len(kernel.kept)
-    assert ("borrow",) not in kernel.asked, "a kernel is given a copy"
-
-
-@pytest.mark.parametrize(("layout_ms", "occupied"), [(4.0, False), (9.0, True)])
-def test_the_copy_that_a_baseline_is_spared_is_no_sign_of_work_left(large, layout_ms, occupied):
-    kernel = Side(20.0, layout_ms=layout_ms)
-    watch = Stopwatch(LiveRun(None, Reference(), kernel), Side(40.0, layout_ms=1.0), Memory())
-    if not occupied:
-        assert watch.measure().timing.speedup == pytest.approx(2.0)
-        return
-    with pytest.raises(Rejected, match="busy with its work while its process stood still"):
-        watch.measure()
-
-
-@pytest.mark.parametrize(
-    "why", ["no memory", "small", "stateful", "changes", "the CPU", "in two", "gaps"]
-)
-def test_other_baselines_are_given_a_copy_too(monkeypatch, why):
-    if why != "small":
-        monkeypatch.setitem(globals(), "SHAPE", (1 << 14, 1 << 14))
-    device = torch.device("cpu") if why == "the CPU" else CUDA
-    kernel, baseline = Side(20.0, device=device), Side(40.0, device=device)
-    if why == "gaps":
-        kernel.example = ([torch.empty((1 << 14, 1 << 15), device="meta")[:, ::2]], SHAPE)
-    kernel.changes_inputs, baseline.lends = why == "changes", why != "in two"
-    memory = None if why == "no memory" else Memory()
-    watch = Stopwatch(
-        LiveRun(None, Reference(stateful=why == "stateful"), kernel), baseline, memory
-    )
-    assert watch.measure().timing.speedup == pytest.approx(2.0)
-    assert reserved(kernel) == reserved(baseline)
-    assert ("hand_back",) not in baseline.asked
-    assert baseline.asked.count(("borrow",)) == (why == "in two")
-
-
-def test_windows_of_several_calls_are_given_copies_and_lent_memory_goes_back(monkeypatch, large):
-    monkeypatch.setattr("kernelgym.judge.timing.windows._LENT_BYTES", 1 << 20)
-    monkeypatch.setitem(globals(), "SHAPE", (1 << 9, 1 << 9))
-    kernel, baseline, memory = Side(0.05), Side(0.1), Memory()
-    assert (
-        Stopwatch(LiveRun(None, Reference(), kernel), baseline, memory).measure().timing.speedup
-        > 1.9
-    )
-    assert ("borrow",) in baseline.asked
-    assert reserved(kernel)[1:] == reserved(baseline) != []
-    assert memory.closed and memory.drawn < len(baseline.kept)
 
 
 def test_a_first_window_that_was_slow_in_company_does_not_count():
@@ -356,7 +260,7 @@ def test_one_hiccup_of_the_machine_is_forgiven():
 
 
 def test_work_left_on_the_device_between_windows_is_found():
-    with pytest.raises(Rejected, match="busy with its work") as end:
+    with pytest.raises(Rejected, match="busy with the kernel's work") as end:
         timed(Side(0.1, layout_ms=2 * LAYOUT_MS), Side(0.1))
     assert end.value.status is Status.RUNTIME_ERROR
 

@@ -14,7 +14,7 @@ from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Untimed
-from kernelgym.judge.timing.timer import Timekeeper
+from kernelgym.judge.timing.timer import Timer
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Finding, Kernel, Severity, Status, Timing
 from kernelgym.verdict import UNCONFIRMED_SPEED
@@ -63,7 +63,7 @@ class Processes:
         yield SimpleNamespace(model=model, call=lambda *_: self.outcome, tally=self.tally)
 
 
-class Keeper(Timekeeper):
+class Keeper(Timer):
     """Takes what its processes measure, one after the other, from a list."""
 
     def __init__(self, *measurements, ruleset="strict", outcome=None, tally=None):

@@ -20,7 +20,7 @@ import torch
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.untrusted import cuda_ipc
 
-__all__ = ["Arena", "Region", "encode", "new_arena", "spanned"]
+__all__ = ["Arena", "Region", "encode", "new_arena"]
 
 _HOST_GAP_BYTES = 1 << 20  # untouched pages of a memory file take no memory
 _DEVICE_GAP_BYTES = 1 << 16
@@ -54,7 +54,7 @@ class Region:
         }
 
 
-def spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
+def _spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Return how many elements a tensor's storage spans, gaps included."""
     if 0 in shape:
         return 0
@@ -98,7 +98,7 @@ class Arena:
         strides = like.stride()
         if contiguous:
             strides = torch.empty(like.shape, device="meta").stride()
-        count = spanned(like.shape, strides)
+        count = _spanned(like.shape, strides)
         shape, dtype = tuple(like.shape), like.dtype
         region = Region(self._next, dtype, shape, tuple(strides), count, self._number)
         size = count * like.element_size()

@@ -1,11 +1,12 @@
-"""Buffers of one candidate's calls: slots in memory that both sides map.
+"""Buffers of one candidate's calls: slots in memory that both processes map.
 
-Contract: a slot holds one call's inputs and, on the CPU or while it is judged, its outputs. This
-side owns the memory, writes inputs to it, reads outputs from it and gives it back.
+Contract: a slot holds one call's inputs. It holds the call's outputs, too, on the CPU, and on a
+device while calls are judged. The worker owns the memory, writes inputs to it, reads outputs from
+it and frees it.
 
 Not covered:
 - the calls themselves: `kernelgym.judge.session.session`;
-- memory as such: `kernelgym.judge.memory`.
+- allocating and sharing memory: `kernelgym.judge.memory`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,14 @@ from kernelgym.judge.compare.structure import outline
 from kernelgym.judge.device.l2_cache import L2Cache
 from kernelgym.judge.memory.arena import Arena, Region, new_arena
 from kernelgym.judge.memory.device_outputs import DeviceOutputs, Unreadable
-from kernelgym.judge.memory.lent import Lent
 from kernelgym.judge.memory.slots import Slot, alike, encode_all
 from kernelgym.judge.reference.reference import tensors_of
 from kernelgym.judge.session.channel import Channel, Rejected
-from kernelgym.judge.untrusted import cuda_ipc
 from kernelgym.types import Status
 
 __all__ = ["CallBuffers"]
 
-_INPUTS = 0  # number of the arena that holds inputs, on the CPU outputs, too
+_INPUTS = 0  # number of the arena that holds inputs; on the CPU it holds outputs, too
 _OUTPUTS = 1
 _SPARED_SHARED, _SPARED_ALONE = 1, 4
 _LITTLE_OF = 16
@@ -45,38 +44,37 @@ class CallBuffers:
     def __init__(self, channel: Channel, device: torch.device) -> None:
         self._channel, self._device = channel, device
         self._arenas: dict[int, Arena] = {}
-        self._borrowed: list[Any] = []  # arguments that were prepared where they were drawn
         self.slots: list[Slot] = []
-        """Where the calls lie that are laid out, one slot for each."""
+        """The slots of the calls that are laid out, one for each call."""
         self._moving = False
-        self._old: Arena | None = None  # where inputs lay that are about to move
+        self._old: Arena | None = None  # earlier inputs; freed once the next ones lie elsewhere
         self.captured: list[Any] | None = None
-        """What the candidate said of outputs when the calls that are laid out were captured."""
+        """The candidate's descriptions of outputs, from when it captured these calls."""
         on_cuda = device.type == "cuda"
         self._located = DeviceOutputs(device) if on_cuda else None
         self._l2_cache = L2Cache(device) if on_cuda else None
         self.example: tuple[list[Any], Any] = ([], ())
-        """Inputs and reference output of the last judged call: their shapes, without values."""
+        """Shapes of the last judged call's inputs and reference output, without values."""
         self.alone = False
-        """Whether no other worker uses the device's memory meanwhile."""
+        """Whether no other worker uses the device's memory at this time."""
 
     @property
     def on_device(self) -> bool:
-        """Whether outputs of timed calls are read on a device, where the candidate left them."""
+        """Whether this side reads timed outputs on a device, where the candidate left them."""
         return self._located is not None
 
     def distrust(self, other: CallBuffers) -> None:
-        """Refuse outputs that lie in memory which another candidate has shared."""
+        """Refuse outputs that lie in memory that another candidate has shared."""
         if self._located is not None and other._located is not None:
             self._located.refused = other._located.opened
 
     def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
         """Lay out `count` slots for calls with such inputs and outputs.
 
-        Timed calls on a device need no room for outputs: those are read where they are. The driver
-        takes long to give large memory and to take it back, so an arena of the right size is used
-        again, and one that is not needed any more may stay: it holds nothing but this candidate's
-        own values.
+        Timed calls on a device need no room for outputs: the worker reads them where they lie. The
+        driver is slow to allocate and free large memory, so an arena of the right size is used
+        again, and an arena that is not needed any more may stay: it holds nothing but this
+        candidate's own values.
         """
         self.example = (outline(inputs), outline(output))
         outputs = [] if timed and self._located is not None else tensors_of(output)
@@ -91,7 +89,6 @@ class CallBuffers:
             both = len(tensors) + len(outputs)
             room[_INPUTS] = (count * both, count * (size + of_outputs))
         self._lay(room)
-        self._borrowed = []
         arena, beside = self._arenas[_INPUTS], self._arenas[_OUTPUTS if apart else _INPUTS]
         self.slots, calls = [], []
         for _ in range(count):
@@ -119,11 +116,12 @@ class CallBuffers:
         self._channel.answer("prepare")
 
     def _lay(self, room: dict[int, tuple[int, int]]) -> None:
-        """Have these arenas, by number: for so many tensors, of so many bytes together.
+        """Make arenas for so many tensors of so many bytes, by arena number.
 
-        What is to move has its new place before its old one is given up, so that they differ.
-        Where they are all there, others may stay that do not take much: the driver does one thing
-        at a time for all processes of a host, so what need not be asked of it is not.
+        Inputs that must move get their new arena before the old one is freed, so that the two
+        addresses differ. If all arenas exist already, small ones that are not needed may stay: the
+        driver serves one request at a time for all processes of a host, so needless frees would
+        delay them all.
         """
         arenas = self._arenas
         if self._moving:
@@ -144,7 +142,7 @@ class CallBuffers:
             self._old = None
 
     def _begin_to_move(self) -> None:
-        """Take the arena of inputs from its place; gives it back at once if it takes much."""
+        """Set the arena of inputs aside until the new one exists; free it now if large."""
         self._moving, old = False, self._arenas.get(_INPUTS)
         if old is not None and self._device.type == "cuda" and not self._may_stay(old):
             self._leave([_INPUTS])
@@ -152,10 +150,10 @@ class CallBuffers:
             self._old = self._arenas.pop(_INPUTS, None)
 
     def move(self) -> None:
-        """Have the next call's inputs lie where none lay before.
+        """Have the next call's inputs lie at a new address.
 
-        A process that has kept the place of earlier ones, in whatever way, has old values there.
-        (Very large ones on a device may come to lie at an address where earlier ones lay.)
+        A kernel that has kept the address of earlier inputs, by whatever means, then reads old
+        values. Not covered: very large inputs on a device may get an address used before.
         """
         self.slots, self._moving = [], True
 
@@ -165,54 +163,8 @@ class CallBuffers:
         total = int(torch.cuda.get_device_properties(self._device).total_memory)
         return arena.bytes <= total // _STAYS_OF
 
-    def borrow(self, inputs: list[Any], output: Any) -> bool:
-        """Lay out one timed call on the inputs themselves, which lie in lent memory.
-
-        Returns:
-            False, with nothing laid out, unless they lie in one allocation that can be shared.
-        """
-        tensors, extent = tensors_of(inputs), cuda_ipc.extent
-        lent = self._arenas.get(_INPUTS)
-        try:
-            found = {extent(tensor.data_ptr()) for tensor in tensors if tensor.numel()}
-            if len(found) != 1:
-                return False
-            is_lent = isinstance(lent, Lent) and {lent.span()} == found
-            made = None if is_lent else Lent(_INPUTS, *found.pop())
-        except cuda_ipc.DriverError:
-            return False
-        if made is not None:
-            self.vacate()
-            lent = self._arenas[_INPUTS] = made
-            self._channel.share(made)
-            self._borrowed = []
-        assert isinstance(lent, Lent)
-        self.example = (outline(inputs), outline(output))
-        arguments = encode_all(inputs, lent.region)
-        if arguments != self._borrowed:
-            self._prepare([{"args": arguments, "outputs": []}])
-            self._borrowed = arguments
-        self.slots = [Slot(tuple(tensors), (), ())]
-        return True
-
-    def borrow_again(self, inputs: list[Any]) -> bool:
-        """Lay out a call like the last borrowed one, without asking the process for anything.
-
-        Returns:
-            False, with nothing laid out, unless the inputs lie exactly where those lay.
-        """
-        lent = self._arenas.get(_INPUTS)
-        if not isinstance(lent, Lent) or encode_all(inputs, lent.region) != self._borrowed:
-            return False
-        self.slots = [Slot(tuple(tensors_of(inputs)), (), ())]
-        return True
-
-    def hand_back(self) -> None:
-        """Forget the tensors of a borrowed call; the process does not touch them any more."""
-        self.slots = []
-
     def _leave(self, numbers: list[int]) -> None:
-        """Have the candidate let go of arenas, and give them back."""
+        """Have the candidate unmap arenas, and free them."""
         self.slots, self.captured = [], None
         if numbers and self._located is not None:
             self._channel.post({"op": "release", "arenas": numbers})
@@ -222,11 +174,11 @@ class CallBuffers:
             self._arenas.pop(number).close()
 
     def vacate(self) -> None:
-        """Have the candidate let go of its buffers, and give them back."""
+        """Have the candidate unmap its buffers, and free them."""
         self._leave([*self._arenas])
 
     def close(self) -> None:
-        """Give the buffers back; on a device only once the candidate is gone or has let go."""
+        """Free the buffers; on a device, only after the candidate ended or unmapped them."""
         self.slots = []
         if self._located is not None:
             self._located.forget()
@@ -244,7 +196,7 @@ class CallBuffers:
 
     def fits(self, inputs: list[Any], output: Any) -> bool:
         """Return True if a call like this one can use the first slot as it is."""
-        # A number may change from call to call, so it is encoded anew.
+        # A number may change from call to call, so a call with numbers must be laid out again.
         only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
         return (
             only_tensors
@@ -257,7 +209,8 @@ class CallBuffers:
 
         Args:
             batches: Inputs of the calls, one list for each slot.
-            poison: Whether to overwrite outputs of earlier calls with values that cannot be right.
+            poison: Whether to overwrite earlier outputs with values that cannot be right, so that a
+                kernel that writes nothing fails.
         """
         for slot, inputs in zip(self.slots, batches, strict=False):
             for view, tensor in zip(slot.inputs, tensors_of(inputs), strict=True):
@@ -267,39 +220,39 @@ class CallBuffers:
                     self._arenas[region.arena].poison(region)
 
     def make_room(self, inputs: list[Any]) -> None:
-        """Give back device memory that torch keeps on this side, where the kernel may need it.
+        """Free the worker's cached device memory if the kernel may need it.
 
-        In company that is done late: it takes long, and a kernel that runs out of memory is judged
-        again, alone.
+        While other workers share the device, this waits until less memory is free, because freeing
+        takes long; a kernel that runs out of memory is judged again, alone on the device.
         """
         if self._located is not None:
             size = sum(tensor.nbytes for tensor in tensors_of([inputs, self.example[1]]))
             kept = torch.cuda.memory_reserved(self._device)
             kept -= torch.cuda.memory_allocated(self._device)
             if kept < size // _LITTLE_OF:
-                return  # to ask the driver takes milliseconds where others ask it, too
+                return  # asking the driver takes milliseconds while other processes ask it, too
             free, _ = torch.cuda.mem_get_info(self._device)
             if free < (_SPARED_ALONE if self.alone else _SPARED_SHARED) * size:
                 torch.cuda.empty_cache()
 
     def flush_cache(self) -> None:
-        """Push what was just written to the slots out of the device's cache."""
+        """Flush the device's L2 cache, so that no call finds its inputs in it."""
         if self._l2_cache is not None:
             self._l2_cache.flush()
 
     def finish(self) -> None:
-        """Wait until the device has done all work of this side."""
+        """Wait until the device has done all work of the worker's process."""
         if self._located is not None:
             torch.cuda.synchronize(self._device)
 
     def read(self, description: Any) -> list[torch.Tensor]:
-        """Copy one call's outputs on a device from where the candidate left them.
+        """Return copies of one call's outputs from where the candidate left them.
 
         Args:
-            description: What the candidate says of them.
+            description: The candidate's description of the outputs.
 
         Raises:
-            Rejected: If they cannot be read there.
+            Rejected: If the outputs cannot be read there.
         """
         assert self._located is not None
         try:

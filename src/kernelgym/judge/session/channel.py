@@ -1,11 +1,11 @@
-"""The channel to one candidate: requests, answers, deadlines, builds, blame.
+"""Carry requests to one candidate and its answers back: deadlines, builds, blame.
 
-Contract: every request is followed by the wait for its answer, within one budget of wall seconds
-that the caller grants. A failure on the candidate's side is raised as `Rejected`, with the status
-it earns.
+Contract: the caller waits for the answer to each request before it sends another one. All waits
+share one budget of wall seconds, which the caller grants. A failure on the candidate's side is
+raised as `Rejected`, with the status it earns.
 
 Not covered:
-- what is asked: `kernelgym.judge.session.model`, `call_buffers` and `session` compose requests;
+- the requests: `kernelgym.judge.session.model`, `call_buffers` and `session` compose them;
 - sockets, pipes and signals: `kernelgym.judge.processes.candidate_handle`.
 """
 
@@ -36,7 +36,7 @@ __all__ = ["Channel", "Rejected"]
 
 
 class Rejected(Exception):
-    """The kernel's run is over, with this status."""
+    """The kernel's run ended with this status."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Channel:
     Args:
         candidate: A fresh process.
         ruleset: The rules; their limits are the candidate's first budget.
-        build: Builds extensions for the candidate; None where it may ask for none.
+        build: Builds extensions for the candidate; None if the candidate may ask for none.
         device_lock: The lock that the worker may hold meanwhile; None if no other worker needs it.
     """
 
@@ -74,26 +74,26 @@ class Channel:
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
         self.library_work = NOTHING_LEFT
-        """Work that its extensions leave to libraries, read from the files that were built."""
+        """Work that the extensions leave to libraries, read from the files that were built."""
         self.build_failed = False
         """Whether a request failed because an extension did not compile."""
 
     @property
     def scratch(self) -> Path:
-        """The candidate's folder; this side sees it only if programs may be started there."""
+        """The candidate's folder; visible here only if it may start programs."""
         return Path(self._candidate.scratch)
 
     def log(self) -> str:
-        """Return what the kernel printed, bounded."""
+        """Return what the kernel printed, up to a limit."""
         return self._candidate.output()
 
     def grant(self, seconds: float) -> None:
-        """Give all requests from now on a fresh budget, in wall seconds."""
+        """Set the budget of all further requests, in wall seconds."""
         self._left_s = seconds
 
     @property
     def left_s(self) -> float:
-        """The rest of the budget, in wall seconds."""
+        """The budget that is left, in wall seconds."""
         return self._left_s
 
     def pause(self) -> None:
@@ -111,19 +111,19 @@ class Channel:
             raise Rejected(Status.RUNTIME_ERROR, f"the kernel's process: {end}") from None
 
     def threads(self) -> int:
-        """Return how many threads and child processes this side counts."""
+        """Return the number of threads and child processes, counted by the worker."""
         return self._candidate.threads()
 
     def has_ended(self) -> bool:
-        """Return True if the candidate's process is known to be gone."""
+        """Return True if the candidate's process is known to have ended."""
         return self._candidate.ended()
 
     def begin_kill(self) -> None:
-        """Begin to kill the candidate's process, without waiting until it is gone."""
+        """Kill the candidate's process without waiting for its end."""
         self._candidate.begin_kill()
 
     def kill(self) -> None:
-        """Kill the candidate's process; what it printed stays."""
+        """Kill the candidate's process; its printed output stays readable."""
         self._candidate.kill()
 
     def share(self, arena: Arena) -> None:
@@ -137,16 +137,16 @@ class Channel:
 
         Args:
             message: The request, with its name under ``op``.
-            fds: Descriptors to go with it; they stay the caller's.
+            fds: Descriptors to send along; the caller still closes its own.
         """
         self._candidate.post(message, fds)
         self._posted = time.monotonic()
 
     def answer(self, stage: str) -> dict[str, Any]:
-        """Wait for the last request's answer, serving builds meanwhile.
+        """Wait for the last request's answer, and serve builds meanwhile.
 
         Args:
-            stage: What the candidate does until it answers, a key of `_DOING`.
+            stage: The candidate's work until it answers, a key of `_DOING`.
 
         Raises:
             Rejected: If the candidate fails, ends or exceeds its budget.
@@ -158,8 +158,9 @@ class Channel:
                     self._posted + self._left_s, self._serve_build, self._yielding.yield_device
                 )
         except CandidateTimedOut:
-            # Kill it while the device lock is held: what it has launched may go on for ever.
-            with contextlib.suppress(JudgeError):  # raised again where it is discarded
+            # Kill it while the device lock is held: a launched kernel may run for ever, and would
+            # run beside the next timing.
+            with contextlib.suppress(JudgeError):  # `Processes.discard` raises it again
                 self._candidate.kill()
             raise Rejected(
                 Status.TIMEOUT,
@@ -199,7 +200,7 @@ class Channel:
             return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
         findings: tuple[Finding, ...] = ()
         if stage == "construct":
-            # KernelBench has a status of its own for what a constructor raises.
+            # KernelBench has a separate status for errors in a constructor.
             findings = (Finding(CONSTRUCTOR_FINDING, f"{kind}: {text}"[:300], Severity.INFO),)
         return Rejected(Status.RUNTIME_ERROR, message, findings=findings)
 
@@ -216,5 +217,5 @@ _DOING = {
 
 
 def _printable(text: Any) -> str:
-    """Return text that any terminal and any JSON reader can take."""
+    """Return text, cut to a limit, that is valid UTF-8."""
     return str(text)[:8000].encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,10 @@
-"""What torch compiled for a reference: taken from one process's cache, handed to another.
+"""Pack what torch compiled for a reference in one process, for use in another.
 
-A process whose time counts shall not compile, so another one does it beforehand; its cache folder
-is packed, kept, and given to those that follow.
+Contract: a process that is timed must not compile, so an earlier process compiles for it. The cache
+folder of that process is packed into a tar file, which later processes receive with their own
+paths in it.
+
+Not covered: storing the tar file (`kernelgym.judge.timing.baseline_store`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ def pack(folder: Path) -> bytes:
         folder: ``TRITON_CACHE_DIR`` of a process that has ended.
 
     Raises:
-        ValueError: If there is too much of it.
+        ValueError: If it holds more than 256 MiB or 4096 files.
     """
     scratch = str(folder.parent).encode()
     buffer, total = io.BytesIO(), 0
@@ -45,7 +48,7 @@ def pack(folder: Path) -> bytes:
 
 
 def relocate(packed: bytes, scratch: str) -> bytes:
-    """Return the tar file with the paths of a process whose scratch folder is `scratch`."""
+    """Return the tar file with its paths moved to the folder `scratch`."""
     buffer = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(packed)) as old,
@@ -63,7 +66,7 @@ def relocate(packed: bytes, scratch: str) -> bytes:
 
 
 def as_file(data: bytes) -> int:
-    """Return a descriptor of a memory file with this content; the caller closes it."""
+    """Return the descriptor of a memory file with `data`; the caller closes it."""
     fd = os.memfd_create("compiled", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(fd), "wb") as file:
         file.write(data)
@@ -73,9 +76,9 @@ def as_file(data: bytes) -> int:
 
 def _regular_files(folder: Path) -> list[Path]:
     found: list[Path] = []
-    if folder.is_symlink():  # elsewhere, our own files lie
+    if folder.is_symlink():  # a link set by the candidate could point at the judge's own files
         return found
-    for root, _, names in os.walk(folder):  # does not follow links below it
+    for root, _, names in os.walk(folder):  # follows no links below the folder
         for name in names:
             path = Path(root, name)
             if stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):

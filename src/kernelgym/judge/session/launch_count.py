@@ -1,8 +1,10 @@
-"""Calls in which no custom kernel was launched, as far as the kernel's own process says.
+"""Count calls in which no custom kernel was launched.
 
-Every answer carries a count of launches (`launches.py` says of what). A kernel that computes
-something launches in every call, watched or not, timed or not; one that leaves the work to torch
-as soon as nobody watches does not. The counts come from a process that the kernel shares.
+Contract: every answer of a candidate carries a count of launches (`untrusted/watch/launches.py`
+says which launches count). A kernel that computes something launches in every call, watched or
+not, timed or not. A kernel that leaves the work to torch while it is not watched does not.
+
+Not covered: hostile kernels. They share the process that counts, so they can forge the count.
 """
 
 from __future__ import annotations
@@ -18,25 +20,25 @@ __all__ = ["Tally"]
 
 @dataclass(slots=True)
 class Tally:
-    """Calls of one session, and those of them that launched nothing."""
+    """The number of calls in one session, and of idle ones, which launched nothing."""
 
     calls: int = 0
     idle: int = 0
 
     def add(self, calls: int, launched: Any) -> None:
-        """Note so many calls that claim so many launches together."""
+        """Add `calls` calls in which the candidate claims `launched` launches."""
         if type(launched) is not int:
             launched = 0
         self.calls += calls
         self.idle += max(0, calls - max(0, launched))
 
     def finding(self, kernel: Kernel, severity: Severity, watched: int = 0) -> Finding | None:
-        """Return what to say of idle calls; None if there were none.
+        """Return the finding on idle calls; None if no call was idle.
 
         Args:
-            kernel: The kernel, for the language that messages name.
-            severity: How much it weighs.
-            watched: Launches that were seen in a call that was watched.
+            kernel: The kernel; the message names its language.
+            severity: The finding's severity.
+            watched: Number of launches that a watched call showed.
         """
         if not self.idle:
             return None
@@ -48,5 +50,5 @@ class Tally:
         else:
             message = f"no {name} was launched while the outputs were computed"
         if watched:
-            message += ": launch it in every call, whatever the process or the call before it"
+            message += ": launch it in every call, in every process, whatever was called before"
         return Finding("no_kernel_launch", message, severity)

@@ -1,4 +1,13 @@
-"""The processes that run other people's code for the worker: opened, built for, ended."""
+"""Open, supply and end the sandboxed processes that run untrusted code for a worker.
+
+Contract: `Processes.open` returns a fresh candidate process, forked by a zygote; zygotes keep
+further processes on standby, some of them with a context on the device. One zygote forks the
+processes whose kernels are interpreted, another one all the rest.
+
+Not covered:
+- starting and forking: `kernelgym.judge.processes`;
+- requests to a candidate: `kernelgym.judge.session.session`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +39,7 @@ class Processes:
         scratch: Folder for temporary files.
         tier: Sandbox tier, ``auto`` or ``require:TIER``.
         name: The device's name.
-        begun: What forks processes and is coming up already, if anything is.
+        begun: A zygote that is starting already; None if there is none.
     """
 
     def __init__(
@@ -46,22 +55,23 @@ class Processes:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
         self._zygotes: dict[bool, Zygote] = {}
-        self._begun = {} if begun is None else {begun.interpreted: begun}  # on their way
+        self._begun = {} if begun is None else {begun.interpreted: begun}  # not ready yet
         self._builder: Builder | None = None
 
     def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
-        """Return a fresh process for a source, to be used in a ``with`` block.
+        """Return a fresh process for a source, to use in a ``with`` block.
 
-        The next one is forked meanwhile; `settle` gives it its context on the device.
+        Its zygote forks the next standby process meanwhile; `settle` waits for that one's context
+        on the device.
 
         Args:
-            language: The source's.
-            source: What it is going to run.
-            exec_allowed: Whether it may start programs.
+            language: The language of the source.
+            source: The source that the process will run.
+            exec_allowed: Whether the process may start programs.
 
         Raises:
-            JudgeError: If it cannot be started.
-            UsageError: If the sandbox that is required is not to be had.
+            JudgeError: If the process cannot be started.
+            UsageError: If the required sandbox tier is not available.
         """
         zygote = self.zygote(language)
         candidate = zygote.take(Kind(exec_allowed, makes_streams(source)))
@@ -70,7 +80,7 @@ class Processes:
         accelerator = self._accelerator
         entry = LANGUAGES.get(language)  # None for the reference
         if entry is not None and entry.is_assembled(self._name) and self._builder is not None:
-            self._builder.stand_by()  # it gets there while the kernel is compiled
+            self._builder.stand_by()  # the builder starts while the kernel is compiled
         session = Session(
             candidate, self._ruleset, build, accelerator.device, accelerator.device_lock
         )
@@ -78,19 +88,21 @@ class Processes:
         return Process(self, candidate, session)
 
     def ask_for_contexts(self) -> None:
-        """Have what stands by for the next kernel make its context on the device meanwhile."""
+        """Have standby processes create their contexts on the device."""
         for zygote in self._zygotes.values():
             zygote.ask_for_contexts()
 
     def lack(self, standby: int) -> bool:
-        """Say whether fewer than so many stand by for kernels of a language judged before."""
+        """Return True if any zygote has fewer than `standby` processes on standby."""
         return any(zygote.lacks(standby) for zygote in self._zygotes.values())
 
     def add(self, standby: int) -> None:
-        """Have one more stand by, of those that `lack`; `settle` gives it its context.
+        """Start one more standby process, for a zygote with fewer than `standby`.
+
+        `settle` waits for its context.
 
         Raises:
-            JudgeError: If it does not get there.
+            JudgeError: If the process does not start.
         """
         for zygote in self._zygotes.values():
             if zygote.lacks(standby):
@@ -98,29 +110,29 @@ class Processes:
                 return
 
     def are_settled(self) -> bool:
-        """Say whether all that stands by has its context."""
+        """Return True if all standby processes have their contexts."""
         return all(zygote.is_settled() for zygote in self._zygotes.values())
 
     def settle(self, ahead: bool = False) -> bool:
-        """Wait until what stands by has its context; False if something fails to get it.
+        """Wait for the contexts of standby processes; return False if one fails.
 
         Args:
-            ahead: Nothing waits for them: give up sooner.
+            ahead: Whether no kernel waits for these processes yet, so that waiting ends sooner.
         """
         return all([zygote.settle(ahead) for zygote in self._zygotes.values()])
 
     def discard(self, candidate: Candidate) -> None:
-        """End a candidate; a process that will not go costs its zygote, not the verdict."""
+        """End a candidate; if that fails, end the zygotes, and keep the verdict."""
         try:
             candidate.discard()
         except JudgeError:
             self.reset()
 
     def begin(self, language: str) -> None:
-        """Start what forks the processes for a language, without waiting for it to be there.
+        """Start the zygote for a language, without waiting until it is ready.
 
         Raises:
-            JudgeError: If it cannot be started.
+            JudgeError: If the zygote cannot be started.
         """
         interpreted = is_interpreted(language, self._name)
         if interpreted in self._zygotes:
@@ -135,11 +147,11 @@ class Processes:
             self._begun[interpreted].meet(self._accelerator.capability, shared)
 
     def zygote(self, language: str) -> Zygote:
-        """Return what forks the processes for a language; started when first asked for.
+        """Return the zygote for a language, started on the first request.
 
         Raises:
-            JudgeError: If it does not start.
-            UsageError: If the sandbox that is required is not to be had.
+            JudgeError: If the zygote does not start.
+            UsageError: If the required sandbox tier is not available.
         """
         interpreted = is_interpreted(language, self._name)
         if interpreted not in self._zygotes:
@@ -151,7 +163,7 @@ class Processes:
                 zygote.close()
                 if self._tier != "auto" and "no sandbox tier" in str(error):
                     raise UsageError(
-                        f"isolation {self._tier!r} is not to be had: {error}"
+                        f"isolation {self._tier!r} is not available: {error}"
                     ) from None
                 raise
             except BaseException:
@@ -182,12 +194,12 @@ class Processes:
             return self._builder.build(arguments, away)
 
     def reset(self) -> None:
-        """Drop the zygotes after a failure of ours; the next job starts clean."""
+        """End the zygotes after a failure of the judge; the next job starts new ones."""
         self._end_zygotes()
-        tiers.forget(self._folder, self._name)  # a tier that no longer works may be what failed
+        tiers.forget(self._folder, self._name)  # the failure may be a tier that stopped working
 
     def close(self) -> None:
-        """End the zygotes, and what stands by to build."""
+        """End the zygotes and the builder."""
         self._end_zygotes()
         if self._builder is not None:
             self._builder.close()
@@ -209,6 +221,6 @@ class Process:
         return self._session
 
     def __exit__(self, *_: object) -> None:
-        self._session.channel.log()  # kept for whoever asks later
+        self._session.channel.log()  # reads the output now: it must outlive the process
         self._owner.discard(self._candidate)
         self._session.buffers.close()

@@ -1,4 +1,4 @@
-"""What is judged, and one live process that judges it."""
+"""The case to judge, and one live process that runs its kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Case", "LiveRun"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is judged, by which rules, on which values."""
+    """A kernel and its problem, with the rules and the seeds that it is judged by."""
 
     problem: Problem
     kernel: Kernel
@@ -24,7 +24,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """One live process of a kernel's, and the reference that it is compared with."""
+    """One live process of a kernel, and the reference that it is compared with."""
 
     case: Case
     reference: Reference

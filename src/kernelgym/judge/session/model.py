@@ -1,7 +1,7 @@
-"""One candidate's model: its source loaded, its class constructed, its state replaced.
+"""Have one candidate load its module, construct its model and replace constant state.
 
-Contract: the candidate is sent what the reference was made of. The reference itself, and its
-weights that are not constant, stay on this side.
+Contract: the worker sends the candidate what the reference was constructed from: arguments, seed
+and data type. The reference itself, and its weights that are not constant, stay with the worker.
 
 Not covered:
 - calls of the model: `kernelgym.judge.session.session`;
@@ -43,19 +43,19 @@ class CandidateModel:
 
     @property
     def loaded(self) -> bool:
-        """Whether the module was imported and all extensions that it asked for compiled."""
+        """Whether the module was imported and all its extensions compiled."""
         return self._was_imported and not self._channel.build_failed
 
     def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
-        """Send the source; `await_load` awaits the answer, so that both sides work.
+        """Send the source; `await_load` waits, so that the worker can go on meanwhile.
 
         Args:
             source: The module's text.
-            entry: Name of its class.
-            compiled: What `kernelgym.judge.session.compiled_cache.pack` made of an earlier run, if
-                `compiles`.
-            compiles: Whether its model is compiled by torch: the reference only, in a process that
-                may start programs.
+            entry: Name of the model's class.
+            compiled: Result of `kernelgym.judge.session.compiled_cache.pack` from an earlier run,
+                if `compiles`.
+            compiles: Whether torch compiles the model. Only for a reference, in a process that may
+                start programs.
         """
         self._entry = entry
         fds: tuple[int, ...] = ()
@@ -75,10 +75,10 @@ class CandidateModel:
         self._was_imported = True
 
     def compilation(self, save: bool = False) -> int:
-        """Return how many graphs of a compiled reference had to be compiled in its process.
+        """Return how many graphs the process of a compiled reference compiled itself.
 
         Args:
-            save: Whether to leave what was compiled in its scratch folder.
+            save: Whether to leave the compiled files in its scratch folder.
         """
         self._channel.post({"op": "compilation", "save": save})
         return int(self._channel.answer("compilation")["misses"])
@@ -87,7 +87,7 @@ class CandidateModel:
         """Build the kernel's model as the reference's was built."""
         tensors = tensors_of(reference.init_args)
         size = sum(t.numel() * t.element_size() for t in tensors)
-        arena = new_arena(len(tensors), size, _CPU)  # models are built there, and then moved
+        arena = new_arena(len(tensors), size, _CPU)  # models are built on the CPU, then moved
         with _closing(arena):
             self._channel.share(arena)
             arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
@@ -105,7 +105,7 @@ class CandidateModel:
             self._replace_state(reference)
 
     def _replace_state(self, reference: Reference) -> None:
-        """Put what the reference has in place of its constant state into the kernel's model."""
+        """Set the kernel's constant parameters to the values that the reference uses."""
         values = reference.state
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
         with _closing(arena):

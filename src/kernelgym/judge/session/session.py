@@ -1,8 +1,8 @@
-"""One candidate seen from the trusted side: call, time, compare.
+"""Drive one candidate from the worker: make calls, time windows, compare outputs.
 
-Contract: a failure on the candidate's side is raised as `Rejected`, with the status it earns.
-Inputs are drawn into private tensors, copied to the candidate's slot just before the call, and
-compared with the slot afterwards; the reference never reads a slot.
+Contract: a failure on the candidate's side is raised as `Rejected`, with the status it earns. The
+worker draws inputs into private tensors, copies them to the candidate's slot just before the call,
+and compares them with the slot afterwards; the reference never reads a slot.
 
 Not covered, but held by a `Session`:
 - requests and answers: `kernelgym.judge.session.channel`;
@@ -52,8 +52,8 @@ class Session:
     Args:
         candidate: A fresh process.
         ruleset: The rules.
-        build: Builds extensions for the candidate; None where it may ask for none.
-        device: Where the candidate's tensors lie.
+        build: Builds extensions for the candidate; None if the candidate may ask for none.
+        device: The device that holds the candidate's tensors.
         device_lock: The lock that the worker may hold meanwhile; None if no other worker needs it.
     """
 
@@ -69,19 +69,17 @@ class Session:
         self.channel = Channel(candidate, ruleset, build, device_lock)
         """Requests to the candidate, and its answers."""
         self.model = CandidateModel(self.channel, ruleset)
-        """The candidate's model while it is made."""
+        """Loads the candidate's module and constructs its model."""
         self.buffers = CallBuffers(self.channel, device)
-        """Where inputs and outputs of calls lie."""
+        """The memory of the calls' inputs and outputs."""
         self._launched: Any = 0
         self.public: PublicCalls | None = None
-        """What is known of calls on values that everybody knows."""
+        """Inputs and expected outputs of calls on public values, kept between verdicts."""
         self.around: dict[str, Surroundings] = {}
-        """How near outputs of timed calls must lie to the reference's, by the kind of their inputs:
-        as judged calls have told."""
+        """How near timed outputs must lie to the reference process's, by kind of inputs; learned
+        from calls that had the whole comparison."""
         self.tally = Tally()
-        """Launches in calls on the problem's own kind of inputs, judged or timed."""
-        self.changes_inputs = False
-        """Whether the reference was seen to change its inputs."""
+        """Counts launches in calls, judged or timed, on the problem's own kind of inputs."""
         self.ended = False
         """Whether the candidate's process and the buffers are gone."""
         self._is_watched = False
@@ -92,11 +90,11 @@ class Session:
         return self._ruleset.timing
 
     def begin_end(self) -> None:
-        """Begin to `end`, without waiting for it: on a device that takes the driver long."""
+        """Kill the process without waiting: on a device the driver takes long to end it."""
         self.channel.begin_kill()
 
     def end(self) -> None:
-        """Kill the candidate's process, and give its buffers back."""
+        """Kill the candidate's process, and free its buffers."""
         self.channel.kill()
         self.buffers.close()
         self.ended = True
@@ -115,19 +113,19 @@ class Session:
         keep: list[int],
         others: int = 0,
     ) -> Window:
-        """Make one call per batch within one window of this side's clock.
+        """Make one call per batch within one window of the worker's clock.
 
-        The candidate stands still from one window to the next: values reach its slots while
-        none of its threads runs, and once it has answered nothing more is written.
+        The candidate is halted between windows: values reach its slots while none of its threads
+        runs, and it writes nothing more once it has answered.
 
         Args:
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
-            keep: Calls whose outputs are wanted.
-            others: How many are on other kinds of inputs than the problem's own, where a kernel may
-                see that there is nothing to launch for.
+            keep: Indices of the calls whose outputs are returned.
+            others: Number of calls on other kinds of inputs than the problem's own. A kernel may
+                rightly launch nothing for these.
         """
-        # Stale outputs are wrong outputs here, since values are fresh: no poison needed.
+        # No poison: values are fresh in every window, so stale outputs are wrong.
         self.buffers.finish()
         begun = time.perf_counter()
         self.buffers.fill(batches, poison=False)
@@ -142,14 +140,14 @@ class Session:
         self.tally.add(len(batches) - others, self._launched)
         kept = {}
         if self.buffers.on_device:
-            # On a device, reading the outputs is part of the window: what the process has not
-            # waited for, in spite of its answer, stands in the way of that.
+            # Reading the outputs is part of the window: work that the process did not wait for
+            # before it answered delays this read, and so counts.
             kept = {index: self.buffers.read(results[index]) for index in keep}
             self.buffers.finish()
             window_ms = (time.perf_counter() - started) * 1e3
             self.channel.pause()
         else:
-            # Until it stands still: a system call that has begun is finished first.
+            # The window ends when the process is halted: it finishes a system call in progress.
             self.channel.pause()
             window_ms = (time.perf_counter() - started) * 1e3
             kept = {
@@ -161,12 +159,13 @@ class Session:
         return Window(window_ms, claimed_ms, layout_ms, results, kept)
 
     def capture(self, tells: bool = False) -> bool:
-        """Turn the reserved calls into a CUDA graph for timed windows; False if it cannot be.
+        """Capture the reserved calls in a CUDA graph; return False if impossible.
 
         Args:
-            tells: Whether every window's answer tells where its outputs lie, as it does of calls
-                that are not captured. That takes longer than short calls do; told once, it is
-                known, but what windows cost beside their calls must be alike on both sides.
+            tells: Whether the answer to every window describes its outputs, as it does without
+                capture. Describing them takes longer than short calls do, and a graph's outputs lie
+                where its capture said. But the overhead of windows must be the same on both sides,
+                so the kernel's side describes them if the reference could not be captured.
         """
         self.buffers.captured = None
         self.channel.post({"op": "capture", "tells": tells})
@@ -181,10 +180,13 @@ class Session:
         return True
 
     def trace(self, mode: str) -> dict[str, Any]:
-        """Have calls watched from now on (``record``, ``ablate``, ``off``, or ``end`` for good).
+        """Set how the candidate watches its calls; return what it saw so far.
+
+        Args:
+            mode: ``record``, ``ablate``, ``off``, or ``end``, after which no mode can be set.
 
         Returns:
-            What was seen since the mode was last set. The candidate may have made it up.
+            What was seen since the mode was last set. A hostile candidate may have made it up.
         """
         self._is_watched = mode not in ("off", "end")
         self.channel.post({"op": "trace", "mode": mode})
@@ -203,7 +205,8 @@ class Session:
     def call(self, reference: Reference, index: int) -> Comparison:
         """Make and judge one untimed call on fresh inputs."""
         kind, seeds = reference.kind_of(index), reference.seeds
-        # Calls past the planned ones look for evidence: a failure there is hoped for.
+        # Calls past the planned ones look for evidence, which a mismatch gives: do not spend time
+        # on locating it.
         locate = index < len(reference.plan)
         outcome, expected = self._attempt(
             reference, seeds.trial(index), seeds.forward(index), kind, locate
@@ -212,7 +215,7 @@ class Session:
             if reference.bears(expected):
                 outcome = replace(outcome, message=f"on {kind} inputs, {outcome.message}")
             else:
-                # With these weights the reference itself is at its limits there: nobody's fault.
+                # The reference is ill-conditioned there with these weights: no fault of the kernel.
                 seed, kind = seeds.derive("trial-again", index), GIVEN
                 outcome, _ = self._attempt(reference, seed, seeds.forward(index), GIVEN, locate)
         if outcome.mismatch is None:
@@ -224,17 +227,16 @@ class Session:
         self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
     ) -> tuple[Comparison, Expected]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
-        self.changes_inputs |= expected.mutates_inputs
         if not self.buffers.fits(inputs, expected.output):
             self.buffers.reserve(inputs, expected.output, 1)
         self.buffers.example = (outline(inputs), outline(expected.output))
         self.buffers.make_room(inputs)
         results = self.run([inputs], [forward_seed])
-        # On other kinds a kernel may see that there is nothing to do; and that it launches while it
-        # is watched says nothing of what it does when it is not.
+        # On other kinds of inputs a kernel may rightly launch nothing. A watched call with launches
+        # is not counted: the kernel may launch only while it is watched.
         if kind == GIVEN and not (self._is_watched and self._launched):
             self.tally.add(1, self._launched)
-        # Nothing is written any more while it is read: a thread may still be at work.
+        # Halt the candidate: a thread of it could write to the outputs while they are read.
         self.channel.pause()
         outputs = [unchanging(view) for view in self.buffers.slots[0].outputs]
         compared = self.compare(0, inputs, outputs, results[0], expected, locate)
@@ -252,10 +254,10 @@ class Session:
         expected: Expected,
         locate: bool = True,
     ) -> Comparison:
-        """Judge one call: what lay in its output slot, and what became of its inputs."""
+        """Judge one call by its outputs, and by whether its inputs changed."""
         if not expected.mutates_inputs and (changed := self._changed(slot_index, inputs)):
             return Comparison(False, message=changed)
-        # What a candidate says of its one tensor's type and shape decides nothing: bytes do.
+        # The bytes decide, not what a candidate says of its one tensor's type and shape.
         claimed = describe_shape_of(expected.output) if result == "fits" else result
         return compare(
             claimed,
@@ -276,26 +278,26 @@ class Session:
         references: list[torch.Tensor],
         around: Surroundings,
     ) -> bool:
-        """Return True if another process's answer puts a call beyond doubt.
+        """Return True if the reference process's outputs show that a call is right.
 
         Args:
-            slot_index: Its slot.
-            inputs: Its inputs.
-            outputs: What it gave.
-            result: How it describes that.
-            references: What the reference's process gave on the same inputs.
-            around: How far apart they may be, known from a call compared with more care.
+            slot_index: Index of the call's slot.
+            inputs: The call's inputs.
+            outputs: The call's outputs.
+            result: The candidate's description of the outputs.
+            references: Outputs of the reference's process on the same inputs.
+            around: How far apart the two may be, learned from a call with the whole comparison.
         """
         return not self._changed(slot_index, inputs) and near(
             result, outputs, references, around, self._ruleset
         )
 
     def learn(self, reference: Reference, expected: Expected) -> None:
-        """Take from one call on a device how near others' outputs must lie to the reference's."""
+        """Learn from a call on a device how near later outputs must lie."""
         if expected.kind in self.around or self.device.type != "cuda":
             return
         if expected.kind != GIVEN and not is_salted(expected.kind):
-            return  # another scale in every call: what one tells is too much for others
+            return  # the scale differs in every call: one call's bounds are too wide for others
         if expected.mutates_inputs or reference.stateful or reference.draws:
             return
         found = surroundings(expected.output, expected.precise, self._ruleset, expected.calibration)
@@ -313,6 +315,6 @@ class Session:
         return ""
 
     def findings(self, kernel: Kernel) -> tuple[Finding, ...]:
-        """What the run itself showed; policy for honest kernels, forgeable by hostile ones."""
+        """Return the findings on calls without launches; a hostile kernel can forge counts."""
         idle = self.tally.finding(kernel, Severity.SOFT)
         return () if idle is None else (idle,)

@@ -1,14 +1,17 @@
-"""Making way: a candidate at work is halted while another kernel is timed.
+"""Yield the device: halt a working candidate while another worker times a kernel.
 
-Contract: a candidate that works for long, because it compiles, builds or hangs, keeps nobody from
-timing: when somebody waits for the device lock alone, the candidate is halted, the device lock
-    ceded, and the
-candidate goes on afterwards, its deadline put off by as long as it stood still. One that does not
-stand still when it is told to keeps the device lock. What it has launched on a device goes on
-there: `DeviceLock.is_halfway` says that this may be so. While that keeps others from being timed
-its deadline is not put off, or one that spins on the device would outlast them all. Nobody knows
-whose work it is, so whoever stands still pays; looks are far apart (`Accelerator.quiet`), so that
-it is little.
+Contract:
+- A candidate that works for long, because it compiles, builds or hangs, does not delay timing. When
+  another worker waits for the device lock alone, this worker halts its candidate, releases the
+  lock, and resumes the candidate once it has the lock back.
+- The candidate's deadline moves by the time for which it was halted, except for the time in which
+  the device stayed busy and so blocked the timing: otherwise a kernel that spins on the device
+  would outlast all others. No worker can tell whose work keeps the device busy, so every halted
+  candidate pays for that time; it is little, since `Accelerator.quiet` looks at long intervals.
+- A candidate that does not halt when told keeps its worker's share of the lock.
+
+Not covered: work that the candidate has already launched continues on the device.
+`DeviceLock.is_halfway` reports that there may be such work.
 """
 
 from __future__ import annotations
@@ -22,17 +25,16 @@ from kernelgym.judge.processes.candidate_handle import Candidate
 
 __all__ = ["Yielding"]
 
-_LEAST_RUN_S = 0.05  # between two halts, so that a stream of timings does not stop it for good
+_LEAST_RUN_S = 0.05  # run time between two halts: back-to-back timings would starve the candidate
 _PATIENCE_S = 0.2
 
 
 class Yielding:
-    """Lets others go first while one candidate works on an answer.
+    """Yields the device to other workers while one candidate works on an answer.
 
     Args:
         candidate: The candidate.
-        device_lock: The device lock that its worker may hold; None where there is nobody to make
-            way for.
+        device_lock: The device lock that its worker may hold; None if no other worker needs it.
     """
 
     def __init__(self, candidate: Candidate, device_lock: DeviceLock | None) -> None:
@@ -42,13 +44,17 @@ class Yielding:
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """Within it, the candidate works on one answer."""
+        """Return a context in which the candidate works on one answer."""
         with contextlib.ExitStack() as self._stack:
             self._went_on, self._halfway = time.monotonic(), False
             yield
 
     def yield_device(self) -> float:
-        """Let somebody go first if he waits; returns for how many seconds that was."""
+        """Yield the device if a worker waits; return by how much deadlines move.
+
+        Returns:
+            Seconds for which the candidate was halted, without those in which the device was busy.
+        """
         device_lock = self._device_lock
         if device_lock is None or time.monotonic() < self._went_on + _LEAST_RUN_S:
             return 0.0
@@ -66,7 +72,7 @@ class Yielding:
 
     @contextlib.contextmanager
     def clear(self) -> Iterator[None]:
-        """Cede the device lock while something is done that the candidate waits for.
+        """Release the device lock during a step that the candidate waits for.
 
         Raises:
             CandidateEnded: If the candidate ran although it was halted.
@@ -86,9 +92,9 @@ class Yielding:
         try:
             with device_lock.released():
                 yield
-                begun = (
-                    time.monotonic()
-                )  # waiting begins here, but its work is on the device before
+                # The halt counts from here, when the step is done; time in which the device was
+                # busy counts from before it.
+                begun = time.monotonic()
         finally:
             self._candidate.stood_s += time.monotonic() - begun
             self._candidate.device_blocked_s += device_lock.device_blocked_s() - device_blocked_s

@@ -1,4 +1,10 @@
-"""Compiled baselines on disk, shared by all workers of this machine."""
+"""Store compiled baselines on disk, for all workers of this machine.
+
+Contract: a file's name is a hash of the problem and of everything else that decides what the
+compiler makes of it, so that a change of any of these finds no file.
+
+Not covered: what the files hold (`kernelgym.judge.session.compiled_cache`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from kernelgym.types import Problem
 
 __all__ = ["Kept", "device_name"]
 
-_FORMAT = "1"  # of what is kept: raise it when `torch_compile.py` changes what it compiles with
+_FORMAT = "1"  # raise it when `torch_compile.py` changes its options: old files would be used
 
 
 class Kept:
@@ -24,8 +30,8 @@ class Kept:
 
     Args:
         folder: The folder.
-        ruleset: Of which the precision and the use of TF32 count.
-        device: What a compiler may know of the device.
+        ruleset: The rules; only their precision and their use of TF32 are part of the key.
+        device: Name of the device, from `device_name`.
     """
 
     def __init__(self, folder: Path, ruleset: Ruleset, device: str) -> None:
@@ -34,19 +40,19 @@ class Kept:
         self._parts += [torch.__version__, _triton_version(), platform.python_version()]
 
     def path(self, problem: Problem) -> Path:
-        """Where a problem's compiled baseline is kept."""
+        """Return the path of a problem's compiled baseline."""
         text = "\0".join([problem.digest, *self._parts])
         return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.tar"
 
     def find(self, problem: Problem) -> bytes | None:
-        """Return what was kept for a problem, or None."""
+        """Return a problem's compiled baseline, or None if none is stored."""
         try:
             return self.path(problem).read_bytes()
         except FileNotFoundError:
             return None
 
     def keep(self, problem: Problem, packed: bytes) -> None:
-        """Keep a problem's compiled baseline in place of any other."""
+        """Store a problem's compiled baseline in place of any earlier one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         fd, path = tempfile.mkstemp(dir=self._folder)
         with os.fdopen(fd, "wb") as file:
@@ -55,7 +61,7 @@ class Kept:
 
 
 def device_name(device: torch.device) -> str:
-    """Return what a compiler may know of a device: its model, and the CPU's number of threads."""
+    """Return a device's model, with the number of threads on the CPU."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     with open("/proc/cpuinfo") as file:

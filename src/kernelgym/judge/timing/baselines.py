@@ -1,9 +1,12 @@
-"""References as they are timed: eager, compiled, or the faster of both.
+"""Start the reference that a kernel is timed against: eager, compiled, or the faster of both.
 
-Compiled ones are prepared ahead (`Baselines.prepare`) and kept by what decides them; a verdict
-takes what was kept (`Baselines.start`), checks that nothing had to be compiled and that the
-compiled model computes what the reference does, and stays untimed otherwise. Their processes may
-start programs, as a compiler does: they run the problem's own code, never a kernel's.
+Contract:
+- `Baselines.prepare` compiles a reference ahead of verdicts and keeps the result under a key of
+  everything that decides it (`kernelgym.judge.timing.baseline_store`).
+- `Baselines.start` takes what was kept for a verdict. It checks that nothing had to be compiled and
+  that the compiled model computes what the reference does; the verdict stays untimed otherwise.
+- Processes of compiled baselines may start programs, as a compiler does. They run the problem's
+  own code, never a kernel's.
 """
 
 from __future__ import annotations
@@ -39,14 +42,14 @@ class Baselines:
     """Starts the reference's processes for timing.
 
     Args:
-        kept: Where compiled baselines are kept.
+        kept: The store of compiled baselines.
         ruleset: The rules.
-        device: Where they run.
-        device_lock: On the device.
-        open_process: Opens a fresh process for a problem's own code; is given that, and told
-            whether it may start programs.
-        called: What the caller calls the device; as above if empty.
-        shares_device: Says whether others use the device's memory.
+        device: The device that references run on.
+        device_lock: The lock on that device.
+        open_process: Opens a fresh process for a problem's own code. Its arguments are the source,
+            and whether the process may start programs.
+        called: The caller's name for the device; `device` if empty.
+        shares_device: Returns True if other workers use the device's memory.
     """
 
     def __init__(
@@ -66,26 +69,26 @@ class Baselines:
         self._standing: _Standing | None = None
 
     def start(self, stack: ExitStack, reference: Reference) -> tuple[Session, str]:
-        """Start what a kernel is timed against, and say what it is: ``eager`` or ``compile``.
+        """Start a baseline; return it, and its kind: ``eager`` or ``compile``.
 
         Args:
-            stack: Ends the processes.
-            reference: The problem's model, as the kernel is compared with it.
+            stack: Ends the processes when it is closed.
+            reference: The reference that the kernel is compared with.
 
         Raises:
-            Untimed: If a compiled baseline is wanted, and none is prepared or fits.
+            Untimed: If the ruleset asks for a compiled baseline, and none is prepared or usable.
             JudgeError: If the reference fails.
         """
         wanted, problem = self._ruleset.timing.baseline, reference.problem
         if wanted == "eager":
             with self._device_lock.shared():
-                if self._device != "cpu":  # where a process is dear to make
+                if self._device != "cpu":  # a process with a CUDA context is slow to start
                     return self._stand(stack, reference), "eager"
                 return self._eager(stack, reference), "eager"
         packed = self._kept.find(problem)
         if packed is None:
             raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
-        # One that keeps state goes on with the kernel's calls, and must not see others.
+        # A stateful reference must see the kernel's calls only: warm-up calls would advance it.
         own = self._reference(problem, reference.seeds) if reference.stateful else reference
         try:
             with self._device_lock.shared():
@@ -103,11 +106,11 @@ class Baselines:
         return chosen, "eager" if chosen is eager else "compile"
 
     def prepare(self, problem: Problem, refresh: bool = False) -> Baseline:
-        """Compile a problem's model, keep that, and time it beside the eager one.
+        """Compile a problem's model, store it, and time it beside the eager one.
 
         Args:
             problem: The problem.
-            refresh: Compile even if a baseline is kept that fits.
+            refresh: Compile even if a usable baseline is stored.
 
         Raises:
             JudgeError: If the problem's own code fails.
@@ -118,7 +121,7 @@ class Baselines:
             if packed is not None:
                 try:
                     times = self._times(problem, seeds, packed)
-                except _Unfit:  # another library, or another compiler, than when it was made
+                except _Unfit:  # such as a library or compiler that has changed since
                     packed = None
                 else:
                     return self._result(problem, times, "was prepared before")
@@ -148,7 +151,7 @@ class Baselines:
                 raise _Unfit(f"what was compiled takes {error}") from None
 
     def _times(self, problem: Problem, seeds: Seeds, packed: bytes) -> tuple[float, float]:
-        """Time both variants as a verdict would: from what is kept, in processes of their own."""
+        """Time both variants as a verdict does: in fresh processes, from the stored files."""
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
             with self._device_lock.shared():
@@ -168,7 +171,7 @@ class Baselines:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
     def _stand(self, stack: ExitStack, reference: Reference) -> Session:
-        """Return an eager reference that stays for later verdicts on its problem."""
+        """Return an eager reference that is kept for later verdicts on its problem."""
         standing, session, problem = self._standing, None, reference.problem
         built_from = _built_from(reference)
         if standing is not None and standing.digest == problem.digest:
@@ -176,12 +179,13 @@ class Baselines:
                 standing.session.channel.grant(_BUDGET_S)
                 standing.session.channel.resume()
                 if built_from is None or built_from != standing.built_from:
-                    self._standing = replace(standing, built_from=None)  # until it is there
+                    # Unknown until the construction has succeeded.
+                    self._standing = replace(standing, built_from=None)
                     standing.session.model.construct(reference)
                     self._standing = replace(standing, built_from=built_from)
                 session = standing.session
             except Rejected:
-                pass  # whatever became of it: there is another one soon
+                pass  # whatever failed in the kept process, a fresh one replaces it below
         if session is None:
             self.dismiss()
             with ExitStack() as opened:
@@ -192,12 +196,12 @@ class Baselines:
         return session
 
     def _rest(self) -> None:
-        """Have the standing reference give its buffers back and halt."""
+        """Free the buffers of the kept reference, and halt it."""
         if self._standing is None:
             return
         session = self._standing.session
         try:
-            with self._device_lock.shared():  # giving memory back would disturb who is timed
+            with self._device_lock.shared():  # freeing memory would disturb a kernel being timed
                 session.channel.resume()
                 session.buffers.vacate()
                 session.channel.pause()
@@ -205,7 +209,7 @@ class Baselines:
             self.dismiss()
 
     def dismiss(self) -> None:
-        """End what stands by."""
+        """End the kept reference's process."""
         standing, self._standing = self._standing, None
         if standing is not None:
             standing.stack.close()
@@ -229,7 +233,7 @@ class Baselines:
         return session
 
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
-        """Start a compiled reference and call it, so that everything is compiled or found."""
+        """Start a compiled reference and call it until nothing is left to compile."""
         problem = reference.problem
         session = stack.enter_context(self._open(problem.source, True))
         session.channel.grant(_BUDGET_S)
@@ -258,36 +262,36 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """An eager reference between verdicts. It runs the problem's code only, never a kernel's."""
+    """An eager reference kept between verdicts. It runs the problem's code, never a kernel's."""
 
     digest: str
-    """Of its problem."""
+    """Digest of its problem."""
     session: Session
     stack: ExitStack
-    """Ends its process."""
+    """Ends its process when it is closed."""
     built_from: int | None
-    """The seed that its model was built from, if it is as it was built; else None."""
+    """Seed that its model was built from, if the model is unchanged since; else None."""
 
 
 def _built_from(reference: Reference) -> int | None:
-    """Return the seed of a model that need not be built anew where it was built from the same."""
+    """Return the seed that decides the whole model; None if state decides it, too."""
     return None if reference.stateful or reference.state else reference.seeds.init()
 
 
 class _Unfit(Exception):
-    """A compiled reference cannot be used; says why."""
+    """A compiled reference cannot be used; the message gives the reason."""
 
 
 def _unfit(message: str) -> Exception:
-    """Return what is raised where a compiled reference fails: want of memory is not its fault."""
+    """Return `DeviceFull` for a message on memory, else `_Unfit`."""
     return DeviceFull(message) if is_out_of_memory(message) else _Unfit(message)
 
 
 def _check_complete(session: Session) -> None:
-    """Make sure that a process found everything compiled.
+    """Check that a process compiled nothing, because it found everything compiled.
 
     Raises:
-        _Unfit: If it did not.
+        _Unfit: If the process compiled something.
     """
     try:
         missed = session.model.compilation()
@@ -298,6 +302,6 @@ def _check_complete(session: Session) -> None:
 
 
 def _case_of(reference: Reference, ruleset: Ruleset) -> Case:
-    """Return the case in which a problem's own model stands in the kernel's place."""
+    """Return the case that judges a problem's own model as the kernel."""
     kernel = Kernel(reference.problem.source, REFERENCE_LANGUAGE)
     return Case(reference.problem, kernel, ruleset, reference.seeds)

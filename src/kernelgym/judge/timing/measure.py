@@ -1,16 +1,20 @@
-"""Time a correct kernel against the reference: interleaved windows, fresh values, our clock.
+"""Time a correct kernel against the reference: interleaved windows, fresh values, two clocks.
 
-The reference runs in a process of the same kind as the kernel's, over the same channel, so that
-whatever the channel costs falls on both; the cost of a window without calls is subtracted. A
-window holds as many calls as fill a few milliseconds, each on inputs never seen before. One
-call of every window, chosen in secret, is verified (every call where the model keeps state).
-Outside its own windows a process stands still, so that nothing is computed before the clock
-starts, after it stops, or while the other side is timed.
+Contract:
+- The reference runs in a process of the same kind as the kernel's, over the same channel, so both
+  pay the same overhead; the cost of a window without calls is subtracted.
+- A window holds as many calls as fill a few milliseconds, each on inputs never seen before. One
+  call of every window, chosen in secret, is verified (every call where the model keeps state).
+- A process is halted outside its own windows, so it computes nothing before the clock starts,
+  after it stops, or while the other side is timed.
+- On a CUDA device, the candidate's process times its calls with CUDA events, and the judge's own
+  clock bounds what it reports. A window ends when the judge has read an output back: this waits for
+  work that the candidate did not wait for. The overhead of a window is known from the reference's
+  windows. Where the two clocks disagree, the judge's counts.
 
-On a CUDA device times come from events that the candidate's process records around its calls, and
-this side's clock bounds them: a window ends when this side has read an output back, so that work
-which a candidate has not waited for is waited for here, and what a window takes beside its calls
-is known from the reference's own windows. Where the two clocks disagree, this side's counts.
+Not covered:
+- running one window, drawing its values, verifying its outputs: `kernelgym.judge.timing.windows`;
+- statistics: `kernelgym.judge.timing.speedup`.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ import statistics
 import time
 from dataclasses import dataclass, replace
 
-from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
@@ -31,7 +34,7 @@ from kernelgym.types import Finding, Severity, Status, Timing
 __all__ = ["CLOCK_MISMATCH", "Measurement", "Stopwatch", "Untimed"]
 
 CLOCK_MISMATCH = "clock_mismatch"
-"""Code of the finding that a kernel's own clock was not believed."""
+"""Code of the finding that the kernel's own clock contradicts the judge's."""
 
 _MIN_PAIRS = 3
 _CLEAN_WINDOWS = 9
@@ -41,17 +44,17 @@ _ENOUGH_CALLS = 1.5
 _ROUNDS = 3
 _SLACK_MS = 0.1
 _EAGER_PAIRS = 4
-_SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # what a CPU does by itself is noisier
+_SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A timing and what was noticed on the way."""
+    """A timing, and findings made while it was measured."""
 
     timing: Timing
     findings: tuple[Finding, ...] = ()
     disputed: bool = False
-    """Whether the kernel's own clock was not believed, and this side's counts instead."""
+    """Whether the kernel's own clock was rejected, and the judge's counts instead."""
 
 
 class Stopwatch:
@@ -60,25 +63,20 @@ class Stopwatch:
     Args:
         run: The kernel's process, and the reference, which draws inputs and verifies outputs.
         baseline: The reference's own process, constructed.
-        memory: Where large inputs are drawn, for the baseline to read; None if it may not.
     """
 
-    def __init__(
-        self,
-        run: LiveRun,
-        baseline: Session,
-        memory: LentMemory | None = None,
-    ) -> None:
+    def __init__(self, run: LiveRun, baseline: Session) -> None:
         kernel = run.session
         self._kernel, self._protocol = kernel, kernel.protocol
         self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(run, baseline, memory)
+        self._windows = Windows(run, baseline)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
-        kernel.buffers.distrust(baseline.buffers)  # whose outputs are right
+        # A kernel that names the reference's memory as its output would be right and take no time.
+        kernel.buffers.distrust(baseline.buffers)
 
     def lay_out(self) -> None:
-        """Run the first windows on a device before one has it alone: their times do not count.
+        """Run the first, uncounted windows on a device while others may use it.
 
         Raises:
             Untimed: If the problem cannot be timed.
@@ -90,7 +88,7 @@ class Stopwatch:
             self._first = [self._windows.pair()]
 
     def measure(self) -> Measurement:
-        """Run interleaved windows of both sides until the speedup is known well enough.
+        """Run interleaved windows until the speedup's interval is narrow enough.
 
         Raises:
             Untimed: If the problem cannot be timed.
@@ -100,7 +98,7 @@ class Stopwatch:
         protocol, windows = self._protocol, self._windows
         captured, begun = self._settle()
         threads = self._kernel.channel.threads()
-        # On a device, windows have been run in their final form by now.
+        # On a device, `_settle` has already run windows in their final form.
         for _ in range(0 if self._on_device else protocol.warmup_pairs):
             windows.pair()
         eager = captured[0] and not captured[1]
@@ -111,19 +109,22 @@ class Stopwatch:
             costs = self._eager_costs if eager else speedup.window_costs(pairs, windows.calls)
             bounds = speedup.outside_bounds(pairs, costs, windows.calls)
             complaint = speedup.disbelief(pairs, bounds, costs, _SLACK_MS, windows.calls)
-            occupied = speedup.is_occupied(pairs, windows.spared_ms())
+            occupied = speedup.is_occupied(pairs)
             if not complaint and not occupied:
-                break  # a machine's hiccup does not come back; a process that lies does
+                break  # noise goes away when measured again; a falsified clock stays false
             begun = []
         if self._on_device and occupied:
-            message = "the device was busy with its work while its process stood still"
+            message = "the device was busy with the kernel's work while its process stood still"
             raise Rejected(Status.RUNTIME_ERROR, f"while it was timed: {message}")
         findings = []
         if complaint:
             findings.append(Finding(CLOCK_MISMATCH, complaint, Severity.SOFT))
             pairs = [replace(p, kernel_ms=ms) for p, ms in zip(pairs, bounds, strict=True)]
         if eager:
-            message = "its calls cannot be captured in a CUDA graph: the host's time is part of its"
+            message = (
+                "the kernel's calls cannot be captured in a CUDA graph, so its time includes the "
+                "host's work for each call"
+            )
             findings.append(Finding("host_bound", message, Severity.INFO))
         if (now := self._kernel.channel.threads()) > threads:
             message = f"{now - threads} threads or processes were started while it was timed"
@@ -133,9 +134,9 @@ class Stopwatch:
         return Measurement(speedup.summarise(times, between), tuple(findings), bool(complaint))
 
     def race(self, pairs: int) -> tuple[float, float]:
-        """Run a few windows of both sides; return ms per call of the reference's and the kernel's.
+        """Run a few windows; return ms per call (reference, kernel).
 
-        For two processes that both tell the truth: nothing is made of what they claim.
+        Only for two trusted processes: the times that they report are not checked.
 
         Raises:
             Untimed: If the problem cannot be timed.
@@ -169,8 +170,8 @@ class Stopwatch:
         """Find how many calls a window holds, and capture short ones on a device.
 
         Returns:
-            Whether the reference's and the kernel's calls are captured; and pairs that were run on
-            a device in the form that windows have by now, but for the first, which was slow.
+            Whether the reference's and the kernel's calls are captured; and the pairs that were
+            already run in the final form on a device, without the first, which was slow.
         """
         protocol, windows = self._protocol, self._windows
         wanted_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
@@ -188,7 +189,7 @@ class Stopwatch:
             windows.reserve(calls)
             if not self._on_device:
                 break
-            windows.pair()  # what is set up at a first call must not be captured
+            windows.pair()  # without this, a graph would capture the set-up of a first call
             if single_ms < protocol.graph_below_ms:
                 captured = self._capture(calls)
             single_ms = windows.pair().shorter_ms
@@ -197,11 +198,12 @@ class Stopwatch:
     def _capture(self, calls: int) -> tuple[bool, bool]:
         captured = self._windows.capture()
         if captured[1] and not self._windows.holds_what_it_captured():
-            # Work on another stream than torch's is not in a graph, but done while it is captured.
+            # A kernel on a stream of its own ran during the capture and is not in the graph.
             captured = captured[0], False
             self._windows.reserve(calls)
         if captured == (True, False):
-            # What a window costs beside its calls is then read off the reference's, uncaptured.
+            # The kernel's windows stay uncaptured, so their overhead must be taken from uncaptured
+            # windows of the reference.
             self._windows.reserve(calls)
             run = [self._windows.pair() for _ in range(_EAGER_PAIRS)]
             self._eager_costs = speedup.window_costs(run, calls)
@@ -209,22 +211,24 @@ class Stopwatch:
         return captured
 
     def is_clean(self, measured: Measurement, known_ms: float) -> bool:
-        """Say whether the reference ran as fast beside the kernel as it is known to run alone.
+        """Return True if the reference ran as fast beside the kernel as alone.
 
         Args:
-            measured: The reference beside the kernel.
-            known_ms: What it took alone, in an earlier verdict; 0.0 if unknown.
+            measured: Times of the reference beside the kernel.
+            known_ms: The reference's time alone, from an earlier verdict; 0.0 if unknown.
         """
         return self._on_device and measured.timing.reference_ms <= known_ms * _AS_ALONE
 
     def clean(self, measured: Measurement) -> tuple[Measurement, float]:
-        """Make sure that the reference was not slowed down by what the kernel left running.
+        """Time the reference alone, and correct the speedup if it is faster alone.
+
+        Work that the kernel left running would slow down the reference and so raise the speedup.
 
         Args:
-            measured: The reference beside the kernel, whose process is gone.
+            measured: Times beside the kernel, whose process is gone by now.
 
         Returns:
-            The measurement, with the faster time of the reference's; and its time alone.
+            The measurement, with the faster of the reference's two times; and its time alone.
         """
         self._windows.forget_kernel()
         alone_ms = statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))

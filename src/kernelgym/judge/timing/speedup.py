@@ -1,13 +1,13 @@
-"""From paired windows to a speedup with an interval. Pure: no clocks, no processes.
+"""Turn paired windows into a speedup with an interval. Pure: no clocks, no processes.
 
 Each pair gives the log-ratio of reference time to kernel time. The speedup is the exponential of
 their median; its 95 % interval is the distribution-free one for a median, from order statistics
-(Conover, Practical Nonparametric Statistics, section 3.2). Measuring goes on until the interval
-is narrow enough, which makes its true coverage a little lower than named.
+(Conover, Practical Nonparametric Statistics, section 3.2). Measuring stops when the interval is
+narrow enough, which makes its true coverage a little lower than 95 %.
 
-What differs from one pair of processes to the next does not show inside one of them, so the
-interval is widened by a constant: with m the median log-ratio, [l, h] its interval and s the
-standard deviation between processes, the reported interval of the log-ratio is
+The spread between processes does not show inside one pair of processes, so the interval is widened
+by a constant: with m the median log-ratio, [l, h] its interval and s the standard deviation between
+processes, the reported interval of the log-ratio is
 [m - sqrt((m - l)^2 + (1.96 s)^2), m + sqrt((h - m)^2 + (1.96 s)^2)].
 """
 
@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 
-_FLOOR_SLACK = 0.85  # kernels that mostly read come a little closer to the memory than copies do
+_FLOOR_SLACK = 0.85  # kernels that mostly read reach more bandwidth than the copies of the floor
 _STANDARD_ERRORS = 4.0
 _OCCUPIED_FACTOR, _OCCUPIED_MS = 1.5, 0.5
-_NORMAL_95 = 1.96  # a normal variable lies within so many standard deviations 95 % of the time
+_NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class Pair:
     reference_ms: float
     kernel_ms: float
     reference_window_ms: float
-    """The whole window by the trusted side's clock."""
+    """Time of the whole window by the judge's clock."""
     kernel_window_ms: float
     reference_layout_ms: float = 0.0
-    """What laying out values for the window took, on a device; 0.0 elsewhere."""
+    """Time to copy the window's values into its slots, on a device; 0.0 elsewhere."""
     kernel_layout_ms: float = 0.0
 
     @property
     def shorter_ms(self) -> float:
-        """Time of a call on the faster side."""
+        """The time per call of the faster side."""
         return min(self.reference_ms, self.kernel_ms)
 
 
@@ -83,7 +83,7 @@ def median_interval(values: Sequence[float], coverage: float = 0.95) -> tuple[fl
 
 
 def enough(log_ratios: Sequence[float], protocol: TimingProtocol) -> bool:
-    """Say whether the speedup is known well enough to stop measuring."""
+    """Return True if the speedup's interval is narrow enough to stop measuring."""
     if len(log_ratios) < protocol.min_pairs:
         return False
     low, high = median_interval(log_ratios)
@@ -91,23 +91,23 @@ def enough(log_ratios: Sequence[float], protocol: TimingProtocol) -> bool:
 
 
 def widened(low: float, middle: float, high: float, between_process: float) -> tuple[float, float]:
-    """Return the interval from `low` to `high` widened in quadrature, on either side of `middle`.
+    """Return the interval (low, high) widened in quadrature around `middle`.
 
     Args:
         low: Lower end.
         middle: The estimate.
         high: Upper end.
-        between_process: Standard deviation of what the interval leaves out.
+        between_process: Standard deviation between processes, which the interval leaves out.
     """
     term = _NORMAL_95 * between_process
     return middle - math.hypot(middle - low, term), middle + math.hypot(high - middle, term)
 
 
 def summarise(pairs: Sequence[tuple[float, float]], between_process: float = 0.0) -> Timing:
-    """Turn paired times of one call, (reference, kernel) in milliseconds, into a `Timing`.
+    """Return the `Timing` of paired times per call.
 
     Args:
-        pairs: At least one.
+        pairs: (reference, kernel) in milliseconds, at least one pair.
         between_process: Relative standard deviation of the speedup between verdicts, by which the
             interval is widened.
 
@@ -143,11 +143,11 @@ def slow_down(timing: Timing, factor: float) -> Timing:
 
 
 def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
-    """Say why a timing needs a second process to confirm it; empty if it does not.
+    """Return why a second process must confirm a timing; '' if none need.
 
     Args:
-        timing: What was measured.
-        floor_ms: What moving the inputs and outputs once takes at the memory's bandwidth.
+        timing: The timing that was measured.
+        floor_ms: Time to move the inputs and outputs once at the memory's bandwidth.
         protocol: The rules.
     """
     if timing.kernel_ms < _FLOOR_SLACK * floor_ms:
@@ -161,7 +161,9 @@ def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
 
 
 def window_costs(pairs: Sequence[Pair], calls: int) -> list[float]:
-    """Return what the reference's windows took beside their calls, in milliseconds.
+    """Return the overhead of each of the reference's windows, in milliseconds.
+
+    The overhead is the time of a window minus the time of its calls.
 
     Args:
         pairs: Windows of `calls` calls each.
@@ -171,10 +173,9 @@ def window_costs(pairs: Sequence[Pair], calls: int) -> list[float]:
 
 
 def outside_bounds(pairs: Sequence[Pair], costs: Sequence[float], calls: int) -> list[float]:
-    """Return the kernel's time per call by the trusted side's clock, in milliseconds.
+    """Return the kernel's time per call by the judge's clock, in milliseconds.
 
-    A window takes more than its calls do: what it took for the reference, whose process tells the
-    truth, is subtracted.
+    The overhead of a window is subtracted as it was for the reference, whose process is trusted.
 
     Args:
         pairs: Windows of `calls` calls each.
@@ -192,15 +193,15 @@ def disbelief(
     slack_ms: float,
     calls: int,
 ) -> str:
-    """Say how the kernel's own clock and the trusted side's disagree; empty if they do not.
+    """Return how the kernel's clock and the judge's disagree; '' if they agree.
 
-    What windows cost beside their calls varies; how much is taken from the reference's windows,
-    since a kernel could make its own vary as much as it likes.
+    The overhead of windows varies. How much it varies is taken from the reference's windows, since
+    a kernel could make its own vary as much as it likes.
 
     Args:
-        pairs: As measured.
-        bounds: `outside_bounds` of them.
-        costs: What they were made with.
+        pairs: The measured pairs.
+        bounds: `outside_bounds` of the pairs.
+        costs: The `window_costs` that the bounds were computed with.
         slack_ms: How much shorter, in a whole window, the kernel's own times may be beyond four
             standard errors of the bounds' median.
         calls: Number of calls in every window.
@@ -208,8 +209,8 @@ def disbelief(
     claimed, bound = statistics.median(p.kernel_ms for p in pairs), statistics.median(bounds)
     middle = statistics.median(costs)
     spread = statistics.median(abs(cost - middle) for cost in costs)
-    # Of a normal distribution: 1.4826 times the median absolute deviation is its standard
-    # deviation, and the median of n has a standard error of 1.2533 of that over the root of n.
+    # In a normal distribution, the standard deviation is 1.4826 times the median absolute
+    # deviation, and the median of n values has a standard error of 1.2533 of it / sqrt(n).
     error_ms = 1.4826 * 1.2533 * spread / math.sqrt(len(bounds))
     if claimed >= bound - (slack_ms + _STANDARD_ERRORS * error_ms) / calls:
         return ""
@@ -218,16 +219,15 @@ def disbelief(
     )
 
 
-def is_occupied(pairs: Sequence[Pair], spared_ms: float = 0.0) -> bool:
-    """Say whether a device was busy while values were laid out for a kernel that stood still.
+def is_occupied(pairs: Sequence[Pair]) -> bool:
+    """Return True if a halted kernel's work kept the device busy.
 
-    Laying them out takes as long for the kernel's side as for the reference's, unless work that
-    the kernel has left on the device is in the way.
+    Copying values into the kernel's slots takes as long as into the reference's, unless work that
+    the kernel has left on the device delays the copies.
 
     Args:
-        pairs: As measured.
-        spared_ms: What the reference's side is spared, in every window.
+        pairs: The measured pairs.
     """
     theirs = statistics.median(p.kernel_layout_ms for p in pairs)
-    ours = statistics.median(p.reference_layout_ms for p in pairs) + spared_ms
+    ours = statistics.median(p.reference_layout_ms for p in pairs)
     return theirs > _OCCUPIED_FACTOR * ours + _OCCUPIED_MS

@@ -1,7 +1,12 @@
-"""Timing a correct kernel: against which baseline, and whether the result can be believed.
+"""Time a correct kernel against its baseline, and have implausible times confirmed.
 
-`kernelgym.judge.timing.measure` measures; here is decided what is measured, when nothing else of
-ours runs on the device, and what a second process has to confirm.
+Contract: the timer starts the baseline, takes the device lock alone, so that no other process of
+the judge works on the device, and has a second process confirm a time that is implausible or that
+contradicts the judge's own clock.
+
+Not covered:
+- windows, pairs and the two clocks: `kernelgym.judge.timing.measure`;
+- which baseline: `kernelgym.judge.timing.baselines`.
 """
 
 from __future__ import annotations
@@ -11,7 +16,6 @@ from dataclasses import replace
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.outcome import TimingOutcome
 from kernelgym.judge.reference.reference import Reference, tensors_of
 from kernelgym.judge.session.launcher import Processes
@@ -24,12 +28,12 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity, Status
 from kernelgym.verdict import UNCONFIRMED_SPEED
 
-__all__ = ["Timekeeper"]
+__all__ = ["Timer"]
 
-_OUTLASTED = 1.5  # of a kernel's limit: one that hangs on the device is gone by then
+_OUTLASTED = 1.5  # times a kernel's limit: by then a kernel that hangs on the device was killed
 
 
-class Timekeeper:
+class Timer:
     """Times correct kernels on one device.
 
     Args:
@@ -51,18 +55,18 @@ class Timekeeper:
         self._alone_ms: dict[tuple[str, str], float] = {}
 
     def timed(self, run: LiveRun, share: ExitStack) -> TimingOutcome:
-        """Time a correct kernel; a second process must confirm what is hard to believe.
+        """Time a correct kernel; a second process must confirm an implausible time.
 
         Args:
-            run: Its process and reference.
-            share: Gives up the caller's share of the device lock when it is closed, as it is before
-                anything is timed.
+            run: The kernel's process and its reference.
+            share: Gives up the caller's share of the device lock when it is closed. The timer
+                closes it before it times anything.
 
         Returns:
-            Its timing, or why it has none.
+            The kernel's timing, or why it has none.
 
         Raises:
-            Rejected: If it fails, or gives a wrong output, while it is timed.
+            Rejected: If the kernel fails, or gives a wrong output, while it is timed.
             JudgeError: If the judge fails.
         """
         protocol = self._ruleset.timing
@@ -78,7 +82,7 @@ class Timekeeper:
         except Untimed as reason:
             return TimingOutcome(untimed=str(reason), findings=reason.findings, idle=_idle(run))
         timed = measured.timing
-        if self._accelerator.on_cuda:  # elsewhere it says how fast a cache is, not the memory
+        if self._accelerator.on_cuda:  # on the CPU the floor is a cache's speed, not the memory's
             timed = replace(timed, floor_ms=floor_ms, moved_bytes=moved)
         return TimingOutcome(timed, findings=measured.findings, idle=_idle(run))
 
@@ -87,25 +91,24 @@ class Timekeeper:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-            session.buffers.vacate()  # it takes no part while a reference is compiled and chosen
+            session.buffers.vacate()  # the kernel waits while a reference is compiled and chosen
             session.channel.pause()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
-        resting, memory = ExitStack(), LentMemory(self._accelerator.floor_ms)
-        resting.callback(memory.close)  # when nobody reads there any more
+        resting = ExitStack()
         try:
             with share:
                 baseline, kind = self._baselines.start(resting, reference)
                 session.channel.grant(limit_s)
-                stopwatch = Stopwatch(run, baseline, memory)
+                stopwatch = Stopwatch(run, baseline)
                 if eager:
-                    self._accelerator.make_room()  # what was compared with takes none any more
+                    self._accelerator.make_room()  # free what the comparisons of outputs used
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
                 session.channel.grant(limit_s)
                 if not ours:
                     message = (
-                        "the device is kept busy, by another program or by what a kernel has left "
-                        "there: a time taken now would be its"
+                        "the device is busy with another program's work, or with work that a "
+                        "kernel left behind; a time measured now would include it"
                     )
                     raise Untimed(message, (Finding("device_shared", message, Severity.SOFT),))
                 measured = stopwatch.measure()
@@ -116,8 +119,9 @@ class Timekeeper:
                     measured, alone_ms = stopwatch.clean(measured)
                 self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
         finally:
-            with calm():  # once: whoever waits to be timed lets nobody pass a second time
-                with suppress(JudgeError):  # met again below
+            # Held once for all: a second hold would queue behind a worker that is about to time.
+            with calm():
+                with suppress(JudgeError):  # `session.end` raises it again below
                     session.begin_end()
                 resting.close()
                 session.end()
@@ -126,10 +130,10 @@ class Timekeeper:
         return replace(measured, timing=timed)
 
     def _again(self, first: LiveRun) -> Measurement:
-        """Time a kernel in another process.
+        """Time a kernel again, in a second process.
 
         Raises:
-            Untimed: If it cannot be timed.
+            Untimed: If the kernel cannot be timed.
             Rejected: If it fails there, gives a wrong output, or leaves the work to torch.
         """
         kernel, reference = first.case.kernel, first.reference
@@ -143,7 +147,7 @@ class Timekeeper:
             self._processes.ask_for_contexts()
             if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
-            if reference.stateful:  # a new process starts where this one began
+            if reference.stateful:  # the new process starts from the initial state
                 reference = self._unused(reference)
             session.model.construct(reference)
             outcome = session.call(reference, 0)
@@ -165,12 +169,13 @@ class Timekeeper:
         return fresh
 
     def _settled(self, first: Measurement, run: LiveRun) -> Measurement:
-        """Return what counts where a process's clock was not believed.
+        """Return the measurement that counts after the kernel's clock was disputed.
 
-        What a window takes beside its calls differs a little from process to process, honest ones
-        included. A clock that lies does so in every process; in whichever it does not, its time is
-        as good as any. Where none is believed and both come near each other, this side's shorter
-        time counts: what a process is slowed down by is not the kernel's.
+        The overhead of a window differs a little between processes, honest ones included, so one
+        dispute proves nothing. A kernel that falsifies its clock does so in every process: if the
+        second process's clock is not disputed, its time counts. If both are disputed and the two
+        speedups agree, the faster by the judge's clock counts, because what slows down one process
+        is no property of the kernel. If they do not agree, the slower counts.
         """
         try:
             second = self._again(run)
@@ -178,7 +183,7 @@ class Timekeeper:
             return first
         except Rejected as end:
             if end.status in (Status.TIMEOUT, Status.RUNTIME_ERROR):
-                return first  # the doubt is ours: who was right once need not bear it
+                return first  # the judge asked for this run: a kernel that was right keeps its time
             raise
         if second.disputed:
             return self._shorter(first, second)
@@ -191,7 +196,7 @@ class Timekeeper:
         return replace(second, findings=(*findings, confirmed))
 
     def _shorter(self, first: Measurement, second: Measurement) -> Measurement:
-        """Return the faster of two, the slower if they do not come near each other."""
+        """Return the faster measurement if the two agree, else the slower."""
         slower, faster = sorted((first, second), key=lambda measured: measured.timing.speedup)
         near = 1 + self._ruleset.timing.quarantine_agreement
         same = slower.timing.baseline == faster.timing.baseline

@@ -1,10 +1,14 @@
-"""Windows of both sides in alternation: fresh values, slots moved in and out, outputs verified.
+"""Run timed windows of the kernel and the reference in alternation, and verify outputs.
 
-The call of a window that is verified is now and then made on another kind of inputs than the
-problem's own, by both sides: what is right on these alone is no short cut to take while timed.
+Contract: both sides of a pair of windows make the same calls on the same fresh values, each on its
+own copy. One call of every window, chosen in secret, is verified (every call where the model keeps
+state). In half of the pairs that call is on another kind of inputs than the problem's own, if the
+problem has any: so a kernel that is right only on the problem's own inputs fails while timed.
 
-Windows are run as `kernelgym.judge.timing.measure` asks for them; nothing is made of their times
-here, but that on the CPU the cost of a window without calls is subtracted.
+Not covered:
+- how many windows run, and of how many calls: `kernelgym.judge.timing.measure`;
+- what the times mean: `kernelgym.judge.timing.speedup`. Only the cost of a window without calls
+  is subtracted here, and only on the CPU.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +23,6 @@ import torch
 
 from kernelgym.judge.device.memory_budget import holds_both
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.memory.arena import spanned
-from kernelgym.judge.memory.lent import LentMemory
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.reference.reference import Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
@@ -36,12 +37,11 @@ _MAX_CALLS = 64
 _MAX_DEVICE_CALLS = 256
 _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
-_LENT_BYTES = 1 << 30  # from which on it is worth while: laying out less takes no time
 _NO_OTHERS: Mapping[int, str] = MappingProxyType({})
 
 
 class Untimed(Exception):
-    """A correct kernel stays without a timing; says why."""
+    """A correct kernel cannot be timed; the message gives the reason."""
 
     def __init__(self, message: str, findings: tuple[Finding, ...] = ()) -> None:
         super().__init__(message)
@@ -49,48 +49,39 @@ class Untimed(Exception):
 
 
 class Windows:
-    """Runs windows of a kernel and of what it is timed against.
+    """Runs windows of a kernel and of the reference that it is timed against.
 
     Args:
         run: The kernel's process, and the reference, which draws inputs and verifies outputs.
         baseline: The reference's own process, constructed.
-        memory: Where large inputs are drawn, on a device; None if the baseline may not read there.
     """
 
-    def __init__(
-        self,
-        run: LiveRun,
-        baseline: Session,
-        memory: LentMemory | None = None,
-    ) -> None:
+    def __init__(self, run: LiveRun, baseline: Session) -> None:
         kernel = run.session
         self._sides = (baseline, kernel)
-        # Judged calls may be on values that everybody knows; timed ones never are.
+        # Judged calls may use public values. A kernel could hold the outputs for those ready, so
+        # timed calls always use secret ones.
         self._reference = run.reference
         seeds = run.reference.seeds
         self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
         self.calls = 0
-        """How many a window holds; 0 before `reserve`."""
+        """How many calls a window holds; 0 before `reserve`."""
         self._on_device = kernel.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False
-        self._memory, self._lending = memory, False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
 
     def reserve(self, calls: int) -> None:
-        """Make room for windows of `calls` calls and measure what empty ones cost."""
+        """Lay out windows of `calls` calls; on the CPU, time empty ones."""
         self.calls = calls
         self._alternating = self._too_large_for_two()
-        self._lending = self._can_lend()
-        for which in range(self._lending, 2):
+        for which in range(2):
             self._move_in(which)
-        if self._memory is not None and not self._lending:
-            self._memory.close()  # it may have lent for windows of one call
         if self._on_device:
-            return  # what a window costs beside its calls is read off the reference's
-        # The least of all: taking too much away makes a short kernel look infinitely fast.
+            return  # `speedup.window_costs` takes the overhead from the reference's windows
+        # The minimum: subtracting too much would make a short kernel look infinitely fast.
         self._null_ms = min(
             self._guarded(which, self._sides[which].timed_run, [], [], []).window_ms
             for which in range(2)
@@ -98,12 +89,12 @@ class Windows:
         )
 
     def fitting(self, calls: int) -> int:
-        """Return how many calls, of so many that are wanted, a window can hold."""
+        """Return how many calls a window can hold, if `calls` are wanted."""
         device, size = self._sides[1].device, self._call_bytes()
         if device.type == "cpu":
             return max(1, min(calls, _MAX_CALLS, _MAX_SLOT_BYTES // size))
         properties = torch.cuda.get_device_properties(device)
-        if calls > 1:  # short calls take slots that together exceed the cache by far
+        if calls > 1:  # slots of 4 times the L2 cache: else short calls would find inputs in it
             calls = max(calls, int(4 * properties.L2_cache_size / size) + 1)
         room = int(properties.total_memory) // 10 // size
         return max(1, min(calls, _MAX_DEVICE_CALLS, room))
@@ -112,50 +103,22 @@ class Windows:
         return max(1, bytes_of(list(self._sides[1].buffers.example)))
 
     def _too_large_for_two(self) -> bool:
-        """Say whether a device cannot hold what both sides take in one pair of windows."""
+        """Return True if a device cannot hold both sides' buffers at once."""
         device, (inputs, output) = self._sides[1].device, self._sides[1].buffers.example
         if device.type == "cpu":
             return False
         total = int(torch.cuda.get_device_properties(device).total_memory)
         return not holds_both(total, bytes_of(inputs), bytes_of(output))
 
-    def _can_lend(self) -> bool:
-        """Say whether the baseline may read what is drawn, instead of a copy."""
-        if self._memory is None or not self._on_device or self.calls > 1 or self._alternating:
-            return False
-        if self._reference.stateful or self._sides[1].changes_inputs:
-            return False
-        inputs = self._sides[1].buffers.example[0]
-        # What has gaps is copied more slowly: it would look as if the kernel kept the device busy.
-        return bytes_of(inputs) >= _LENT_BYTES and all(map(_is_dense, tensors_of(inputs)))
-
-    def spared_ms(self) -> float:
-        """Return what laying out a window for the baseline is spared that the kernel is not.
-
-        For who has the device alone: what its memory can do may have to be measured for it.
-        """
-        if not self._lending or self._memory is None:
-            return 0.0
-        return self._memory.copy_ms(bytes_of(self._sides[1].buffers.example[0]))
-
-    def _lend(self, inputs: list[Any]) -> None:
-        """Have the baseline's next call be made on inputs where they lie."""
-        side = self._sides[0]
-        if side.buffers.borrow_again(inputs):
-            return
-        if not self._awake(0, side.buffers.borrow, inputs, self._sides[1].buffers.example[1]):
-            self._lending = False
-            self._move_in(0)
-
     def _move_in(self, which: int) -> None:
-        """Lay out a side's slots; very large ones only while the other side has none."""
+        """Lay out a side's slots; where sides take turns, free the other's first."""
         inputs, output = self._sides[1].buffers.example
         if self._alternating:
             self._awake(1 - which, self._sides[1 - which].buffers.vacate)
         self._awake(which, self._sides[which].buffers.reserve, inputs, output, self.calls, True)
 
     def _awake(self, which: int, ask: Any, *arguments: Any) -> Any:
-        """Ask a side for something that it does outside of windows."""
+        """Resume a side, have it do something outside of windows, and pause it."""
         side = self._sides[which]
         self._guarded(which, side.channel.resume)
         answer = self._guarded(which, ask, *arguments)
@@ -163,14 +126,14 @@ class Windows:
         return answer
 
     def capture(self, kernel_too: bool = True) -> tuple[bool, bool]:
-        """Have both sides capture their calls; says which of them (reference, kernel) could."""
+        """Capture calls in CUDA graphs; return which sides (reference, kernel) could."""
         if self._reference.draws:
-            return False, False  # random numbers are seeded from the host, call by call
+            return False, False  # the host seeds random numbers before each call: no graph can
         reference = bool(self._awake(0, self._sides[0].capture))
         return reference, kernel_too and bool(self._awake(1, self._sides[1].capture, not reference))
 
     def holds_what_it_captured(self) -> bool:
-        """Say whether the kernel's graph gives right outputs."""
+        """Return True if the kernel's captured graph gives right outputs."""
         try:
             self.pair()
         except Rejected as end:
@@ -195,7 +158,7 @@ class Windows:
                 self._take_turn(which)
                 batches = self._draw_window(numbers, kinds)
             run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
-            if self._alternating:  # its slots are about to be given back
+            if self._alternating:  # verify now: the other side's turn frees these slots
                 if which:
                     self._verify(batches, forward_seeds, kinds, run[1][1], {})
                 run[which][1].kept.clear()
@@ -213,22 +176,24 @@ class Windows:
         )
 
     def _take_turn(self, which: int) -> None:
-        """Let a side alone have room on the device, and run a window that nobody times.
+        """Give one side alone room on the device, and run one untimed window of it.
 
-        Its outputs' memory went back with its slots: to be given some again takes the driver longer
-        than many a kernel. The values are others than those that its timed window is on.
+        The memory of this side's outputs was freed with its slots, and the driver takes longer to
+        allocate it again than many a kernel runs: the untimed window absorbs that. It uses other
+        values than the timed window that follows.
         """
         self._move_in(which)
-        if not self._reference.stateful:  # which must make no call that the other does not make
+        # With state, an extra call would leave the two sides' models in different states.
+        if not self._reference.stateful:
             numbers = self._number_calls()
             self._window(which, self._draw_window(numbers), self._forward_seeds(numbers), [])
 
     def _choose(self) -> tuple[int, dict[int, str]]:
-        """Choose the call of the next pair that is verified, and kinds of inputs by call.
+        """Choose the next pair's verified call, and calls on other kinds of inputs.
 
-        Of two pairs one is verified on another kind than the problem's own, if it bears any, in an
-        order that a kernel cannot know. Of several calls one is always on another kind: seeing it
-        says nothing of which is verified.
+        Where the problem tolerates other kinds of inputs, one of every two pairs is verified on
+        such a kind, in a secret order. A window of several calls always holds one call on another
+        kind, so that a kernel that recognises it cannot tell whether that call is verified.
         """
         telltales = self._reference.telltales
         if not telltales:
@@ -243,19 +208,19 @@ class Windows:
         return other if on_other else own, {other: kind}
 
     def forget_kernel(self) -> None:
-        """Only the reference runs from now on: the kernel's process is gone."""
+        """Run only the reference from now on: the kernel's process is gone."""
         if self._alternating:
             self._alternating = False
             self._move_in(0)
 
     def of_reference(self) -> float:
-        """Run one window of the reference alone; ms per call."""
+        """Run one window of the reference alone; return ms per call."""
         numbers, keep = self._number_calls(), [self._secret.randrange(self.calls)]
         batches = self._draw_window(numbers)
         return self._window(0, batches, self._forward_seeds(numbers), keep)[0]
 
     def _number_calls(self) -> range:
-        """Return numbers for a window's calls: each is made on values of its own."""
+        """Return fresh numbers for a window's calls; each number seeds its own values."""
         first, self._drawn = self._drawn + 1, self._drawn + self.calls
         return range(first, self._drawn + 1)
 
@@ -265,12 +230,7 @@ class Windows:
     def _draw_window(
         self, numbers: range, kinds: Mapping[int, str] = _NO_OTHERS
     ) -> list[list[Any]]:
-        batches = []
-        lending = self._memory if self._lending else None
-        for index, number in enumerate(numbers):
-            with nullcontext() if lending is None else lending.drawing():
-                batches.append(self._draw(number, kinds.get(index, GIVEN)))
-        return batches
+        return [self._draw(number, kinds.get(index, GIVEN)) for index, number in enumerate(numbers)]
 
     def _window(
         self,
@@ -280,15 +240,11 @@ class Windows:
         keep: list[int],
         others: int = 0,
     ) -> tuple[float, Window]:
-        """Run one window; ms per call, and what was seen of it."""
+        """Run one window; return ms per call, and the window."""
         side = self._sides[which]
-        if not which and self._lending:
-            self._lend(batches[0])
         if not which and not self._on_device:
             keep = []
         window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
-        if not which and self._lending:
-            side.buffers.hand_back()
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
@@ -302,15 +258,19 @@ class Windows:
         window: Window,
         beside: dict[int, list[torch.Tensor]],
     ) -> None:
-        """Compare the outputs that were kept of a kernel's window.
+        """Compare the outputs that were kept from a kernel's window.
 
         Args:
-            batches: Inputs of its calls.
-            forward_seeds: Seeds set before them.
-            kinds: Of inputs, by call, where they are not of the problem's own kind.
-            window: What it gave.
-            beside: Outputs of the reference's process in its own window on the same inputs. An
-                output that lies near is right; only of others is the reference asked again.
+            batches: Inputs of the calls.
+            forward_seeds: Seeds set before the calls.
+            kinds: Kind of inputs by call, for calls on other kinds than the problem's own.
+            window: The kernel's window.
+            beside: Outputs of the reference's process in its own window on the same inputs. A
+                kernel's output near one of them is right; for any other output the trusted side
+                computes the reference again and makes the whole comparison.
+
+        Raises:
+            Rejected: If an output is wrong.
         """
         kernel, reference = self._sides[1], self._reference
         for index, outputs in window.kept.items():
@@ -323,15 +283,16 @@ class Windows:
             expected = reference.expect(batches[index], forward_seeds[index], kind)
             outcome = kernel.compare(*call, expected)
             if not outcome.passed:
+                # Where the reference is ill-conditioned, a difference is no fault of the kernel.
                 if kind != GIVEN and not reference.bears(expected):
-                    continue  # with these values the reference itself is at its limits: no fault
+                    continue
                 where = "" if kind == GIVEN else f"on {kind} inputs, "
                 message = f"while it was timed: {where}{outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
             kernel.learn(reference, expected)
 
     def _draw(self, number: int, kind: str) -> list[Any]:
-        """Draw a call's tensors; numbers, which a slot cannot hold, stay as they are."""
+        """Draw a call's tensors; keep arguments that are no tensors, as slots hold none."""
         example, _ = self._sides[1].buffers.example
         seed = self._seeds.derive("timing", number)
         inputs = self._reference.inputs_for_timing(seed, kind)
@@ -349,7 +310,3 @@ class Windows:
             if which == 0:
                 raise our_failure(f"the reference cannot be timed: {end}") from None
             raise Rejected(end.status, f"while it was timed: {end}", end.log) from None
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return spanned(tensor.shape, tensor.stride()) == int(tensor.numel())

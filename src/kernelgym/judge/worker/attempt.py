@@ -25,7 +25,7 @@ from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.tensors import bytes_of
-from kernelgym.judge.timing.timer import Timekeeper
+from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
 from kernelgym.types import Status
 
@@ -46,7 +46,7 @@ class Equipment:
     """Opens processes on it."""
     public: PublicCalls
     """What is known of calls on values that everybody knows."""
-    timekeeper: Timekeeper
+    timer: Timer
     """Times kernels."""
 
 
@@ -141,7 +141,7 @@ class Attempt:
                 return
             if self._is_timed():
                 with self._clock.stage("timing"):
-                    outcome.timing = self._equipment.timekeeper.timed(run, share)
+                    outcome.timing = self._equipment.timer.timed(run, share)
         except Rejected as end:
             outcome.end = End.of(end)
         except Exception as full:

@@ -21,7 +21,7 @@ from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import Case
 from kernelgym.judge.timing.baseline_store import Kept, device_name
 from kernelgym.judge.timing.baselines import Baselines
-from kernelgym.judge.timing.timer import Timekeeper
+from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
@@ -81,14 +81,14 @@ class Worker:
             self._called,
             lambda: self._accelerator.shares_device,
         )
-        timekeeper = Timekeeper(ruleset, self._accelerator, self._processes, self._baselines)
+        timer = Timer(ruleset, self._accelerator, self._processes, self._baselines)
         self._equipment = Equipment(
             timing=timing,
             device=device,
             accelerator=self._accelerator,
             processes=self._processes,
             public=PublicCalls(self._accelerator.device),
-            timekeeper=timekeeper,
+            timer=timer,
         )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
