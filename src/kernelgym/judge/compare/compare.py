@@ -65,7 +65,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the error bound takes into account from earlier runs of the problem."""
+    """What earlier runs of a problem tell about its error bound."""
 
     factor: float
     """How many times the reference's own error an output may be off."""
@@ -76,7 +76,10 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class RowBlocks:
-    """The fp64 outputs of some rows, where the whole would take too much memory."""
+    """The fp64 outputs of some rows.
+
+    Used where the whole outputs would take too much memory.
+    """
 
     rows: tuple[slice, ...]
     """Slices along the first axis of every output."""
@@ -85,7 +88,7 @@ class RowBlocks:
 
 
 def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a region's bytes, including booleans that are neither 0 nor 1.
+    """Return a copy of a region's bytes, even of invalid booleans.
 
     `clone` would turn such a boolean, which a poisoned byte is, into a true one.
     """
@@ -95,7 +98,7 @@ def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def unchanging(region: torch.Tensor) -> torch.Tensor:
-    """Return an output region in a form that no candidate can change while it is compared."""
+    """Return an output region that no candidate can change during a comparison."""
     return region if tolerance.is_read_once(region) else byte_copy(region)
 
 
@@ -108,7 +111,7 @@ def compare(
     calibration: Calibration | None = None,
     locate: bool = False,
 ) -> Comparison:
-    """Return whether one call's outputs are right, and how far off they are.
+    """Return whether a call's outputs are right, and their errors.
 
     Args:
         claimed: The candidate's description of its output; must agree with the reference's.
@@ -151,7 +154,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """How far other calls' outputs may lie from the reference's; learned from one call."""
+    """How far other calls' outputs may lie from the reference's."""
 
     shape: Any
     """The structure of the reference's output, without values."""
@@ -162,7 +165,7 @@ class Surroundings:
 def surroundings(
     expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
 ) -> Surroundings | None:
-    """Return how near other calls on the same kind of inputs must be to the reference.
+    """Return how near other calls' outputs must be to the reference's.
 
     None if that cannot show that an output is right: for integers, or without a twin. The reference
     itself may be off the truth by its own error, so the bound allows one more such error.
@@ -189,7 +192,7 @@ def near(
     around: Surroundings,
     ruleset: Ruleset,
 ) -> bool:
-    """Return True if a call is right beyond doubt, judged by a reference's answer.
+    """Return True if a call is certainly right by a reference's answer.
 
     Args:
         claimed: The candidate's description of its output.

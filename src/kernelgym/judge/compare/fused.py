@@ -91,7 +91,7 @@ class Fused:
         typical: float,
         distrust: float,
     ) -> bool:
-        """Add the reference's errors to tables by exponent; return False if one is doubtful.
+        """Add the reference's errors to tables by exponent of the truth.
 
         Args:
             reference: Flat, floating-point.
@@ -127,7 +127,10 @@ def _cdiv(count: int, size: int) -> int:
 
 
 def fused_for(*tensors: torch.Tensor) -> Fused | None:
-    """Return the kernels if these flat tensors are large enough and of a fitting type."""
+    """Return the kernels if they suit these flat tensors, else None.
+
+    They suit large, contiguous floating-point tensors on CUDA.
+    """
     if tensors[0].device.type != "cuda" or tensors[0].numel() < _LEAST:
         return None
     if not all(tensor.is_floating_point() and tensor.is_contiguous() for tensor in tensors):

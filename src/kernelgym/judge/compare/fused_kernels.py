@@ -100,7 +100,7 @@ def errors(  # type: ignore[no-untyped-def]
     distrust,
     BLOCK: tl.constexpr,
 ):
-    """Add the errors of a reference to tables by exponent of the truth."""
+    """Add a reference's errors to tables by exponent of the truth."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     ref = tl.load(ref_ptr + at, mask=inside, other=0.0).to(tl.float64)

@@ -143,7 +143,7 @@ class _Axis:
 
 
 def relation(out: Values, ref: Values) -> tuple[Relation, float]:
-    """Return how wrong values relate to the right ones, and the factor of multiples.
+    """Return how wrong values relate to right ones, and a factor.
 
     The factor is 0 for any other relation. A factor is returned only if the reference's values vary
     by more than a tenth of their typical size: of a reference that is the same everywhere, the

@@ -52,7 +52,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some positions along an axis: a range, everything but a range, or one in every period."""
+    """Positions along an axis: a range, all but one, or periodic ranges."""
 
     start: int
     stop: int
@@ -77,7 +77,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A stretch per axis (None for all positions), or one stretch in row-major order."""
+    """A stretch per axis (None for all), or one in row-major order."""
 
     shape: tuple[int, ...]
     axes: tuple[Stretch | None, ...] = ()
@@ -150,7 +150,7 @@ def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Coun
 def find_region(
     shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts
 ) -> Region | None:
-    """Return the smallest region that holds every wrong element, if it stands out."""
+    """Return the smallest region with every wrong element, if it stands out."""
     shape = tuple(shape)
     total = math.prod(shape)
     best: Region | None = None
@@ -176,7 +176,10 @@ def find_region(
 
 
 def _surprise(total: int, size: int, wrong: int) -> float:
-    """Return how unlikely it is, in nats, that all elements fall into a region by chance."""
+    """Return how unlikely a region is by chance, in nats.
+
+    That is, how unlikely it is that so many elements, scattered at random, all fall into it.
+    """
 
     def ways(places: int) -> float:
         return math.lgamma(places + 1) - math.lgamma(places - wrong + 1)
@@ -194,7 +197,10 @@ def _smallest(counts: Counts) -> Stretch | None:
 
 
 def _blocks(flat: Counts) -> Iterator[Stretch]:
-    """Yield the last block, or the first, of each power of two that holds every wrong element."""
+    """Yield last and first blocks that hold every wrong element.
+
+    Blocks have a power of two of elements.
+    """
     for block in _BLOCKS:
         start = (flat.size - 1) // block * block
         if 0 < start <= flat.low:
@@ -264,7 +270,7 @@ def _stretch_words(stretch: Stretch, size: int, noun: tuple[str, str, str]) -> s
 
 
 def _block_words(start: int, stop: int, size: int) -> str:
-    """Return words for a stretch that is a first or last block, else ''.
+    """Return words for a first or last block, else ''.
 
     Blocks have a power of two of elements.
     """

@@ -41,7 +41,7 @@ def outline(value: Any) -> Any:
 
 
 def structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
-    """Return how a claimed structure differs from the wanted one; '' if it does not.
+    """Return how a claimed structure differs from the wanted one, or ''.
 
     Args:
         claimed: The candidate's description, which may be any JSON value.

@@ -58,7 +58,7 @@ def _chunk_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class Difference:
-    """Where one output differs from what it should be; filled chunk by chunk."""
+    """Where one output differs from the right one; filled by chunks."""
 
     parts: int = 1
     """Numbers per element: two for complex tensors."""
@@ -109,7 +109,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How far an output may be off: ``slack[bin of ref64] + relative * |ref64|``."""
+    """How far an output may be off.
+
+    At every element: ``slack[bin of ref64] + relative * |ref64|``.
+    """
 
     slack: torch.Tensor
     relative: float
@@ -186,7 +189,10 @@ def _tables_at_once(
 def _tables(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the largest own error and the element count by exponent; None if no twin."""
+    """Return the largest own errors and the element counts, by exponent.
+
+    None if the truths are no twin.
+    """
     device = pairs[0][0].device
     lanes = _LANES.get(device.type, 1)
     own_errors = torch.zeros(lanes * _BINS, dtype=torch.float64, device=device)
@@ -252,7 +258,7 @@ def outside_bound(
 
 
 def is_read_once(output: torch.Tensor) -> bool:
-    """Return True if comparing reads an output once, or copies it before reading it twice.
+    """Return True if a comparison reads an output once, or copies it.
 
     Such an output may lie in memory that a candidate can write: what the comparison finds right, it
     has read there. True for floating-point tensors on CUDA; other tensors are read several times.
@@ -261,7 +267,7 @@ def is_read_once(output: torch.Tensor) -> bool:
 
 
 def _still(output: torch.Tensor) -> torch.Tensor:
-    """Return an output that no candidate can change while it is read several times."""
+    """Return an output that no candidate can change between two reads."""
     return output.clone() if is_read_once(output) else output
 
 

@@ -82,7 +82,7 @@ class Evidence:
 
 
 def prepare(session: Session) -> None:
-    """Make a process ready to be watched, before it holds any kernel code.
+    """Make a process watchable before it holds any kernel code.
 
     Raises:
         JudgeError: If this fails: without kernel code, it cannot be the kernel's fault.
@@ -188,7 +188,7 @@ def third(evidence: Evidence, run: LiveRun) -> Evidence:
 
 
 def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
-    """Return evidence with the launch times of one more call; for information only."""
+    """Return evidence with one more call's launch times, for information."""
     session, seeds = run.session, run.case.seeds
     timed = LANGUAGES[run.case.kernel.language].is_timed(str(session.device))
     if evidence.complaint or evidence.crashed or not timed:
@@ -267,7 +267,7 @@ def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
 
 
 def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
-    """Return a complaint if much data went to host code outside PyTorch, else ''."""
+    """Return a complaint if much data left PyTorch, else ''."""
     instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
     library = seen.get("library")
     if isinstance(library, str) and library:
@@ -327,7 +327,7 @@ def _refused(code: str, message: str, found: Evidence) -> Evidence:
 
 
 def _number(value: Any) -> float:
-    """Return a number that the candidate sent, or 0 if it is not a usable one."""
+    """Return a number that the candidate sent, or 0 if unusable."""
     if type(value) not in (int, float):
         return 0.0
     try:

@@ -53,7 +53,7 @@ def can_be_watched(kernel: Kernel) -> bool:
 
 
 def _word(node: ast.AST) -> str:
-    """Return the name or text that a syntax node itself holds, without its children."""
+    """Return the name or text that a syntax node itself holds."""
     match node:
         case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
             return word
@@ -93,7 +93,7 @@ class Watch:
         self._place = secret.choice(places) if places and not asked_apart else None
 
     def call(self, index: int) -> Comparison:
-        """Make and judge one call; gather evidence if it is the chosen one."""
+        """Make and judge one call; gather evidence in the chosen one."""
         if index != self._place:
             return self._session.call(self._reference, index)
         self.begun = True

@@ -49,21 +49,21 @@ _SALT = 8.0  # times the scale, at least
 
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
-    """Return a kind's variants for a class of operations, the stronger variant first."""
+    """Return a kind's variants for a class of operations, strongest first."""
     if kind == "spiked" and operation in ("convolution", "scan"):
         kind += _MILD
     return kind, kind + _POSITIVE
 
 
 def is_salted(variant: str) -> bool:
-    """Return True if a variant differs from the problem's own inputs in few elements."""
+    """Return True if a variant differs from ``given`` in few elements."""
     return variant.removesuffix(_POSITIVE) == "salted"
 
 
 def plan(
     secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str], dear: bool = False
 ) -> tuple[str, ...]:
-    """Return the kinds of inputs for the judged calls of one verdict, in order.
+    """Return the kinds of inputs for one verdict's calls, in order.
 
     Args:
         secret: Decides the order, and how many calls draw the problem's own inputs.
@@ -122,7 +122,10 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def _turn(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
-        """Replace values drawn around `centre`, in place: a copy may not fit in memory."""
+        """Replace values drawn around `centre`, in place.
+
+        In place, since a copy of large values may not fit in memory.
+        """
         if self._kind == "salted":
             if self._positive:
                 values.abs_()
@@ -174,7 +177,7 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _places(count: int, values: torch.Tensor) -> torch.Tensor:
-    """Return `count` random element numbers, one in each part, so that all differ."""
+    """Return `count` random element numbers that all differ: one per part."""
     device, width = values.device, values.numel() // count
     places = torch.arange(count, device=device) * values.numel() // count
     places += torch.rand(count, device=device, dtype=torch.float64).mul_(width).long()
@@ -182,7 +185,10 @@ def _places(count: int, values: torch.Tensor) -> torch.Tensor:
 
 
 def _at(number: Any, values: torch.Tensor, places: torch.Tensor) -> Any:
-    """Return a sampler's parameter, a number or a tensor, at some places of its result."""
+    """Return a sampler's parameter at some places of its result.
+
+    The parameter may be one number or a tensor of them.
+    """
     if not isinstance(number, torch.Tensor):
         return number
     return number.to(values.device).expand(values.shape).reshape(-1)[places]
@@ -196,14 +202,14 @@ def _put(values: torch.Tensor, places: torch.Tensor, numbers: torch.Tensor) -> N
 
 
 def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
-    """Return random numbers from [-1, 1): one per row, or one for all rows."""
+    """Return random numbers from [-1, 1): one, or one per row."""
     shape = (*like.shape[:-1], 1) if rows and like.dim() > 1 else (1,) * like.dim()
     drawn = torch.rand(shape, device=like.device, dtype=torch.float32)
     return drawn.mul_(2).sub_(1).to(like.dtype)
 
 
 def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
-    """Return a sampler's centre and reach; the reach is None for other functions."""
+    """Return a sampler's centre and reach; reach None for other functions."""
     if func in (torch.rand, torch.rand_like):
         return 0.5, 0.5
     if func in (torch.randn, torch.randn_like):

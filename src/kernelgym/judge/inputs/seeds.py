@@ -16,7 +16,7 @@ __all__ = ["Seeds", "random_state", "seed_all"]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """All randomness of one verdict, derived from one secret (or from KernelBench's 42)."""
+    """All randomness of one verdict, derived from one secret or KernelBench's 42."""
 
     secret: str
     """Hexadecimal; empty for the public seeds."""
@@ -42,14 +42,14 @@ class Seeds:
         return self.derive("forward", index) if self.secret else self.trial(index)
 
     def calls(self, ruleset: Ruleset) -> int:
-        """Return the number of judged calls for the problem's own kind of inputs alone."""
+        """Return the number of judged calls, without other kinds of inputs."""
         span = ruleset.max_calls - ruleset.min_calls + 1
         return ruleset.min_calls + self.derive("calls") % span
 
 
 @lru_cache(maxsize=1)
 def _kernelbench_trial_seeds() -> list[int]:
-    """Return the trial seeds that KernelBench derives from its seed 42 for every kernel."""
+    """Return the trial seeds that KernelBench derives from its seed 42."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(42)
         return [int(torch.randint(0, 2**32 - 1, (1,)).item()) for _ in range(64)]
@@ -64,7 +64,7 @@ def seed_all(seed: int, device: torch.device | None = None) -> None:
 
 
 def random_state(device: torch.device) -> bytes:
-    """Return the state of torch's generators, on the CPU and on the device."""
+    """Return the state of torch's generators, on CPU and device."""
     states = [torch.default_generator.get_state()]
     if device.type == "cuda":
         states.append(_generator(device).get_state())

@@ -44,7 +44,7 @@ def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
 
 
 def _wait_for(child: int, caller: socket.socket) -> int:
-    """Return the child's exit code; kill this process group if the caller has gone."""
+    """Return the child's exit code; kill all if the caller left."""
     handle = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([handle, caller.fileno()], [], [])

@@ -67,7 +67,10 @@ class _Gate:
         return Reference(self._problem, rules, self._seeds, self._device)
 
     def _fresh(self) -> Reference:
-        """Return a newly built reference without its fp64 twin, which these runs do not need."""
+        """Return a newly built reference without its fp64 twin.
+
+        These runs need no twin.
+        """
         reference = self._build(dataclasses.replace(self._rules, tolerance="allclose"))
         put_state(reference.model, self._reference.state)
         return reference
@@ -86,7 +89,7 @@ class _Gate:
         raise AssertionError
 
     def _calls(self) -> Iterator[_Call]:
-        """Yield the first call, then further ones of each kind that the problem can bear."""
+        """Yield the first call, then calls of each bearable kind."""
         yield self.first
         for index in range(1, len(self._kinds)):
             call = self._call(index)
@@ -94,7 +97,7 @@ class _Gate:
                 yield call
 
     def _complaint(self, output: Any, call: _Call) -> str:
-        """Return why an output fails, judged as a kernel's; '' if it passes."""
+        """Return why an output fails as a kernel's; '' if it passes."""
         expected = call.expected
         return self._judge(output, expected.output, expected.precise, expected.calibration)
 
@@ -133,7 +136,7 @@ class _Gate:
         yield from left
 
     def _still_passing(self, choices: list[list[Answer]], call: _Call) -> list[list[Answer]]:
-        """Return, for every part of the output, the answers that pass this call too."""
+        """Return, for every output part, the answers that pass this call."""
         given = leaves_of(call.inputs)
         parts = leaves_of(call.expected.output)
         precise = _twins(call.expected.precise, len(parts))
@@ -242,7 +245,10 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
 
 
 def _twins(precise: Any, parts: int) -> list[Any]:
-    """Return the twin's output part by part; None for each part if the numbers differ."""
+    """Return the twin's output by part.
+
+    None for each part if the twin gives another number of parts.
+    """
     if isinstance(precise, RowBlocks):
         columns = [leaves_of(output) for output in precise.outputs]
         if all(len(column) == parts for column in columns):
@@ -252,7 +258,10 @@ def _twins(precise: Any, parts: int) -> list[Any]:
 
 
 def _noise_like(value: torch.Tensor) -> torch.Tensor:
-    """Return random changes as large as the parameter's values; of size 1 if all are 0."""
+    """Return random changes of the size of a parameter's values.
+
+    They are of size 1 where all values are zero.
+    """
     generator = torch.Generator().manual_seed(value.numel())
     real = torch.float64 if not value.is_complex() else torch.complex128
     noise = torch.randn(value.shape, dtype=real, generator=generator)

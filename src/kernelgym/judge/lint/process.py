@@ -37,7 +37,7 @@ _GRACE_S = 0.9  # share of a test's time; after it, the process tries no further
 
 
 class HygieneProcess:
-    """Tests problems one after the other; used by one thread at a time.
+    """Tests problems one by one; used by one thread at a time.
 
     Args:
         rules: The ruleset that decides comparison and precision.

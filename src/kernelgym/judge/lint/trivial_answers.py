@@ -23,7 +23,7 @@ Answer = Callable[[list[Any]], Any]
 
 
 def trivial_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:
-    """Return, by reason, the answers to try for every part of the first call's output."""
+    """Return answers to try for every part of an output, by reason."""
     given = leaves_of(inputs)
     parts = leaves_of(output)
     return {
@@ -54,7 +54,7 @@ def _input(index: int, part: Any) -> Answer:
 
 
 def _alike(item: Any, part: Any) -> bool:
-    """Return True if an input could be a part of the output, perhaps reshaped."""
+    """Return True if an input could be an output's part, perhaps reshaped."""
     if isinstance(part, torch.Tensor):
         return (
             isinstance(item, torch.Tensor)
@@ -90,7 +90,7 @@ def _constants(part: Any) -> list[Any]:
 
 
 def _middles(flat: torch.Tensor) -> list[Any]:
-    """Return the midpoint and the harmonic mean of the extremes, and the median.
+    """Return the extremes' midpoint and harmonic mean, and the median.
 
     The midpoint is equally far from both extremes, the harmonic mean equally far relative to them.
     It is left out if the extremes do not have the same sign.

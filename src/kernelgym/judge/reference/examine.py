@@ -130,7 +130,7 @@ def examine(
 
 
 def bears(expected: Expected, ruleset: Ruleset) -> bool:
-    """Return True if the reference and its fp64 twin agree well enough to compare with."""
+    """Return True if reference and twin agree enough to compare with."""
     return own_errors(expected.output, expected.precise, ruleset) is not None
 
 
@@ -150,7 +150,10 @@ def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
 
 
 def _bears_other_state(runner: Runner, inputs: list[Any], before: Expected) -> bool:
-    """Replace the constant state; return True if the output stays useful, else undo it."""
+    """Return True if replaced constant state leaves the output useful.
+
+    The replacement stays if so, and is undone if not.
+    """
     constants = constant_state(runner.model)
     if not constants:
         return False
@@ -217,7 +220,10 @@ def _is_copy(output: Any, inputs: list[Any]) -> bool:
 
 
 def _is_useful(output: Any, usual: Any) -> bool:
-    """Return True if outputs are about as finite and varied as the usual ones."""
+    """Return True if outputs are as finite and varied as usual.
+
+    A tenth fewer finite elements are allowed where the usual outputs have infinite ones or NaN.
+    """
     now, before = tensors_of(output), tensors_of(usual)
     if len(now) != len(before):
         return False
@@ -249,7 +255,9 @@ def _is_constant(tensor: torch.Tensor) -> bool:
 def _is_steady(
     runner: Runner, inputs: list[Any], found: Expected, ruleset: Ruleset, factor: float | None
 ) -> bool:
-    """Return True if inputs changed in their last places give outputs within the bound.
+    """Return True if tiny input changes keep outputs within the bound.
+
+    The changes are in the inputs' last places.
 
     An honest kernel may err as much as if it had been given such inputs.
     """
@@ -276,7 +284,7 @@ def _is_steady(
 def _errors_of_few(
     runner: Runner, draw: Draw, ruleset: Ruleset, kind: str, first: Expected
 ) -> tuple[float, ...]:
-    """Return the largest own error over some calls, for outputs of few elements."""
+    """Return the largest own error over some calls, for small outputs."""
     leaves = tensors_of(first.output)
     if not any(leaf.numel() < _FEW_ELEMENTS and leaf.is_floating_point() for leaf in leaves):
         return ()

@@ -39,7 +39,7 @@ class PublicCalls:
         """Size of all tensors kept."""
 
     def find(self, key: Hashable) -> tuple[list[Any], Expected] | None:
-        """Return a call that was kept, or None; callers must not change it."""
+        """Return a kept call, or None; callers must not change it."""
         if key not in self._kept:
             return None
         self._kept.move_to_end(key)
@@ -47,7 +47,7 @@ class PublicCalls:
         return inputs, expected
 
     def keep(self, key: Hashable, inputs: list[Any], expected: Expected) -> None:
-        """Keep a call unless it is large; drop the least recently used ones for it."""
+        """Keep a call unless it is large; drop least recently used ones."""
         size = bytes_of([inputs, expected.output])
         # A verdict makes five calls: unless all five fit, each would push out the one needed next.
         if 5 * size > self._room or key in self._kept:

@@ -111,7 +111,7 @@ class Reference:
         return self._runner.draws
 
     def prepare(self) -> None:
-        """Replace constant state and plan the judged calls, as far as the problem allows.
+        """Replace constant state and plan judged calls, as the problem allows.
 
         Raises:
             JudgeError: If the problem's own code fails.
@@ -157,7 +157,7 @@ class Reference:
 
     @property
     def telltales(self) -> tuple[str, ...]:
-        """Kinds of inputs on which timed calls are checked, beside the problem's own.
+        """Kinds of inputs that check timed calls, beside the problem's own.
 
         A kernel that takes a short cut once it is timed, one that is right on the problem's own
         inputs alone, is wrong on these kinds. They are the kinds that differ from the problem's own
@@ -168,7 +168,7 @@ class Reference:
         return tuple(kind for kind in usable if is_salted(kind)) or usable
 
     def inputs_for_timing(self, seed: int, kind: str = GIVEN) -> list[Any]:
-        """Return one set of inputs, drawn on the device where the problem allows it.
+        """Return one set of inputs, drawn on the device where possible.
 
         This is quicker than drawing on the CPU, as judged inputs under public seeds are drawn.
         """
@@ -195,7 +195,9 @@ class Reference:
     def judged_call(
         self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
     ) -> tuple[list[Any], Expected]:
-        """Return a judged call's inputs and expected output; callers must not change them.
+        """Return a judged call's inputs and expected output.
+
+        Callers must not change them.
 
         Args:
             seed: Seed of the inputs.
@@ -267,7 +269,7 @@ class Reference:
             return placed
 
     def _draw_kind(self, seed: int, kind: str) -> tuple[list[Any], bool]:
-        """Return inputs of a kind, and whether they differ from the problem's own."""
+        """Return inputs of a kind, and whether the kind changed them."""
         with torch.no_grad():
             if kind == GIVEN:
                 return [self._cast(value, self.device) for value in self._draw(seed)], False

@@ -30,7 +30,10 @@ _AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
 
 
 class InputsChanged(JudgeError):
-    """A model changed inputs that were too large to copy beforehand; later runs copy them."""
+    """A model changed large inputs before copies were made.
+
+    Later runs copy even large inputs first.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,9 @@ class Runner:
         return bytes_of([inputs, output]) > int(total) // _LARGE_SHARE
 
     def _may_fit(self, inputs: list[Any], output: Any) -> bool:
-        """Return True if an fp64 run fits in free memory: copies of all, and as much again.
+        """Return True if an fp64 run should fit in free memory.
+
+        It takes fp64 copies of all tensors, and as much again.
 
         Raises:
             DeviceFull: If `raise_on_oom` is set and the run would fit, beside the kernel's own
@@ -193,7 +198,10 @@ class Runner:
         return False
 
     def _run_blocks(self, inputs: list[Any], output: Any, seed: int) -> RowBlocks | None:
-        """Run the twin on blocks of rows; None if rows depend on each other."""
+        """Return the twin's output on blocks of rows, or None.
+
+        None if rows of the output may depend on each other.
+        """
         leaves = tensors_of(output)
         heights = {leaf.shape[0] if leaf.dim() else 0 for leaf in leaves}
         if self.stateful or self.draws or len(heights) != 1:
@@ -229,7 +237,10 @@ class Runner:
 
 
 def _block_rows(height: int, total_bytes: int, seed: int) -> tuple[slice, ...]:
-    """Return small blocks of rows, chosen at random; none if rows are too few or too long."""
+    """Return small random blocks of rows; none if rows are unsuitable.
+
+    There are none if rows are too few or too long.
+    """
     size = min(height // 8, _BLOCK_BYTES * height // max(1, total_bytes))
     if size < 1:
         size = 1 if height >= 2 * _BLOCKS else 0
@@ -245,7 +256,10 @@ def _cut(inputs: list[Any], rows: slice, which: list[int]) -> list[Any]:
 
 
 def _copied(values: list[Any]) -> list[Any]:
-    """Return copies; `deepcopy` of a slice would copy the whole tensor behind it."""
+    """Return copies of values.
+
+    `copy.deepcopy` of a slice would copy the whole tensor behind it.
+    """
     return [v.clone() if isinstance(v, torch.Tensor) else copy.deepcopy(v) for v in values]
 
 
@@ -264,7 +278,7 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """Move a model, and its modules' plain tensor attributes, to a device and type.
+    """Move a model and its plain tensor attributes to a device.
 
     Plain attributes change their type only if the type is fp64 and they are floating-point.
     """
@@ -278,7 +292,7 @@ def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
 
 
 def _widen(value: Any) -> Any:
-    """Return a copy of an input, in fp64 if it is a floating-point tensor."""
+    """Return a copy of an input; a floating-point tensor in fp64."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
     return copy.deepcopy(value)

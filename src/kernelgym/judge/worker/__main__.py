@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 def _exit_with_parent(lifeline: int) -> None:
-    """End this process, and its zygotes with it, when the parent is gone."""
+    """End this process and its zygotes when the parent is gone."""
 
     def watch() -> None:
         os.read(lifeline, 1)

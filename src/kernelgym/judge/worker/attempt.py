@@ -118,7 +118,7 @@ class Attempt:
         return reference
 
     def _judge(self, stack: ExitStack, run: LiveRun) -> None:
-        """Run the kernel; its share of device memory is held until `stack` is closed."""
+        """Run the kernel; hold its device memory until `stack` closes."""
         session, outcome = run.session, self._outcome
         outcome.calls.planned = len(run.reference.plan)
         try:
@@ -212,7 +212,9 @@ class Attempt:
         )
 
     def _has_room_without(self, run: LiveRun) -> bool:
-        """End the kernel's process; return True if the reference then has enough memory.
+        """End the kernel's process; return True if memory then suffices.
+
+        It suffices if the reference can run and the kernel's tensors would fit beside it.
 
         Raises:
             DeviceFull: If there is too little memory even to run the reference.

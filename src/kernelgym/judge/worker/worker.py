@@ -158,7 +158,7 @@ class Worker:
         return outcome
 
     def _watched_first(self, case: Case) -> JudgeOutcome:
-        """Judge a kernel watched; judge it again unwatched if watching may have failed it."""
+        """Judge a kernel watched, and unwatched if watching may fail it."""
         outcome, was_watched = self._attempt(case, watched=True)
         if self._retry(outcome, was_watched) is RETRIES[Reason.FAILED_WHILE_WATCHED]:
             self._look_after(verdict_of(outcome))
@@ -169,7 +169,10 @@ class Worker:
         return retry_for(verdict_of(outcome), was_watched, self._accelerator.shares_device)
 
     def _timed_out(self, outcome: JudgeOutcome) -> bool:
-        """Return True if a kernel hung on a CUDA device; note it, as it may delay others."""
+        """Return True if a kernel hung on a CUDA device.
+
+        The kill is noted, since what the kernel launched may delay others.
+        """
         timed_out = self._on_cuda and verdict_of(outcome).status is Status.TIMEOUT
         if timed_out:
             self._accelerator.recent_kills.note()
@@ -208,7 +211,9 @@ class Worker:
         return True
 
     def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
-        """Return an answer, or None if the judge lacked memory that other workers may hold.
+        """Return an answer, or None if other workers may hold its memory.
+
+        In that case the caller retries with the device's memory alone.
 
         Raises:
             DeviceFull: If the judge lacked memory although no other worker uses the device's.
@@ -230,7 +235,7 @@ class Worker:
             self._baselines.dismiss()
 
     def _look_after(self, failed: Verdict) -> None:
-        """Check that the device still computes after a failed attempt, before the retry.
+        """Check that the device still computes after a failed attempt.
 
         Raises:
             DeviceLost: If it does not.
@@ -246,7 +251,9 @@ class Worker:
         return self._accelerator.is_untidy() or not self._processes.are_settled()
 
     def _settle(self, ahead: bool = False) -> None:
-        """Wait until processes on standby have their contexts: none is made during a timing.
+        """Wait until processes on standby have their contexts.
+
+        Otherwise a context might be made while another kernel is timed.
 
         Args:
             ahead: Give up sooner: another worker waits for the device, and no kernel of this
@@ -256,7 +263,7 @@ class Worker:
             self._processes.settle(ahead)
 
     def _attempt(self, case: Case, watched: bool = False) -> tuple[JudgeOutcome, bool]:
-        """Judge in a fresh process; return the outcome and whether a call was watched."""
+        """Return a fresh process's outcome and whether a call was watched."""
         attempt = Attempt(self._equipment, case, watched)
         return attempt.outcome(), attempt.was_watched
 
@@ -290,7 +297,10 @@ class Worker:
         return prepared
 
     def reset(self) -> None:
-        """End all processes after a failure of the judge; the next job starts new ones."""
+        """End all processes after a failure of the judge.
+
+        The next job starts new ones.
+        """
         self._baselines.dismiss()
         self._processes.reset()
 

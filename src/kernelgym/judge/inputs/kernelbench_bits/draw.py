@@ -84,7 +84,7 @@ def _draw_on_cuda(
 
 
 class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, large draws from CPU generators are made on `device` or on all cores."""
+    """While entered, makes large draws on `device` or on all cores."""
 
     def __init__(self, device: torch.device, draw: DeviceDraw | None) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
         return func(*_mapped(args, self._to_cpu), **_mapped(kwargs, self._to_cpu))
 
     def _sample(self, call: SamplerCall) -> torch.Tensor | None:
-        """Return a draw made elsewhere; None if torch should make it as called."""
+        """Return a draw made elsewhere; None if torch should make it."""
         generator = torch.default_generator if call.generator is None else call.generator
         elements = math.prod(call.size)
         if call.is_rand and self._draw is not None and elements >= _DEVICE_ELEMENTS:
@@ -168,7 +168,7 @@ def _mapped(value: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def _as_if_copied(drawn: Any) -> Any:
-    """Return inputs whose device tensors own their memory, as copies from the CPU would.
+    """Return inputs whose device tensors own their memory, like CPU copies.
 
     Tensors inside lists and dicts go back to the CPU: code that moves inputs leaves those there.
     """

@@ -65,7 +65,7 @@ _SENDABLE = _PLAIN | _ROUNDED | {getattr(_ATEN, name) for name in _SENT_BACK}
 
 
 def is_exact(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return True if this operator call gives the same bits on every device."""
+    """Return True if this call gives the same bits on every device."""
     if func._overloadname.endswith("out") or kwargs.get("device") is not None:
         return False
     packet = func.overloadpacket

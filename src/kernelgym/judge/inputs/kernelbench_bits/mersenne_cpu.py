@@ -36,7 +36,10 @@ def read_place(generator: torch.Generator) -> Place:
 
 
 def write_place(generator: torch.Generator, place: Place) -> None:
-    """Move a CPU generator to a place in its stream; the rest of its state stays."""
+    """Move a CPU generator to a place in its stream.
+
+    The rest of the generator's state stays.
+    """
     state = place.within(bytes(generator.get_state().numpy()))
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
@@ -49,7 +52,7 @@ def fill(
     threads: int | None = None,
     segment_elements: int = _SEGMENT_ELEMENTS,
 ) -> bool:
-    """Fill a tensor and leave the generator as the sampler would; False if not possible.
+    """Fill a tensor, and move the generator, as the sampler would.
 
     Args:
         tensor: A contiguous tensor on the CPU.
@@ -96,7 +99,10 @@ def fill(
 def _words_per_element(
     sampler: Sampler, dtype: torch.dtype, generator: torch.Generator
 ) -> int | None:
-    """Return how many words an element takes; None if tensors cannot be cut."""
+    """Return how many words an element takes, or None.
+
+    None if the sampler's tensors cannot be cut.
+    """
     whole, first, second = (
         torch.empty(size, dtype=dtype)
         for size in (_TRIED_ELEMENTS, _TRIED_ELEMENTS // 2, _TRIED_ELEMENTS // 2)
@@ -119,5 +125,5 @@ def _words_per_element(
 
 
 def _distance(start: Place, end: Place) -> int:
-    """Return the words between two places that are less than 624 words apart."""
+    """Return the distance of two places less than 624 words apart."""
     return (end.given - start.given) % 624

@@ -146,7 +146,7 @@ def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.
 
 
 def _begin(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the words at which each segment begins, and the drawing kernel's plan."""
+    """Return the words at segments' starts, and the drawing kernel's plan."""
     segment = 1 << SEGMENT_POWER
     segments = -(-count // segment)
     behind, _ = place.after(count)
@@ -163,7 +163,10 @@ def _begin(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor
 
 @functools.lru_cache(maxsize=16)
 def agrees(device: torch.device) -> bool:
-    """Return True if this device draws the numbers that torch draws on the CPU."""
+    """Return True if this device draws the CPU's numbers.
+
+    The check runs once in a process.
+    """
     generator = torch.Generator().manual_seed(1998)
     torch.rand(1000, generator=generator)
     try:

@@ -35,7 +35,7 @@ class SamplerCall:
 
 
 def read_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SamplerCall | None:
-    """Return the draw that an operator call makes; None if it is not a known one."""
+    """Return the draw that an operator call makes; None if unknown."""
     reader = _READERS.get(func)
     if reader is None:
         return None
