@@ -77,7 +77,7 @@ JUMP_SOURCE = r"""extern "C" __global__ void jump(
 
 # One block for each segment. `plan` holds: how many numbers are wanted, how many of the first 624
 # words have been given out, the length of a segment, and where the 624 words start that the
-# generator ends with; the block that comes by them writes them to `last`.
+# generator ends with; the block that produces them writes them to `last`.
 DRAW_SOURCE = r"""extern "C" __global__ void draw(
     float *out, const unsigned *states, unsigned *last, const long long *plan) {
     const unsigned n = 624, m = 397, mask = 1023;
