@@ -1,1 +1,1 @@
-"""What a kernel left in its outputs, compared with the reference's."""
+"""Comparison of a kernel's outputs with the reference's."""

@@ -1,4 +1,4 @@
-"""Compare what a kernel left in its output regions with what the reference gives.
+"""Compare what a kernel left in its output regions with the reference's output.
 
 Two rules, chosen by the ruleset:
 
@@ -9,13 +9,12 @@ Two rules, chosen by the ruleset:
   about this element's magnitude or smaller, so that large elements lend no slack to small ones.
   NaN and infinities must stand where the reference has them.
 
-A twin that is missing, or so far from the reference that it computes something else (noise drawn
-anew, values rounded the other way), is not used: the fixed ``atol`` and ``rtol`` apply then, with
-NaN allowed where the reference has it.
+The fixed ``atol`` and ``rtol`` apply, with NaN allowed where the reference has it, if there is no
+twin, or if the twin is so far from the reference that it computes something else (noise drawn
+anew, values rounded the other way).
 
 Complex tensors are compared by their parts, booleans by their bytes (a poisoned byte is neither
-true nor false), all other tensors must be equal. Nothing here measures how often a kernel is off:
-one element outside the bound fails the call.
+true nor false), and all other tensors must be equal. One element outside the bound fails the call.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ __all__ = [
 ]
 
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
-"""What one output should be: in fp64, or some rows of it, or unknown."""
+"""The right value of one output: in fp64, or some rows of it in fp64, or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +58,47 @@ class Comparison:
     max_abs_error: float = 0.0
     max_rel_error: float = 0.0
     message: str = ""
-    """Why it failed; never a reference value."""
+    """Why the call failed; never tells a reference value."""
     mismatch: Mismatch | None = None
-    """Where the first wrong output differs, if that was asked for."""
+    """Where the first wrong output differs, if the caller asked for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is known of a problem beforehand that its bound takes into account."""
+    """What earlier runs of a problem tell about its error bound."""
 
     factor: float
-    """How many own errors of the reference an output may be off."""
+    """How many times the reference's own error an output may be off."""
     own_errors: tuple[float, ...] = ()
-    """The reference's error on each output in calls made earlier. Used for outputs of few
-    elements, whose own error in one call may be small by chance."""
+    """The reference's error on each output in earlier calls. Used for outputs of few elements,
+    on which the reference's error in one call may be small by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlocks:
-    """The fp64 outputs of some rows, where the whole would take too much memory."""
+    """The fp64 outputs of some rows.
+
+    Used where the whole outputs would take too much memory.
+    """
 
     rows: tuple[slice, ...]
-    """Along the first axis of every output."""
+    """Slices along the first axis of every output."""
     outputs: tuple[Any, ...]
-    """One per slice."""
+    """One output per slice."""
 
 
 def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a region's bytes; `clone` would turn any booleans but zero into proper ones."""
+    """Return a copy of a region's bytes, even of invalid booleans.
+
+    `clone` would turn such a boolean, which a poisoned byte is, into a true one.
+    """
     if tensor.dtype == torch.bool:
         return tensor.view(torch.uint8).clone().view(torch.bool)
     return tensor.clone()
 
 
 def unchanging(region: torch.Tensor) -> torch.Tensor:
-    """Return what lies in an output region, so that no candidate can change what is compared."""
+    """Return an output region that no candidate can change during a comparison."""
     return region if tolerance.is_read_once(region) else byte_copy(region)
 
 
@@ -106,17 +111,17 @@ def compare(
     calibration: Calibration | None = None,
     locate: bool = False,
 ) -> Comparison:
-    """Judge one call.
+    """Return whether a call's outputs are right, and their errors.
 
     Args:
         claimed: The candidate's description of its output; must agree with the reference's.
-        outputs: What lies in the output regions, in order, as `unchanging` returns it.
+        outputs: The output regions, in order, as `unchanging` returns them.
         expected: The reference's output.
-        precise: Its fp64 twin's, whole or as `RowBlocks`, or None.
+        precise: The fp64 twin's output, whole or as `RowBlocks`, or None.
         ruleset: The rules.
-        calibration: What is known of the problem; None for the ruleset's own error factor.
-        locate: Whether a failure is to be explained: looks at every wrong element once more. If
-            not, comparing ends soon after the first wrong element.
+        calibration: The problem's calibration; None for the ruleset's own error factor.
+        locate: Whether to explain a failure, which looks at every wrong element once more. If
+            False, the comparison stops soon after the first wrong element.
     """
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
@@ -149,21 +154,21 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """How far outputs may lie from what the reference gives, taken from one call for others."""
+    """How far other calls' outputs may lie from the reference's."""
 
     shape: Any
-    """The reference's output, without values."""
+    """The structure of the reference's output, without values."""
     bounds: tuple[tolerance.Bound, ...] = ()
-    """One per tensor; none for fixed tolerances."""
+    """One bound per tensor; empty for fixed tolerances."""
 
 
 def surroundings(
     expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
 ) -> Surroundings | None:
-    """Return what one call tells about others on inputs of the same kind.
+    """Return how near other calls' outputs must be to the reference's.
 
-    None if that is not enough to know a right output: integers, or no twin. A reference may
-    itself be off the truth by its own error, so that one more of these is allowed.
+    None if that cannot show that an output is right: for integers, or without a twin. The reference
+    itself may be off the truth by its own error, so the bound allows one more such error.
     """
     leaves, known = tensors_of(expected), calibration or Calibration(ruleset.error_factor)
     if not leaves or any(leaf.is_complex() or not leaf.is_floating_point() for leaf in leaves):
@@ -187,13 +192,13 @@ def near(
     around: Surroundings,
     ruleset: Ruleset,
 ) -> bool:
-    """Say whether a call is right beyond doubt, beside a reference's answer to the same inputs.
+    """Return True if a call is certainly right by a reference's answer.
 
     Args:
         claimed: The candidate's description of its output.
-        outputs: Private copies of its tensors.
-        references: What a process of the reference's gave.
-        around: How far apart they may be.
+        outputs: Private copies of the candidate's tensors.
+        references: What a process that runs the reference gave on the same inputs.
+        around: How far apart the two may be.
         ruleset: The rules.
     """
     if structure_problem(claimed, describe_shape_of(around.shape), ruleset):
@@ -237,7 +242,8 @@ def _compare_tensor(
     places: Places | None = None,
 ) -> Comparison:
     out, ref = _comparable(output), _comparable(reference)
-    exact = not (out.is_cuda and out.is_floating_point())  # there it takes longer than it saves
+    # On CUDA this pass over floating-point outputs takes longer than it saves.
+    exact = not (out.is_cuda and out.is_floating_point())
     if exact and torch.equal(out, ref):
         return Comparison(True)
     parts = 2 if reference.is_complex() else 1

@@ -1,11 +1,13 @@
-"""Comparisons of large tensors on a CUDA device in one pass each, as Triton kernels of ours.
+"""Compare large tensors on a CUDA device in one pass, by the judge's own Triton kernels.
 
-`bounds` does the same arithmetic operation by operation, which moves every number a dozen times.
-What is found here is only ever "certainly right": an element within a millionth of its bound, a
-NaN, an infinity, a reference that is far from its twin, all make the answer None, and the caller
-goes through the tensors slowly. So no verdict rests on how these kernels round.
+`tolerance` does the same arithmetic operation by operation, which moves every number a dozen times.
 
-Imported where a tensor lies on a CUDA device, in the trusted worker. Decides nothing by itself.
+Contract: the only positive answer is "certainly right". An element within a millionth of its bound,
+a NaN, an infinity, or a reference that is far from its twin makes the answer None, and the caller
+then compares the tensors slowly. So no verdict depends on how these kernels round.
+
+The trusted worker uses these kernels for tensors on a CUDA device. This module decides nothing by
+itself.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ import torch
 
 __all__ = ["Fused", "fused_for", "load"]
 
-_BLOCK = 1024  # larger ones keep more sums in registers than let enough programs run at once
+_BLOCK = 1024  # larger blocks need so many registers that too few programs run at once
 _STEPS = 32
-_LEAST = 4096  # elements of a tensor that a pass is worth launching for
+_LEAST = 4096  # elements; for smaller tensors a launch costs more than it saves
 _SURE = 1.0 - 1e-6
 
 
 class Fused:
-    """The kernels, compiled at their first use.
+    """The comparison kernels, compiled at their first use.
 
     Args:
         kernels: The module `fused_kernels`.
@@ -36,14 +38,14 @@ class Fused:
     def within_bound(
         self, output: torch.Tensor, truth: torch.Tensor, slack: torch.Tensor, relative: float
     ) -> tuple[float, float] | None:
-        """Return the largest error and the largest relative to `slack`'s typical magnitude.
+        """Return the largest absolute and relative error, if all elements are right.
 
         Args:
             output: Flat, floating-point.
             truth: Flat, as many elements.
-            slack: fp64, by exponent of the truth; its last element is the magnitude below which
-                relative errors are not told.
-            relative: What the bound grows by with the truth's magnitude.
+            slack: fp64, by exponent of the truth. Relative errors are taken relative to the truth's
+                magnitude, but at least to the last element of `slack`.
+            relative: How much the bound grows with the truth's magnitude.
 
         Returns:
             None unless every element is certainly inside the bound.
@@ -60,13 +62,16 @@ class Fused:
     def within_fixed(
         self, output: torch.Tensor, reference: torch.Tensor, atol: float, rtol: float
     ) -> tuple[float, float] | None:
-        """Return the largest error, absolute and relative, of an output that is certainly close.
+        """Return the largest absolute and relative error, if all elements are close.
 
         Args:
             output: Flat, floating-point.
             reference: Flat, as many elements of the same type.
             atol: Absolute tolerance.
             rtol: Tolerance relative to the output, as `torch.allclose` has it.
+
+        Returns:
+            None unless every element is certainly inside the tolerances.
         """
         count = output.numel()
         programs = _cdiv(count, _BLOCK * _STEPS)
@@ -93,11 +98,11 @@ class Fused:
             truth: Flat, fp64, as many elements.
             errors: int64: bits of the largest error as fp64, by exponent; raised in place.
             counts: int64: elements by exponent; added to in place.
-            typical: See `bounds`.
-            distrust: Share of the magnitude above which a twin is not believed.
+            typical: Typical magnitude of the truth (see `tolerance.Bound`).
+            distrust: Largest error of a believable twin, as a share of the magnitude.
 
         Returns:
-            False if something is not finite or not believed; then the tables are of no use.
+            False if a value is not finite or a twin not believable; the tables are then unusable.
         """
         count = reference.numel()
         strange = torch.zeros(1, dtype=torch.int64, device=reference.device)
@@ -122,7 +127,10 @@ def _cdiv(count: int, size: int) -> int:
 
 
 def fused_for(*tensors: torch.Tensor) -> Fused | None:
-    """Return the kernels if they are of use for these flat tensors."""
+    """Return the kernels if they suit these flat tensors, else None.
+
+    They suit large, contiguous floating-point tensors on CUDA.
+    """
     if tensors[0].device.type != "cuda" or tensors[0].numel() < _LEAST:
         return None
     if not all(tensor.is_floating_point() and tensor.is_contiguous() for tensor in tensors):

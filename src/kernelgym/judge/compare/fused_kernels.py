@@ -1,6 +1,7 @@
-"""The Triton kernels behind `fused`: one pass over tensors that are compared.
+"""The Triton kernels behind `fused`: each compares tensors in one pass.
 
-Imports Triton, so it is imported only where that is installed and there is a CUDA device.
+This module imports Triton, so `fused` imports it only for tensors on a CUDA device, and catches the
+ImportError where Triton is not installed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def within(  # type: ignore[no-untyped-def]
         size = tl.abs(true)
         bin_ = (size.to(tl.int64, bitcast=True) >> 52) & (BINS - 1)
         allowed = tl.load(slack_ptr + bin_) * sure + size * relative
-        # Of a NaN nothing holds, so that it counts as wrong.
+        # Written as a negation: a comparison with NaN is false, so a NaN counts as wrong.
         wrong = tl.where(inside & ~(error <= allowed), 1, wrong)
         worst = tl.maximum(worst, error)
         part = error.to(tl.float32) / tl.maximum(size, least).to(tl.float32)
@@ -99,7 +100,7 @@ def errors(  # type: ignore[no-untyped-def]
     distrust,
     BLOCK: tl.constexpr,
 ):
-    """Add the errors of a reference to tables by exponent of the truth."""
+    """Add a reference's errors to tables by exponent of the truth."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     ref = tl.load(ref_ptr + at, mask=inside, other=0.0).to(tl.float64)
@@ -113,7 +114,8 @@ def errors(  # type: ignore[no-untyped-def]
         bin_ = ((size.to(tl.int64, bitcast=True) >> 52) & (BINS - 1)).to(tl.int32)
         left = tl.where(inside, bin_, -1)
         top = tl.max(left, axis=0)
-        # A block holds a dozen exponents: each is counted and reduced here, then added once.
+        # A block holds about a dozen exponents. Each is reduced here and added once: one atomic
+        # operation per element would queue for the same few addresses.
         while top >= 0:
             here = left == top
             largest = tl.max(tl.where(here, own, 0.0), axis=0)

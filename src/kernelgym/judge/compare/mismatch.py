@@ -1,10 +1,12 @@
-"""Collects where an output is wrong and what it is there, chunk by chunk, for one failing call.
+"""Collect where one failing call's output is wrong, and how wrong values relate to right ones.
 
-Costs a few passes over the wrong elements, so callers ask for it only where a failure is to be
-explained (see `compare`). Counts along an axis are kept for at most 65536 stretches of
-positions, and at most 4096 pairs of values: memory does not grow with the output. What leaves
-this module is a `Mismatch`: places and sizes, and one factor where the reference's own values
-vary too much to be read off it.
+The output comes chunk by chunk. Collecting takes a few passes over the wrong elements, so callers
+ask for it only to explain a failure (see `compare`). Memory does not grow with the output: along
+each axis counts are kept for at most 65536 stretches of positions, and about 4096 pairs of values
+are kept in all.
+
+Contract: only a `Mismatch` leaves this module. It tells places and sizes, and one factor where the
+reference's values vary so much that the factor does not reveal them.
 """
 
 from __future__ import annotations
@@ -58,14 +60,14 @@ class Places:
         ref: torch.Tensor,
         error: torch.Tensor | None,
     ) -> None:
-        """Take in the chunk that begins at element `start`.
+        """Add the chunk that begins at element `start`.
 
         Args:
-            start: Its first element's number in row-major order.
+            start: The number, in row-major order, of the chunk's first element.
             wrong: Whether each element is wrong; at least one is.
             out: What the kernel left, as flat numbers: one per element, or two (complex).
-            ref: What the reference gave.
-            error: Size of the difference, where that means something; finite.
+            ref: What the reference gave, in the same form.
+            error: Absolute differences, all finite; None for integers and booleans.
         """
         inside = wrong.nonzero().reshape(-1)
         if len(self._first) < _FIRST:
@@ -85,7 +87,7 @@ class Places:
                 axis.add(numbers)
 
     def mismatch(self, wrong: int, strange: int) -> Mismatch:
-        """Return what was found.
+        """Return what the chunks have shown.
 
         Args:
             wrong: How many elements are wrong.
@@ -134,18 +136,18 @@ class _Axis:
         self._counts = counts if self._counts is None else self._counts.add_(counts)
 
     def result(self) -> Counts:
-        """Return what was counted."""
+        """Return the counts along this axis."""
         assert self._counts is not None
         counts = self._counts.cpu().numpy()
         return Counts(self._size, self._step, counts, self._low, self._high)
 
 
 def relation(out: Values, ref: Values) -> tuple[Relation, float]:
-    """Say what wrong values are, beside the right ones; and the factor, if they are multiples.
+    """Return how wrong values relate to right ones, and a factor.
 
-    A factor is named only if the reference's values vary by more than a tenth of their typical
-    size: of a reference that is the same everywhere, it would tell the value. A difference is
-    never told.
+    The factor is 0 for any other relation. A factor is returned only if the reference's values vary
+    by more than a tenth of their typical size: of a reference that is the same everywhere, the
+    factor would reveal the value. The size of a constant difference is never returned.
     """
     if np.isnan(out).all():
         return "nan", 0.0

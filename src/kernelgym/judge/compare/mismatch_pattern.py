@@ -1,11 +1,11 @@
-"""Where wrong elements lie, in words: a pure function of how many lie where along each axis.
+"""Describe in words where wrong elements lie, from their counts along each axis. Pure.
 
-What stands out is the smallest region of simple form that holds every one of them: a stretch of
-rows and columns, all rows but some, the same columns of every 64, or a stretch in row-major
-order, where blocks of a kernel's grid begin and end. It is named only if it is well filled, and
-if wrong elements strewn at random would hardly all have fallen into it.
+The description names the smallest region of simple form that holds every wrong element: a stretch
+of rows and columns, all rows but some, the same columns of every 64, or a stretch in row-major
+order, where blocks of a kernel's grid begin and end. A region is named only if wrong elements fill
+it well, and if elements scattered at random would hardly all have fallen into it.
 
-Knows places only: no values come in, none can come out.
+Contract: the functions here receive positions and no values, so no value can leak.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ __all__ = ["Counts", "Region", "Stretch", "find_region", "pattern"]
 
 Numbers: TypeAlias = NDArray[np.int64]
 
-_FILLED = 0.25  # of a region's elements must be wrong: half are right by chance behind a relu
-_SURPRISE = 10.0  # nats: strewn at random, they would fall into the region once in e**10 times,
-# and once in as many times more as there are places where a region could begin
+_FILLED = 0.25  # share of wrong elements in a region: behind a relu, half are right by chance
+# In nats: a region is named only if elements scattered at random would all fall into it less than
+# once in e**10 times; `find_region` multiplies that by the number of places where a region could
+# begin.
+_SURPRISE = 10.0
 _NEARLY_ALL = 0.95
 _PERIODS = (2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 512, 1024)
 _BLOCKS = tuple(2**power for power in range(16, 4, -1))
@@ -37,35 +39,35 @@ class Counts:
     """How many wrong elements lie at the positions along one axis."""
 
     size: int
-    """Positions on the axis."""
+    """Number of positions on the axis."""
     step: int
-    """Positions that are counted together."""
+    """Number of neighbouring positions that are counted together."""
     counts: Numbers
-    """One per `step` positions."""
+    """One count per `step` positions."""
     low: int
     """First position with a wrong element."""
     high: int
-    """Last one."""
+    """Last position with a wrong element."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some positions along an axis: a range, everything but a range, or one in every period."""
+    """Positions along an axis: a range, all but one, or periodic ranges."""
 
     start: int
     stop: int
     period: int = 0
-    """If not 0, the range is one of remainders."""
+    """If not 0, `start` and `stop` bound the remainders of positions by this period."""
     inverted: bool = False
 
     def holds(self, positions: Numbers) -> NDArray[np.bool_]:
-        """Say which positions belong to it."""
+        """Return, for each position, whether the stretch contains it."""
         inner = positions % self.period if self.period else positions
         inside = (inner >= self.start) & (inner < self.stop)
         return ~inside if self.inverted else inside
 
     def size(self, axis_size: int) -> int:
-        """Return how many positions of an axis belong to it."""
+        """Return how many positions of an axis the stretch contains."""
         span = self.stop - self.start
         if self.period:
             whole, rest = divmod(axis_size, self.period)
@@ -75,7 +77,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A stretch per axis (None where all positions belong to it), or one in row-major order."""
+    """A stretch per axis (None for all), or one in row-major order."""
 
     shape: tuple[int, ...]
     axes: tuple[Stretch | None, ...] = ()
@@ -83,7 +85,7 @@ class Region:
 
     @property
     def size(self) -> int:
-        """How many elements belong to it."""
+        """Number of elements in the region."""
         if self.flat is not None:
             return self.flat.size(math.prod(self.shape))
         sizes = (
@@ -93,7 +95,7 @@ class Region:
         return math.prod(sizes)
 
     def holds(self, indices: Numbers) -> NDArray[np.bool_]:
-        """Say which elements, given by their numbers in row-major order, belong to it."""
+        """Return, for each element number in row-major order, whether it is inside."""
         if self.flat is not None:
             return self.flat.holds(indices)
         inside = np.ones(indices.shape, dtype=np.bool_)
@@ -117,7 +119,7 @@ class Region:
 
 
 def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts) -> str:
-    """Say in words where the wrong elements of an output lie.
+    """Return in words where the wrong elements of an output lie.
 
     Args:
         shape: The output's shape.
@@ -126,7 +128,7 @@ def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Coun
         flat: Counts in row-major order.
 
     Returns:
-        Such as ``only the last row``; empty for an output of one element.
+        Words, for example ``only the last row``; empty for an output of one element.
     """
     total = math.prod(shape)
     if total <= 1 or wrong <= 0:
@@ -148,7 +150,7 @@ def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Coun
 def find_region(
     shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts
 ) -> Region | None:
-    """Return the smallest region that holds every wrong element, if it stands out."""
+    """Return the smallest region with every wrong element, if it stands out."""
     shape = tuple(shape)
     total = math.prod(shape)
     best: Region | None = None
@@ -163,7 +165,8 @@ def find_region(
             continue
         if best is None or size < best.size:
             best = region
-    # Some elements at the edges of a block may be right by chance: then name the block.
+    # Elements at the edges of a block may be right by chance, so a block that is only a little
+    # larger than the best region is the better name.
     spare = 0.0 if best is None else _EDGE * (best.size / wrong - 1)
     for stretch in _blocks(flat):
         region = Region(shape, (), stretch)
@@ -173,7 +176,10 @@ def find_region(
 
 
 def _surprise(total: int, size: int, wrong: int) -> float:
-    """How unlikely it is that so many elements, strewn at random, all fall into a region."""
+    """Return how unlikely a region is by chance, in nats.
+
+    That is, how unlikely it is that so many elements, scattered at random, all fall into it.
+    """
 
     def ways(places: int) -> float:
         return math.lgamma(places + 1) - math.lgamma(places - wrong + 1)
@@ -191,7 +197,10 @@ def _smallest(counts: Counts) -> Stretch | None:
 
 
 def _blocks(flat: Counts) -> Iterator[Stretch]:
-    """Yield the last block, or the first, of each power of two that holds every wrong element."""
+    """Yield last and first blocks that hold every wrong element.
+
+    Blocks have a power of two of elements.
+    """
     for block in _BLOCKS:
         start = (flat.size - 1) // block * block
         if 0 < start <= flat.low:
@@ -201,7 +210,7 @@ def _blocks(flat: Counts) -> Iterator[Stretch]:
 
 
 def _candidates(counts: Counts) -> Iterator[Stretch]:
-    """Yield stretches that hold every wrong element, the plainest first."""
+    """Yield stretches that hold every wrong element, the simplest first."""
     yield Stretch(counts.low, counts.high + 1)
     here = counts.counts > 0
     if here.all():
@@ -261,7 +270,10 @@ def _stretch_words(stretch: Stretch, size: int, noun: tuple[str, str, str]) -> s
 
 
 def _block_words(start: int, stop: int, size: int) -> str:
-    """Name a stretch of elements that is the last block or the first of a power of two."""
+    """Return words for a first or last block, else ''.
+
+    Blocks have a power of two of elements.
+    """
     for block in _BLOCKS:
         if stop == size and start == (size - 1) // block * block > 0:
             return f"the last block of {block} (elements {start} to {stop - 1})"

@@ -1,7 +1,8 @@
-"""The structure of an output: nesting, types, shapes, strides and plain numbers; never values.
+"""Compare the structure of outputs: nesting, types, shapes, strides and plain numbers.
 
-A candidate describes its output in JSON, and may claim anything; its tensors' values are compared
-by `compare`, from bytes.
+A candidate describes its output in JSON, and may claim anything.
+
+Not covered: the values of tensors, which `compare` compares from their bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["describe_shape_of", "outline", "structure_problem"]
 
 
 def describe_shape_of(output: Any) -> Any:
-    """Describe an output as `candidate.py` does: structure, types, shapes and strides."""
+    """Return an output's structure, types, shapes and strides, as `candidate.py` does."""
     if isinstance(output, torch.Tensor):
         said = [str(output.dtype).removeprefix("torch."), list(output.shape)]
         return {"tensor": [*said, {"strides": list(output.stride())}]}
@@ -29,7 +30,7 @@ def describe_shape_of(output: Any) -> Any:
 
 
 def outline(value: Any) -> Any:
-    """Return a nested value with tensors that have no memory in place of its own."""
+    """Return a nested value with each tensor replaced by one without memory."""
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, dict):
@@ -40,13 +41,13 @@ def outline(value: Any) -> Any:
 
 
 def structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
-    """Say how the claimed structure of an output differs from the wanted one; empty if not.
+    """Return how a claimed structure differs from the wanted one, or ''.
 
     Args:
-        claimed: The candidate's description, which may be any JSON value whatever.
-        wanted: What `describe_shape_of` says of the reference's output.
+        claimed: The candidate's description, which may be any JSON value.
+        wanted: What `describe_shape_of` returns for the reference's output.
         ruleset: The rules.
-        at: What to call the output.
+        at: The output's name in messages.
     """
     try:
         return _difference(claimed, wanted, ruleset, at)
@@ -89,15 +90,16 @@ def _difference(claimed: Any, wanted: Any, ruleset: Ruleset, at: str) -> str:
 
 
 def _stride_problem(got: Any, wanted: list[int], shape: list[int], at: str) -> str:
-    """Say what is wrong with the claimed strides, if anything.
+    """Return what is wrong with the claimed strides; '' if nothing is.
 
-    They must be the reference's. Where the reference's own output is not contiguous, a contiguous
-    one is right too: kernels seldom imitate such layouts, and nobody asks them to.
+    They must be the reference's. Where the reference's output is not contiguous, a contiguous one
+    is right too: kernels seldom imitate such layouts, and the task does not ask them to.
     """
     steps = [int(step) for step in got]
     if 0 in shape or steps == wanted:
         return ""
-    real = [axis for axis, size in enumerate(shape) if size > 1]  # others are never stepped along
+    # No element's address depends on the stride of an axis of size 1.
+    real = [axis for axis, size in enumerate(shape) if size > 1]
     if len(steps) == len(wanted):
         for right in (wanted, _contiguous(shape)):
             if all(steps[axis] == right[axis] for axis in real):
@@ -106,7 +108,7 @@ def _stride_problem(got: Any, wanted: list[int], shape: list[int], at: str) -> s
 
 
 def _contiguous(shape: list[int]) -> list[int]:
-    """The strides of a contiguous tensor of that shape."""
+    """Return the strides of a contiguous tensor of a shape."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
@@ -116,7 +118,7 @@ def _contiguous(shape: list[int]) -> list[int]:
 def _same_scalar(got: Any, wanted: Any, ruleset: Ruleset) -> bool:
     if not isinstance(wanted, float) or type(got) not in (int, float):
         return type(got) is type(wanted) and bool(got == wanted)
-    number = float(got)  # an int beyond the largest double raises: it is no such claim
+    number = float(got)  # an int beyond the largest double raises: no readable description
     if math.isnan(wanted):
         return ruleset.tolerance == "fp64" and math.isnan(number)
     atol, rtol = ruleset.tolerances

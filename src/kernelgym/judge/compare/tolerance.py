@@ -1,12 +1,14 @@
 """How far values may be off, and where they are off by more: arithmetic on flat tensors.
 
 The bound of ``fp64`` is ``factor * e + floor * (|ref64| + typical)`` at every element (see
-`compare`). It is taken from the reference and its fp64 twin, either over whole outputs or over
-some rows of them; in the second case the reference itself stands for the truth everywhere and may
-differ from it by ``e``, so that the factor grows by one.
+`compare`). It comes from the reference and its fp64 twin, either over whole outputs or over some
+rows of them. In the second case outputs are compared with the reference itself, which may differ
+from the truth by ``e``, so the factor grows by one.
 
-Works through tensors in chunks, on whatever device they lie, so that its own memory is bounded.
-Decides nothing about structure, shape or type.
+The functions here work through tensors in chunks, on the tensors' own device, so that the memory
+they need is bounded.
+
+Not covered: structure, shapes and types (`structure`).
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ __all__ = [
 ]
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-"""What the reference gave and the truth, both flat."""
+"""The reference's output and the truth, both flat."""
 
+# Elements. On the CPU a chunk stays in the processor's cache and below torch's threshold for
+# threads. On CUDA chunks are large, to wait for the device seldom, with temporaries below 1 GB.
 _CHUNK = {"cpu": 1 << 15, "cuda": 1 << 24}
-# On the CPU: stays in the processor's cache, and below torch's threshold for threads. Elsewhere:
-# few enough waits for the device, and temporaries below 1 GB.
 _LANES = {"cpu": 1, "cuda": 512}  # copies of the bins, so that threads do not queue for one
 _BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
-_NEIGHBOURS = 2  # octaves above its own from which an element borrows own errors
-_POPULATION = 16  # elements, the smallest ones, that always share their own errors
+_NEIGHBOURS = 2  # an element is allowed the own errors of elements up to two octaves larger
+_POPULATION = 16  # the 16 smallest elements always share their own errors
 _SAMPLE = 1 << 20
-_SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes that fit in the fp32 numbers kernels are given
+_SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes safe in the fp32 arguments of `fused_kernels`
 TINY = 2.0**-126
-"""The smallest normal fp32 number: kernels may flush what is below to zero."""
+"""The smallest normal fp32 number: kernels may flush smaller ones to zero."""
 
 
 def _chunk_of(tensor: torch.Tensor) -> int:
@@ -56,25 +58,25 @@ def _chunk_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class Difference:
-    """Where one output differs from what it should be; filled chunk by chunk."""
+    """Where one output differs from the right one; filled by chunks."""
 
     parts: int = 1
     """Numbers per element: two for complex tensors."""
     count: int = 0
-    """Elements that differ by too much."""
+    """How many elements differ by too much."""
     first: int = -1
-    """The first of them."""
+    """Number of the first such element; -1 if there is none."""
     strange: int = 0
-    """Those that are not finite where the reference is."""
+    """How many of these elements are not finite where the reference is."""
     worst_abs: float = 0.0
     worst_rel: float = 0.0
     places: Places | None = None
-    """Where they lie, if that is wanted. If not, looking ends with the first chunk that has any."""
+    """Collects where these elements lie; if None, the first chunk that holds any is the last."""
     is_partial: bool = False
-    """There may be more of them: not all was looked at."""
+    """Whether chunks were left out, which may hold more such elements."""
 
     def chunks(self, tensor: torch.Tensor) -> Iterator[slice]:
-        """Cut a flat tensor in chunks, up to where enough is known."""
+        """Yield the chunks of a flat tensor, until enough is known."""
         step = _chunk_of(tensor)
         for start in range(0, tensor.numel(), step):
             if self.count and self.places is None:
@@ -90,7 +92,7 @@ class Difference:
         ref: torch.Tensor,
         error: torch.Tensor | None = None,
     ) -> None:
-        """Count what is wrong in the chunk that begins at number `start`."""
+        """Count the wrong elements of the chunk that begins at number `start`."""
         joined = wrong.reshape(-1, self.parts).any(1)
         found = int(joined.sum())
         if not found:
@@ -107,7 +109,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How far an output may be off: ``slack[bin of ref64] + relative * |ref64|``."""
+    """How far an output may be off.
+
+    At every element: ``slack[bin of ref64] + relative * |ref64|``.
+    """
 
     slack: torch.Tensor
     relative: float
@@ -115,16 +120,17 @@ class Bound:
 
 
 def _bins_of(size: torch.Tensor) -> torch.Tensor:
-    """The exponent bits of non-negative fp64 numbers."""
+    """Return the exponent bits of non-negative fp64 numbers."""
     return (size.view(torch.int64) >> 52).bitwise_and_(_BINS - 1)
 
 
 def _typical(truths: list[torch.Tensor]) -> float:
-    """The median of the non-zero finite magnitudes."""
-    step = max(1, -(-sum(t.numel() for t in truths) // _SAMPLE)) | 1  # odd: not along columns
+    """Return the median of the non-zero finite magnitudes, from a sample."""
+    # An odd step: an even one might sample only some columns of a matrix.
+    step = max(1, -(-sum(t.numel() for t in truths) // _SAMPLE)) | 1
     sample = torch.cat([truth.detach()[::step].double() for truth in truths]).abs_()
     wanted = (sample > 0) & sample.isfinite()
-    if sample.device.type == "cpu":  # torch would wake its threads for so little
+    if sample.device.type == "cpu":  # torch's median would wake its threads, which takes longer
         sizes = sample.numpy()[wanted.numpy()]
         middle = (len(sizes) - 1) // 2
         return float(np.partition(sizes, middle)[middle]) if len(sizes) else 0.0
@@ -135,17 +141,17 @@ def _typical(truths: list[torch.Tensor]) -> float:
 def calibrate(
     pairs: list[Pair], ruleset: Ruleset, factor: float, own_error: float = 0.0
 ) -> Bound | None:
-    """Take the bound from the reference's own errors.
+    """Return the error bound that follows from the reference's own errors.
 
     Args:
         pairs: The output, whole or in parts.
-        ruleset: Names the floor and what is distrusted.
-        factor: How many own errors are allowed.
-        own_error: What the reference erred elsewhere on outputs of so few elements; the elements
-            at hand may be right by chance.
+        ruleset: Gives the floor and the largest error of a believable twin.
+        factor: How many times the own error is allowed.
+        own_error: The reference's error in other calls, used for outputs of fewer than 16
+            elements, which may be right by chance in this call.
 
     Returns:
-        None if the truths are no twin of what the reference gave.
+        None if the truths are so far from the reference's output that they are no twin of it.
     """
     like = pairs[0][0]
     device, typical = like.device, _typical([truth for _, truth in pairs])
@@ -168,7 +174,7 @@ def calibrate(
 def _tables_at_once(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """What `_tables` returns, quickly; None where it has to be found out slowly."""
+    """Return what `_tables` returns, by fused kernels; None if they cannot tell."""
     fused = fused_for(*(tensor for pair in pairs for tensor in pair))
     if fused is None or not _SMALLEST < typical < _LARGEST:
         return None
@@ -183,7 +189,10 @@ def _tables_at_once(
 def _tables(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the largest own error and the number of elements by exponent; None if no twins."""
+    """Return the largest own errors and the element counts, by exponent.
+
+    None if the truths are no twin.
+    """
     device = pairs[0][0].device
     lanes = _LANES.get(device.type, 1)
     own_errors = torch.zeros(lanes * _BINS, dtype=torch.float64, device=device)
@@ -194,7 +203,8 @@ def _tables(
         if not math.isfinite(float(own.max())):
             if bool((ref.isfinite() & ~true.isfinite()).any()):
                 return None
-            own.nan_to_num_(0.0, 0.0, 0.0)  # overflow of fp32, or the same on both sides
+            # What is left overflowed fp32 only, or is not finite on both sides: no own error.
+            own.nan_to_num_(0.0, 0.0, 0.0)
         counts += torch.bincount(bins, minlength=_BINS)
         if lanes > 1:
             bins += torch.arange(bins.numel(), device=device).remainder_(lanes).mul_(_BINS)
@@ -248,16 +258,16 @@ def outside_bound(
 
 
 def is_read_once(output: torch.Tensor) -> bool:
-    """Say whether what is compared of an output is read once, or else copied first.
+    """Return True if a comparison reads an output once, or copies it.
 
-    Then it may lie where a candidate can write: nothing is found right that was not there to be
-    read. What is not floating-point, and whatever lies on the host, is read several times.
+    Such an output may lie in memory that a candidate can write: what the comparison finds right, it
+    has read there. True for floating-point tensors on CUDA; other tensors are read several times.
     """
     return bool(output.is_cuda and output.is_floating_point())
 
 
 def _still(output: torch.Tensor) -> torch.Tensor:
-    """Return an output that nobody changes while it is read several times."""
+    """Return an output that no candidate can change between two reads."""
     return output.clone() if is_read_once(output) else output
 
 
@@ -281,7 +291,7 @@ def outside_fixed(
         if (sure := fused.within_fixed(output, reference, atol, rtol)) is not None:
             return _inside(found, sure)
     output = _still(output)
-    same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule knows no NaN that is right
+    same_nan = ruleset.tolerance == "fp64"  # KernelBench's own rule accepts no NaN
     for part in found.chunks(output):
         out, ref = output[part], reference[part]
         close = torch.isclose(ref, out, rtol=rtol, atol=atol, equal_nan=same_nan)
@@ -298,7 +308,7 @@ def outside_fixed(
 def unequal(
     output: torch.Tensor, reference: torch.Tensor, parts: int = 1, places: Places | None = None
 ) -> Difference:
-    """Find where integers, or bytes of truth values, differ."""
+    """Find where integers, or the bytes of booleans, differ."""
     found = Difference(parts, places=places)
     for part in found.chunks(output):
         out, ref = output[part], reference[part]

@@ -1,22 +1,25 @@
-"""Evidence that a custom kernel did the work, gathered from a process of the kernel's.
+"""Evidence that a custom kernel did the work, gathered from a process that runs the kernel.
 
-Three questions, asked of kernels that are correct already and in this order:
+The judge asks three questions about a kernel that is already correct, in this order:
 
 1. Was a custom kernel launched, and did any launch do more than copy or keep what it was given?
-2. Is there less left to torch's operators than in the reference? By bytes that they move, kind by
-   kind, or by floating-point operations where the reference is a matter of matrix products; so
-   neither other names for the same work nor a fused operator in place of several helps.
+2. Do torch's operators have less work left than in the reference? The judge compares the bytes
+   that they move, kind by kind, or floating-point operations where the reference consists of
+   matrix products. So neither other names for the same work nor a fused operator in place of
+   several helps.
 3. Is the output wrong once the custom kernels are taken out?
 
-Most Triton kernels are asked in the midst of their judged calls
-(`kernelgym.judge.evidence.inline`): one call, chosen in secret, is watched, and one that is not
-judged is made without the custom kernels. That can only speak for a kernel. Whoever it does not
-speak for, and whatever cannot be asked so, is asked in a second process of its own (`gather`).
+For most Triton kernels the judge asks between the judged calls
+(`kernelgym.judge.evidence.inline`): it watches one judged call, chosen in secret, and makes one
+further call, which is not judged, without the custom kernels. These answers are used only if they
+speak for the kernel. Otherwise, and for kernels that cannot be watched between judged calls, the
+judge asks in a second process (`gather`).
 
-A kernel may leave part of the work to torch: something has to be gone. Everything here is read
-from a process that the kernel shares, so it is policy for honest and for lazy kernels; a hostile
-one can forge the first two answers (`tracer.py` says how they are got), and its outputs are
-compared all the same.
+A kernel may leave part of the work to torch, but not all of it.
+
+Not covered: hostile kernels. Every answer is read from a process that the kernel shares, so this is
+policy for honest and for lazy kernels. A hostile kernel can forge the first two answers
+(`untrusted/watch/tracer.py` says how they are obtained); its outputs are compared all the same.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ __all__ = [
 
 _ABLATED_S = 10.0
 _MARGIN = 0.01
-_TRANSFER = 0.01  # of the reference's traffic
+_TRANSFER = 0.01  # of the bytes that the reference's operators move
 _SMALL_TRANSFER_BYTES = 1024
 
 
@@ -66,23 +69,23 @@ class Evidence:
     launches: int = 0
     """Custom launches in one call."""
     torch_share: float = 0.0
-    """Work left to torch's operators, relative to the reference's; 1 or more if none is gone."""
+    """Work left to torch's operators, relative to the reference's; 1 or more if all is left."""
     contributes: bool = False
     """The output is wrong once the custom kernels are taken out."""
     crashed: bool = False
-    """A process failed on the way; on a device, that should be looked at."""
+    """A process failed meanwhile; the caller should check that the device still works."""
     profile: Profile | None = None
-    """Where the time of a call goes, where that means something."""
+    """Where a call spends its time, in languages whose times mean something."""
     complaint: str = ""
     """What is missing; empty if the kernel may count as custom."""
     findings: tuple[Finding, ...] = ()
 
 
 def prepare(session: Session) -> None:
-    """Have a process ready to be watched, before it holds any kernel code.
+    """Make a process watchable before it holds any kernel code.
 
     Raises:
-        JudgeError: If it cannot be: whatever it is, it is not the kernel's fault.
+        JudgeError: If this fails: without kernel code, it cannot be the kernel's fault.
     """
     try:
         session.trace("off")
@@ -99,10 +102,10 @@ def gather(
     """Run a correct kernel again, watched, and then without its custom launches.
 
     Args:
-        case: The kernel, and what it was judged on.
-        open_session: Gives a session with a new process.
-        load: Sends it the kernel.
-        reference: Gives the reference, in the state that it was constructed in.
+        case: The kernel, and the problem, ruleset and seeds it was judged on.
+        open_session: Returns a session with a new process.
+        load: Sends the kernel to a session's process.
+        reference: Returns the reference, in the state in which it was constructed.
 
     Raises:
         JudgeError: If a process cannot be watched even before it holds any kernel code.
@@ -129,7 +132,8 @@ def gather(
                 return evidence
             if seen.get("captured") is not True:
                 return profiled(third(evidence, run), run)
-        # A CUDA graph holds the launches it was captured with: take them out before there is one.
+        # A captured CUDA graph replays the launches it was captured with, so skipping launches has
+        # no effect on it: a new process skips them before it captures a graph.
         with open_session() as session:
             try:
                 session.trace("ablate")
@@ -159,11 +163,15 @@ def _started(
 
 
 def third(evidence: Evidence, run: LiveRun) -> Evidence:
-    """Make a call without the custom kernels; whatever goes wrong then, they mattered."""
+    """Answer the third question: make one call without the custom kernels.
+
+    Whatever goes wrong in that call shows that the custom kernels matter.
+    """
     run.session.channel.grant(_ABLATED_S)
     crashed = evidence.crashed
     try:
-        # A call past the planned ones is on a kind of inputs that leaves something to do.
+        # Calls past the planned ones use inputs on which there is work to do (`kind_of`): on
+        # inputs without negative values a ReLU has none, and an honest kernel would look idle.
         outcome = run.session.call(run.reference, len(run.reference.plan) + 1)
         contributes = not outcome.passed
     except Rejected:
@@ -180,7 +188,7 @@ def third(evidence: Evidence, run: LiveRun) -> Evidence:
 
 
 def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
-    """Have one more call's launches timed. Nothing of the verdict rests on it."""
+    """Return evidence with one more call's launch times, for information."""
     session, seeds = run.session, run.case.seeds
     timed = LANGUAGES[run.case.kernel.language].is_timed(str(session.device))
     if evidence.complaint or evidence.crashed or not timed:
@@ -192,13 +200,13 @@ def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
             return evidence
         session.run([inputs], [seeds.derive("profile-forward")])
         seen = session.trace("off")
-    except Rejected:  # it was run with its kernels taken out before, and may not bear that
+    except Rejected:  # the call without its custom kernels may have broken the process's state
         return dataclasses.replace(evidence, crashed=True)
     return dataclasses.replace(evidence, profile=read_profile(seen))
 
 
 def read_profile(seen: dict[str, Any]) -> Profile | None:
-    """Read what the other process says of its launches; it may say anything."""
+    """Return the launch times that the candidate claims, checked; None if unreadable."""
     call_ms, listed = _number(seen.get("call_ms")), seen.get("kernels")
     kernels = []
     for entry in listed[:16] if isinstance(listed, list) else ():
@@ -210,11 +218,11 @@ def read_profile(seen: dict[str, Any]) -> Profile | None:
 
 
 def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
-    """Answer the first two questions.
+    """Return evidence that answers the first two questions.
 
     Args:
-        seen: What the kernel's process says of a watched call.
-        work: What torch did in the same call of the reference.
+        seen: The candidate's report on a watched call; it may be forged.
+        work: What torch's operators did in the same call of the reference.
         kernel: The kernel.
     """
     launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
@@ -233,8 +241,8 @@ def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
     name = noun_of(kernel.language)
     if seen.get("hidden") is True:
         message = (
-            "a CUDA graph is replayed that was captured before the first call, where nobody saw "
-            "what it holds: capture it in forward, in the first call"
+            "a CUDA graph is replayed that was captured before the first call, so the judge could "
+            "not see what it holds: capture it in forward, in the first call"
         )
         return _refused("hidden_graph", message, found)
     if launches == 0:
@@ -259,7 +267,7 @@ def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
 
 
 def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
-    """Say what was handed to the host's side of Python that may hold work; empty if little."""
+    """Return a complaint if much data left PyTorch, else ''."""
     instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
     library = seen.get("library")
     if isinstance(library, str) and library:
@@ -273,11 +281,11 @@ def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
 
 
 def with_launches(evidence: Evidence, tally: Tally, kernel: Kernel) -> Evidence:
-    """Return evidence as the launches of the judged calls leave it.
+    """Return evidence that also takes the judged calls' launches into account.
 
     Args:
         evidence: What the watched run showed.
-        tally: What the judged calls launched.
+        tally: How many judged calls launched nothing.
         kernel: The kernel.
     """
     idle = tally.finding(kernel, Severity.HARD, evidence.launches)
@@ -289,7 +297,7 @@ def with_launches(evidence: Evidence, tally: Tally, kernel: Kernel) -> Evidence:
 
 @contextmanager
 def counted(model: torch.nn.Module) -> Iterator[Counter]:
-    """Count what torch does in the next call of a model; not around it, nor in later ones."""
+    """Count torch's operator work inside calls of a model, not around them."""
     counter = Counter()
     depths = [0]
 
@@ -319,7 +327,7 @@ def _refused(code: str, message: str, found: Evidence) -> Evidence:
 
 
 def _number(value: Any) -> float:
-    """Return a number that the other process sent, or 0: it may send anything."""
+    """Return a number that the candidate sent, or 0 if unusable."""
     if type(value) not in (int, float):
         return 0.0
     try:

@@ -1,7 +1,7 @@
-"""Evidence from the process that is judged, gathered in the midst of its calls.
+"""Evidence gathered from the judged process itself, between its judged calls.
 
-It spares a process, and can only speak for a kernel: whoever it does not speak for is asked in a
-process of its own (`kernelgym.judge.evidence.evidence.gather`).
+This saves a second process. It can only speak for a kernel: where it does not, the judge gathers
+evidence in a second process (`kernelgym.judge.evidence.evidence.gather`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ _WORKS_APART = re.compile(
 
 
 def can_be_watched(kernel: Kernel) -> bool:
-    """Say whether a kernel can be asked between its judged calls.
+    """Return True if a kernel can be watched between its judged calls.
 
-    What functions of extensions give is overwritten when they are taken out, and `torch.compile`
-    is replaced while there is watching to do: both are for a process of their own. So are kernels
-    that may keep something from calls before the watched one that works behind its back: threads,
-    and other views of memory.
+    The other kernels need a second process:
+
+    - kernels in extensions: taking them out overwrites what the extension's functions return;
+    - kernels that call `torch.compile`, which the tracer replaces while it watches;
+    - kernels that may keep something from earlier calls that works unseen in the watched call:
+      threads, and other views of memory.
     """
     entry = LANGUAGES.get(kernel.language)  # None for the reference
     if entry is None or not entry.watched_between_calls:
@@ -44,14 +46,14 @@ def can_be_watched(kernel: Kernel) -> bool:
         tree = ast.parse(kernel.source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    # Comments and docstrings may say what they like.
+    # Comments and docstrings run nothing: a word in them must not cost a second process.
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     words = (_word(node) for node in ast.walk(tree) if id(node) not in said)
     return not any(map(_WORKS_APART.search, words))
 
 
 def _word(node: ast.AST) -> str:
-    """Return the name or the text that a node of a module holds itself."""
+    """Return the name or text that a syntax node itself holds."""
     match node:
         case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
             return word
@@ -63,34 +65,35 @@ def _word(node: ast.AST) -> str:
 
 
 class Watch:
-    """Evidence from the process that is judged, gathered between its calls.
+    """Evidence from the judged process, gathered between its judged calls.
 
-    Whatever fails once `begun`, the kernel may not have borne that its launches were taken out: it
-    is to be judged anew, without.
+    After `begun`, any failure may come from a kernel that does not work with its launches taken
+    out. The caller then judges the kernel again, unwatched.
 
     Args:
-        run: Its process was made ready by `prepare`, the reference has its calls planned.
-        clock: Is told what more it takes than the judged calls.
+        run: The live run; `prepare` has made its process ready, and its reference has planned its
+            calls.
+        clock: Counts the time that watching adds to the judged calls.
     """
 
     def __init__(self, run: LiveRun, clock: StageClock) -> None:
         self._run, self._session, self._reference = run, run.session, run.reference
         self._clock, reference = clock, run.reference
         self.begun = False
-        """Whether a call was watched by now."""
+        """Whether a call has been watched so far."""
         self.found: Evidence | None = None
-        """What speaks for the kernel; None if nothing does."""
-        # Not the first call: what is set up there is to be as it is in all others.
+        """Evidence that speaks for the kernel; None if there is none."""
+        # Not the first call: a kernel sets itself up there, as it must in every unwatched run.
         telling = reference.kind_of(len(reference.plan))
         places = [n for n, kind in enumerate(reference.plan) if n and kind == telling]
         secret = random.Random(run.case.seeds.derive("watched"))
-        # What has state would be asked in another than it has without; and what a reference is
-        # known to give on values that everybody knows is not computed again, and so not counted.
+        # The extra call would change a stateful model's state. Under public seeds the reference's
+        # output may come from `PublicCalls`: nothing is computed then, and no work is counted.
         asked_apart = reference.stateful or run.session.public is not None
         self._place = secret.choice(places) if places and not asked_apart else None
 
     def call(self, index: int) -> Comparison:
-        """Make and judge one call, and learn from it if it is the one."""
+        """Make and judge one call; gather evidence in the chosen one."""
         if index != self._place:
             return self._session.call(self._reference, index)
         self.begun = True

@@ -1,9 +1,12 @@
 """How much of the reference's work a kernel leaves to torch's operators. Pure.
 
-By bytes that they move, kind by kind, or by floating-point operations where the reference is a
-matter of matrix products; so neither other names for the same work nor a fused operator in place of
-several helps. `kernelgym.judge.untrusted.watch.operator_work` counts;
-`kernelgym.judge.evidence.evidence` judges.
+Work is measured by the bytes that operators move, kind by kind, or by floating-point operations
+where the reference consists of matrix products. So neither other names for the same work nor a
+fused operator in place of several helps.
+
+Not here:
+- counting work: `kernelgym.judge.untrusted.watch.operator_work`;
+- judging a kernel by its share: `kernelgym.judge.evidence.evidence`.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ __all__ = ["Work", "torch_share"]
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 
-# What an operator's work costs when written out, in multiples of the bytes it moves itself: the
-# least (believed of the reference) and the most (believed of the kernel) in natural programs.
+# What an operator's work costs when it is written out in simpler operators, in multiples of the
+# bytes that the operator itself moves: the least (assumed of the reference) and the most (assumed
+# of the kernel) in natural programs. Otherwise a kernel that only swaps torch's fused operators for
+# written-out ones, or the reverse, would seem to have replaced work.
 _WRITTEN_OUT: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("_softmax", "_log_softmax"), (2.5, 5.0)),
     **dict.fromkeys(
@@ -44,16 +49,16 @@ _WRITTEN_OUT: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("addcmul", "addcdiv", "lerp", "var_mean", "std_mean"), (1.0, 4.0)),
     **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "lstm", "gru"), (100.0, 100.0)),
     "pow": (1.0, 3.0),
-    # Counted with a fused attention; written out, it may be left out or folded into the query.
+    # Counted with a fused attention; a written-out one may omit it or fold it into the query.
     "attention_scale": (0.0, 3.0),
-    # Counted with distances; written out as products, they are never there.
+    # Counted with distances; distances written out as products never compute them.
     "differences": (0.0, 1.0),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What torch's operators did in one call; see `untrusted/watch/operator_work.py`."""
+    """Work of torch's operators in one call; see `untrusted/watch/operator_work.py`."""
 
     bytes: dict[str, float]
     products: float
@@ -61,20 +66,20 @@ class Work:
 
     @classmethod
     def of(cls, counter: Counter) -> Work:
-        """Read a counter of ours."""
+        """Return the work that a trusted counter counted."""
         return cls(dict(counter.bytes), counter.products, counter.elements)
 
 
 def torch_share(reference: Work, kernel: Work) -> float:
     """Return the work a kernel leaves to torch, relative to the reference's.
 
-    What both do under the same name cancels; of the rest, the reference's is taken to be worth
-    the least that it would cost written out, and the kernel's the most.
+    Work that both do under the same name counts the same on both sides. The kernel's other work
+    counts for the most that it could cost written out, the reference's for the least.
     """
     joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
     total = _worth(reference.bytes, 0)
     if not total and not joined:
-        # A problem that only moves data: then moving is the work.
+        # The problem only moves data, so copies, which otherwise count nothing, are the work.
         copied = sum(reference.bytes.get(name, 0.0) for name in COPIES)
         left = sum(kernel.bytes.values())
         return left / copied if copied else 0.0
@@ -83,12 +88,14 @@ def torch_share(reference: Work, kernel: Work) -> float:
         common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
         rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
         shares.append((_worth(common, 0) + _worth(rest, 1)) / total)
-    # What whole layers of torch's do that the reference has not is not told, in products.
+    # Products inside whole layers of torch (an LSTM, say) are not counted: if the kernel calls
+    # such a layer and the reference does not, counted products would miss its work.
     untold = any(is_untold(name) and name not in reference.bytes for name in kernel.bytes)
     if reference.products and not untold:
         shares.append((kernel.products + kernel.elements) / reference.products)
     if joined and (not shares or shares[0] <= 1.0):
-        # Putting tensors together counts as gone only if no copies took its place.
+        # Copies can do the work of `cat` or `stack`, so joining counts as replaced only if no
+        # copies took its place.
         moved = sum(kernel.bytes.get(name, 0.0) for name in JOINS | COPIES)
         shares.append(moved / joined)
     return min(shares)

@@ -1,1 +1,1 @@
-"""Where inputs come from: seeds, kinds of inputs."""
+"""Inputs of judged calls: their seeds and kinds, and KernelBench's own inputs."""

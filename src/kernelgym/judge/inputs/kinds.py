@@ -1,27 +1,28 @@
-"""Kinds of inputs: the problem's own (``given``), and others that a faked kernel does not survive.
+"""Kinds of inputs: the problem's own (``given``), and others that a faked kernel fails on.
 
-A kind replaces the *samplers* inside ``get_inputs`` (`torch.rand`, `torch.randn`, `uniform_` and
-the like), never the results of later operations: what the problem makes triangular, one-hot or a
-softmax stays so. Integers and permutations are drawn as they are.
+A kind replaces what *samplers* inside ``get_inputs`` draw (`torch.rand`, `torch.randn`, `uniform_`
+and the like), never the results of later operations: what the problem makes triangular, one-hot
+or a softmax stays so. Integers and permutations are drawn as the problem draws them.
 
-==========  =====================================================================================
+===========  ====================================================================================
 ``shifted``  other means, of both signs, another one in every row
 ``wide``     8 to 64 times the magnitude, both signs
-``narrow``   an eighth to a quarter of it, both signs
-``spiked``   an eighth of it, except a few random elements that are 200 to 400 times as large
-``salted``   the problem's own, except one to three elements 8 to 16 times as far out, of which one
-             at least has the sign that its own values lack
-==========  =====================================================================================
+``narrow``   an eighth to a quarter of the magnitude, both signs
+``spiked``   an eighth of the magnitude, except a few random elements of 200 to 400 times it
+``salted``   the problem's own, except one to three elements 8 to 16 times as far out; at least one
+             of these has a sign that the problem's own values lack
+===========  ====================================================================================
 
-``salted`` is there for kernels that sample their input and take a short cut if it looks like the
-problem's own: whoever does not read every element cannot tell the two apart.
+``salted`` is for kernels that sample their input and take a short cut if it looks like the
+problem's own: a kernel that does not read every element cannot tell the two apart.
 
-Smaller than ``narrow`` would refuse honest formulas that lose digits near zero, such as an ELU by
-``exp(x) - 1``. Each kind has a variant, such as ``wide:positive``, for problems whose inputs must
-not be negative; convolutions and scans get ``spiked:mild`` (4 to 8 times as large, beside half),
-since honest transforms (Winograd's) spread an element's error over its neighbours, and running sums
-carry it on.
-Which of them a problem can bear is decided in `conditions`; here they are only drawn and dealt.
+``narrow`` is no smaller, since smaller inputs would reject honest formulas that lose digits near
+zero, such as an ELU by ``exp(x) - 1``. Each kind has a variant, such as ``wide:positive``, for
+problems whose inputs must not be negative. Convolutions and scans get ``spiked:mild`` (spikes of 4
+to 8 times the magnitude, all else half of it): honest transforms (Winograd's) spread an element's
+error over its neighbours, and running sums carry it on.
+
+Not here: which kinds a problem can bear (`kernelgym.judge.reference.examine`).
 """
 
 from __future__ import annotations
@@ -48,31 +49,33 @@ _SALT = 8.0  # times the scale, at least
 
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
-    """Return a kind's variants for a class of operations, the stronger first."""
+    """Return a kind's variants for a class of operations, strongest first."""
     if kind == "spiked" and operation in ("convolution", "scan"):
         kind += _MILD
     return kind, kind + _POSITIVE
 
 
 def is_salted(variant: str) -> bool:
-    """Say whether a variant differs from the problem's own inputs in a few elements only."""
+    """Return True if a variant differs from ``given`` in few elements."""
     return variant.removesuffix(_POSITIVE) == "salted"
 
 
 def plan(
     secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str], dear: bool = False
 ) -> tuple[str, ...]:
-    """Deal kinds of inputs to the judged calls of one verdict.
+    """Return the kinds of inputs for one verdict's calls, in order.
 
     Args:
         secret: Decides the order, and how many calls draw the problem's own inputs.
-        calls: How many calls there would be, were there no kinds.
+        calls: The number of calls if the problem can bear no other kind.
         ruleset: Bounds the number of calls.
-        usable: Kinds this problem can bear; each gets one call.
-        dear: Whether calls take so long that two on its own inputs must do, where there are kinds.
+        usable: Kinds that the problem can bear; each gets one call.
+        dear: Whether calls take so long that two calls on the problem's own inputs must be enough
+            if other kinds are usable.
 
     Returns:
-        One kind per call. The problem's own has two at least; all calls, if nothing else is usable.
+        One kind per call. At least two calls get the problem's own kind; all of them do if no other
+        kind is usable.
     """
     if not usable:
         return (GIVEN,) * calls
@@ -85,10 +88,10 @@ def plan(
 
 
 class Sampling(TorchFunctionMode):  # type: ignore[misc]
-    """While entered, floating-point samplers draw from another kind of inputs.
+    """While entered, floating-point samplers draw another kind of inputs.
 
     Args:
-        variant: From `variants`.
+        variant: A variant that `variants` returns.
     """
 
     def __init__(self, variant: str) -> None:
@@ -98,7 +101,7 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
         self._kind = self._kind.removesuffix(_MILD)
         self._positive = variant.endswith(_POSITIVE)
         self.replaced = 0
-        """How many tensors were drawn so; none means that this kind changes nothing."""
+        """How many tensors were changed; 0 means that this kind changes nothing."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -119,7 +122,10 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def _turn(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
-        """Replace values drawn around `centre` in place, so that large ones need no second room."""
+        """Replace values drawn around `centre`, in place.
+
+        In place, since a copy of large values may not fit in memory.
+        """
         if self._kind == "salted":
             if self._positive:
                 values.abs_()
@@ -154,7 +160,7 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
         _put(values, places, sizes * _at(scale, values, places))
 
     def _add_salt(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
-        # Few, whatever the size: the rarer, the less does a sample show of them.
+        # Few, whatever the tensor's size: a kernel that samples its input must not meet them.
         count = min(1 + int(torch.randint(_MOST_SALTED, (), device="cpu")), values.numel())
         device = values.device
         places = _places(count, values)[torch.randperm(count, device=device)]
@@ -164,14 +170,14 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
         sizes = middle.abs() + sizes * _at(scale, values, places)
         if not self._positive:
             signs = torch.randint(2, (count,), device=device).mul_(2).sub_(1)
-            lacking = -middle[0].sign().long()  # 0 where the own values have both signs
+            lacking = -middle[0].sign().long()  # 0 if the problem's own values have both signs
             signs[0] = torch.where(lacking == 0, signs[0], lacking)
             sizes *= signs
         _put(values, places, sizes)
 
 
 def _places(count: int, values: torch.Tensor) -> torch.Tensor:
-    """Draw as many elements, one in each part, so that no two fall on one place."""
+    """Return `count` random element numbers that all differ: one per part."""
     device, width = values.device, values.numel() // count
     places = torch.arange(count, device=device) * values.numel() // count
     places += torch.rand(count, device=device, dtype=torch.float64).mul_(width).long()
@@ -179,7 +185,10 @@ def _places(count: int, values: torch.Tensor) -> torch.Tensor:
 
 
 def _at(number: Any, values: torch.Tensor, places: torch.Tensor) -> Any:
-    """Return a sampler's parameter, a number or a tensor of them, for some places of its result."""
+    """Return a sampler's parameter at some places of its result.
+
+    The parameter may be one number or a tensor of them.
+    """
     if not isinstance(number, torch.Tensor):
         return number
     return number.to(values.device).expand(values.shape).reshape(-1)[places]
@@ -193,14 +202,14 @@ def _put(values: torch.Tensor, places: torch.Tensor, numbers: torch.Tensor) -> N
 
 
 def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
-    """Draw from [-1, 1): one number per row, or one for all."""
+    """Return random numbers from [-1, 1): one, or one per row."""
     shape = (*like.shape[:-1], 1) if rows and like.dim() > 1 else (1,) * like.dim()
     drawn = torch.rand(shape, device=like.device, dtype=torch.float32)
     return drawn.mul_(2).sub_(1).to(like.dtype)
 
 
 def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
-    """Return where a sampler draws around and how far it reaches; a scale of None: no sampler."""
+    """Return a sampler's centre and reach; reach None for other functions."""
     if func in (torch.rand, torch.rand_like):
         return 0.5, 0.5
     if func in (torch.randn, torch.randn_like):

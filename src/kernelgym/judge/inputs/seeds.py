@@ -1,4 +1,4 @@
-"""Where a verdict's randomness comes from, and how generators are set to it."""
+"""Derive a verdict's randomness from one secret, and seed generators with it."""
 
 from __future__ import annotations
 
@@ -16,44 +16,47 @@ __all__ = ["Seeds", "random_state", "seed_all"]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """All randomness of one verdict, derived from one secret (or from KernelBench's 42)."""
+    """All randomness of one verdict, derived from one secret or KernelBench's 42."""
 
     secret: str
     """Hexadecimal; empty for the public seeds."""
 
     def derive(self, purpose: str, index: int = 0) -> int:
-        """Return 63 bits for one purpose; a candidate that is told one cannot tell another."""
+        """Return 63 bits for one purpose; they reveal nothing about another purpose's."""
         text = f"{self.secret}:{purpose}:{index}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
 
     def init(self) -> int:
-        """Seed under which both sides construct their models."""
+        """Return the seed under which both sides construct their models."""
         return self.derive("init") if self.secret else 42
 
     def trial(self, index: int) -> int:
-        """Seed under which the inputs of one judged call are drawn."""
+        """Return the seed under which one judged call's inputs are drawn."""
         return self.derive("trial", index) if self.secret else _kernelbench_trial_seeds()[index]
 
     def forward(self, index: int) -> int:
-        """Seed set before one forward call on both sides, for layers that draw (dropout)."""
+        """Return the seed set before one forward call on both sides.
+
+        Layers that draw random numbers (dropout) then draw the same ones on both sides.
+        """
         return self.derive("forward", index) if self.secret else self.trial(index)
 
     def calls(self, ruleset: Ruleset) -> int:
-        """Number of judged calls, were there no kinds of inputs but the problem's own."""
+        """Return the number of judged calls, without other kinds of inputs."""
         span = ruleset.max_calls - ruleset.min_calls + 1
         return ruleset.min_calls + self.derive("calls") % span
 
 
 @lru_cache(maxsize=1)
 def _kernelbench_trial_seeds() -> list[int]:
-    """The trial seeds KernelBench derives from its seed 42: the same for every kernel."""
+    """Return the trial seeds that KernelBench derives from its seed 42."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(42)
         return [int(torch.randint(0, 2**32 - 1, (1,)).item()) for _ in range(64)]
 
 
 def seed_all(seed: int, device: torch.device | None = None) -> None:
-    """Seed the CPU's generator and Python's, and the device's own."""
+    """Seed torch's CPU generator, Python's, and the device's own."""
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     if device is not None and device.type == "cuda":
@@ -61,7 +64,7 @@ def seed_all(seed: int, device: torch.device | None = None) -> None:
 
 
 def random_state(device: torch.device) -> bytes:
-    """Return the state of torch's generators, on the CPU and on the device."""
+    """Return the state of torch's generators, on CPU and device."""
     states = [torch.default_generator.get_state()]
     if device.type == "cuda":
         states.append(_generator(device).get_state())

@@ -1,1 +1,1 @@
-"""The degeneracy gate: can a problem be passed without work?"""
+"""The degeneracy gate: finds problems that a kernel can pass without doing the work."""

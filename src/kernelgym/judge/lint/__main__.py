@@ -1,9 +1,12 @@
-"""The process of the degeneracy gate: ``python -m kernelgym.judge.lint``.
+"""The degeneracy gate's own process: ``python -m kernelgym.judge.lint``.
 
-It imports torch once and forks a child per problem, which runs the problem's own code (trusted, as
-everywhere in the judge, but fallible) and sends what it finds at once, so that a test that has to
-be killed has not been for nothing. `hygiene_process` starts it, keeps the deadline and reads the
-answers; `degeneracy` holds the tests. It writes nothing to disk.
+It imports torch once and forks a child per problem. The child runs the problem's own code (trusted,
+as everywhere in the judge, but fallible) and sends each finding at once, so that a child that is
+killed has not worked for nothing. It writes nothing to disk.
+
+Not here:
+- starting this process, deadlines and results: `kernelgym.judge.lint.process`;
+- the tests: `kernelgym.judge.lint.checks`.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ __all__ = ["main"]
 
 
 def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
-    """In the child: test one problem and send what is found."""
+    """Test one problem, in the child, and send what is found."""
     if job["device"] == "cpu":
-        bound_own_memory()  # CUDA maps far more addresses than it uses memory
+        # On the CPU only: CUDA maps far more addresses than it uses, and would hit the limit.
+        bound_own_memory()
 
     def found(reason: str, detail: str) -> None:
         protocol.send(caller, {"reason": reason, "detail": detail})
@@ -40,12 +44,13 @@ def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
 
 
 def _wait_for(child: int, caller: socket.socket) -> int:
-    """Return how the child ended; end everything if the caller is gone before that."""
+    """Return the child's exit code; kill all if the caller left."""
     handle = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([handle, caller.fileno()], [], [])
         if handle not in ready:
-            os.killpg(0, signal.SIGKILL)  # it sends nothing while it waits: it is gone
+            # The caller sends nothing while it waits, so a readable socket means that it is gone.
+            os.killpg(0, signal.SIGKILL)
     finally:
         os.close(handle)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -56,10 +61,11 @@ def main(caller_fd: int, watching: bool) -> None:
 
     Args:
         caller_fd: The socket.
-        watching: Whether references will be watched under a dispatch mode, to choose their bound.
+        watching: Whether children watch which torch functions a reference calls, to choose the
+            error bound.
     """
     if watching:
-        # Dispatch modes import it when first entered, which takes 4 s: better once than per child.
+        # Dispatch modes import this when first entered, which takes 4 s: once here, not per child.
         import torch._dynamo  # noqa: F401
 
     caller = socket.socket(fileno=caller_fd)
@@ -76,9 +82,9 @@ def main(caller_fd: int, watching: bool) -> None:
             try:
                 _serve_one(caller, job)
                 code = 0
-            except Exception as error:  # ours: what the problem raises has been seen to
+            except Exception as error:  # the judge's own: `examine` handles the problem's errors
                 protocol.send(caller, {"untested": f"{type(error).__name__}: {error}"[:500]})
-            except BaseException as error:  # SystemExit and its like can only be the problem's
+            except BaseException as error:  # only the problem's code can raise SystemExit
                 protocol.send(caller, {"failed": f"{type(error).__name__}: {error}"[:500]})
             finally:
                 os._exit(code)

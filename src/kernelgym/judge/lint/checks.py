@@ -1,12 +1,13 @@
 """The tests of the degeneracy gate, on one problem.
 
-"Passes" means: passes the ruleset's own comparison on all of a few calls, with the error bound from
-the fp64 twin, the kinds of inputs and the varied state where the ruleset has them. Weights and
-inputs are drawn as for a verdict, but from a fixed seed, so that a problem gets the same answer
-every time.
+An answer "passes" if it passes the ruleset's own comparison on all of a few calls, with the error
+bound from the fp64 twin, the kinds of inputs and the varied state where the ruleset has them.
+Weights and inputs are drawn as for a verdict, but from a fixed seed, so that a problem gets the
+same result every time.
 
-Runs the problem's own code in this process, which is `hygiene`'s. A problem that cannot be run is
-broken, unless what it lacks is memory or a package: then it is not tested.
+Contract: the tests run the problem's own code in the calling process, which is the degeneracy
+gate's. A problem that cannot be run is broken, unless it lacks memory or a package: then it counts
+as not tested.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _NAMED = 5  # parameters that a message names
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One set of inputs and what the reference makes of it."""
+    """One set of inputs, and what the reference gives for it."""
 
     inputs: list[Any]
     kind: str
@@ -66,7 +67,10 @@ class _Gate:
         return Reference(self._problem, rules, self._seeds, self._device)
 
     def _fresh(self) -> Reference:
-        """Build the reference again, without the twin, which is not needed."""
+        """Return a newly built reference without its fp64 twin.
+
+        These runs need no twin.
+        """
         reference = self._build(dataclasses.replace(self._rules, tolerance="allclose"))
         put_state(reference.model, self._reference.state)
         return reference
@@ -78,13 +82,14 @@ class _Gate:
             try:
                 return _Call(inputs, kind, seed, self._reference.expect(inputs, seed, kind))
             except JudgeError as error:
-                # Raised by itself, it says that inputs too large to be copied in case were changed.
+                # An error without a cause means that the reference changed inputs too large to copy
+                # beforehand (`InputsChanged`): with new inputs, which are copied, it can run.
                 if last or error.__cause__ is not None:
                     raise
         raise AssertionError
 
     def _calls(self) -> Iterator[_Call]:
-        """Yield the first call, then further ones of each kind that the problem can bear."""
+        """Yield the first call, then calls of each bearable kind."""
         yield self.first
         for index in range(1, len(self._kinds)):
             call = self._call(index)
@@ -92,7 +97,7 @@ class _Gate:
                 yield call
 
     def _complaint(self, output: Any, call: _Call) -> str:
-        """Judge an output as a kernel's; empty if it passes."""
+        """Return why an output fails as a kernel's; '' if it passes."""
         expected = call.expected
         return self._judge(output, expected.output, expected.precise, expected.calibration)
 
@@ -105,7 +110,7 @@ class _Gate:
         return "" if verdict.passed else verdict.message or "it does not pass"
 
     def non_finite(self) -> str:
-        """Return where the output is not finite; empty if nowhere."""
+        """Return where the reference's output is not finite; '' if nowhere."""
         for number, tensor in enumerate(tensors_of(self.first.expected.output)):
             if tensor.is_floating_point() or tensor.is_complex():
                 count = int((~tensor.isfinite()).sum())
@@ -114,7 +119,7 @@ class _Gate:
         return ""
 
     def worthless(self) -> Iterator[str]:
-        """Yield the reasons for which an answer without work passes all calls."""
+        """Yield the reasons why an answer without work passes all calls."""
         left = trivial_answers(self.first.inputs, self.first.expected.output)
         left["input_independent"] = []
         for call in self._calls():
@@ -131,7 +136,7 @@ class _Gate:
         yield from left
 
     def _still_passing(self, choices: list[list[Answer]], call: _Call) -> list[list[Answer]]:
-        """Return, for every part of the output, the answers that pass this call too."""
+        """Return, for every output part, the answers that pass this call."""
         given = leaves_of(call.inputs)
         parts = leaves_of(call.expected.output)
         precise = _twins(call.expected.precise, len(parts))
@@ -139,7 +144,7 @@ class _Gate:
             return [[]]
         known = call.expected.calibration
         if known is not None and len(parts) > 1:
-            known = Calibration(known.factor)  # the rest of it is for all parts together
+            known = Calibration(known.factor)  # own errors are listed for all parts together
         kept: list[list[Answer]] = []
         for answers, part, twin in zip(choices, parts, precise, strict=True):
             passing = [a for a in answers if not self._judge(a(given), part, twin, known)]
@@ -154,7 +159,7 @@ class _Gate:
         return not self._complaint(output, call)
 
     def disagreement(self) -> str:
-        """Return how the reference disagrees with itself; empty if it does not."""
+        """Return how the reference disagrees with itself; '' if it does not."""
         first = self.first
         runs = [("run twice with the same seeds", first.forward_seed)]
         if self._reference.draws:
@@ -167,7 +172,7 @@ class _Gate:
         return ""
 
     def idle_parameters(self, deadline: float) -> tuple[list[str], str]:
-        """Return the parameters that can be changed unnoticed, and what was not tested."""
+        """Return parameters whose change goes unnoticed, and what was not tested."""
         reference = self._fresh()
         model = reference.model
         state = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -206,14 +211,14 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
     """Run every test on one problem.
 
     Args:
-        problem: The problem; its code is run in this process.
-        rules: The ruleset whose comparison counts, and whose precision.
+        problem: The problem; its code runs in this process.
+        rules: The ruleset that decides comparison and precision.
         device: Where the reference runs.
         found: Called with each reason and its details as soon as it is known.
-        deadline: `time.monotonic` after which no further parameter is tried.
+        deadline: Time, by `time.monotonic`, after which no further parameter is tried.
 
     Returns:
-        What could not be tested and why; empty if everything was.
+        What could not be tested and why; '' if everything was tested.
     """
     try:
         gate = _Gate(problem, rules, device)
@@ -240,7 +245,10 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
 
 
 def _twins(precise: Any, parts: int) -> list[Any]:
-    """Return the twin's output part by part; None for each if there is none of that many."""
+    """Return the twin's output by part.
+
+    None for each part if the twin gives another number of parts.
+    """
     if isinstance(precise, RowBlocks):
         columns = [leaves_of(output) for output in precise.outputs]
         if all(len(column) == parts for column in columns):
@@ -250,7 +258,10 @@ def _twins(precise: Any, parts: int) -> list[Any]:
 
 
 def _noise_like(value: torch.Tensor) -> torch.Tensor:
-    """Draw changes as large as the parameter's own values; of size 1 where they are all zero."""
+    """Return random changes of the size of a parameter's values.
+
+    They are of size 1 where all values are zero.
+    """
     generator = torch.Generator().manual_seed(value.numel())
     real = torch.float64 if not value.is_complex() else torch.complex128
     noise = torch.randn(value.shape, dtype=real, generator=generator)

@@ -1,8 +1,8 @@
 """The caller's side of the degeneracy gate: starts its processes, keeps deadlines and results.
 
-The caller imports no torch. A problem whose test overruns its deadline is killed, and keeps the
-reasons found until then. Only complete results are kept on disk, under ``hygiene`` in the cache
-folder; see `kernelgym.hygiene`.
+Contract: the caller imports no torch. If a test overruns its deadline, this module kills its
+process, and the result keeps the reasons found until then. Only complete results are kept on disk,
+under ``hygiene`` in the cache folder; see `kernelgym.hygiene`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from kernelgym.types import Problem
 __all__ = ["HygieneProcess", "lint"]
 
 _START_S = 300.0
-_GRACE_S = 0.9  # share of the time after which no further parameter is tried
+_GRACE_S = 0.9  # share of a test's time; after it, the process tries no further parameter
 
 
 class HygieneProcess:
-    """Tests problems one after the other; used by one thread at a time.
+    """Tests problems one by one; used by one thread at a time.
 
     Args:
-        rules: The ruleset whose comparison counts.
+        rules: The ruleset that decides comparison and precision.
         device: Where references run.
 
     Raises:
@@ -52,7 +52,7 @@ class HygieneProcess:
         self._socket, theirs = socket.socketpair()
         self._decoder = protocol.Decoder()
         self._errors = tempfile.TemporaryFile()
-        # -P: what lies in the current folder must not stand in for a library of the judge.
+        # -P: otherwise a file in the current folder could replace a library that the judge imports.
         command = [sys.executable, "-P", "-m", "kernelgym.judge.lint"]
         watching = "1" if rules.tolerance == "fp64" else "0"
         with theirs:
@@ -75,15 +75,15 @@ class HygieneProcess:
 
     @property
     def alive(self) -> bool:
-        """False once it was closed, or had to be killed."""
+        """Whether the process has been neither closed nor killed."""
         return self._finalizer.alive
 
     def examine(self, problem: Problem, timeout_s: float) -> Hygiene:
-        """Test one problem.
+        """Return the result of testing one problem.
 
         Args:
             problem: The problem.
-            timeout_s: Wall seconds after which the test is killed.
+            timeout_s: Wall seconds after which the test's process is killed.
         """
         found: list[tuple[str, str]] = []
         deadline = time.monotonic() + timeout_s
@@ -106,7 +106,7 @@ class HygieneProcess:
                     found.append(("broken_reference", str(message["failed"])))
                     untested = ""
             if untested is None and message["ended"] == -signal.SIGKILL:
-                untested = "its process was killed, for want of memory perhaps"
+                untested = "its process was killed, perhaps because memory ran out"
             elif untested is None:
                 found.append(("broken_reference", _how_it_ended(int(message["ended"]))))
                 untested = ""
@@ -145,7 +145,7 @@ class HygieneProcess:
         return lines[-1][:500] if lines else f"(exit code {self._process.returncode})"
 
     def close(self) -> None:
-        """End it and everything below it. Closing twice is harmless."""
+        """End the process and its children; a second call does nothing."""
         self._finalizer()
 
 
@@ -159,16 +159,16 @@ def lint(
     refresh: bool = False,
     folder: Path | None = None,
 ) -> Iterator[tuple[int, Hygiene]]:
-    """Test many problems; yields (index, result) as they come, kept results first.
+    """Yield (index, result) for each problem as tests end, kept results first.
 
     Args:
         problems: The problems.
-        rules: The ruleset whose comparison, and precision, count.
+        rules: The ruleset that decides comparison and precision.
         device: Where references run.
-        workers: Problems tested at the same time.
+        workers: How many problems are tested at the same time.
         timeout_s: Wall seconds for one problem.
-        refresh: Test anew what was tested before.
-        folder: Where results are kept; `hygiene_folder` if None.
+        refresh: Whether to test again problems that have a kept result.
+        folder: Where results are kept; `hygiene_folder()` if None.
 
     Raises:
         JudgeError: If a process does not start.
@@ -233,7 +233,7 @@ def _how_it_ended(code: int) -> str:
 
 def _end(process: subprocess.Popen[bytes], sock: socket.socket, errors: Any) -> None:
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+        sock.shutdown(socket.SHUT_RDWR)  # else a thread in `recv` would wait until its deadline
     sock.close()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

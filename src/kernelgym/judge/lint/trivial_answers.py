@@ -1,8 +1,10 @@
-"""Answers that take no work: zeros, constants, the inputs handed back.
+"""Answers that take no work: zeros, constants, and inputs returned as outputs.
 
-An answer is made for one part of an output at a time, since each part of a worthless output may
-be chosen by itself. It is made from the first call's output, the best that a kernel's author could
-have known, and is then tried on further calls. Judging answers is not done here.
+Answers are made for one part of an output at a time, since a kernel may choose each part of a
+worthless output by itself. They are made from the first call's output, which is the most that a
+kernel's author could know, and are then tried on further calls.
+
+Not here: judging answers (`checks`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ Answer = Callable[[list[Any]], Any]
 
 
 def trivial_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:
-    """Return, by reason, the answers to try for every part of the first call's output."""
+    """Return answers to try for every part of an output, by reason."""
     given = leaves_of(inputs)
     parts = leaves_of(output)
     return {
@@ -45,13 +47,14 @@ def _input(index: int, part: Any) -> Answer:
             return None
         if not isinstance(part, torch.Tensor):
             return item
-        return torch.empty_like(part).copy_(item.reshape(part.shape))  # strides are cheap to mend
+        # With the reference's strides: a kernel could restore them without work.
+        return torch.empty_like(part).copy_(item.reshape(part.shape))
 
     return answer
 
 
 def _alike(item: Any, part: Any) -> bool:
-    """Say whether an input could stand for a part of the output, perhaps in another shape."""
+    """Return True if an input could be an output's part, perhaps reshaped."""
     if isinstance(part, torch.Tensor):
         return (
             isinstance(item, torch.Tensor)
@@ -68,7 +71,7 @@ def _zeros(part: Any) -> Any:
 
 
 def _constants(part: Any) -> list[Any]:
-    """Return the constants that come closest to all elements, by one measure or another."""
+    """Return constants that come close to all elements, by several measures."""
     if not isinstance(part, torch.Tensor):
         return [part]
     if part.numel() == 0:
@@ -87,7 +90,11 @@ def _constants(part: Any) -> list[Any]:
 
 
 def _middles(flat: torch.Tensor) -> list[Any]:
-    """Return the middles between the ends, by difference and by ratio, and the median."""
+    """Return the extremes' midpoint and harmonic mean, and the median.
+
+    The midpoint is equally far from both extremes, the harmonic mean equally far relative to them.
+    It is left out if the extremes do not have the same sign.
+    """
     finite = flat[flat.isfinite()]
     if not finite.numel():
         return [float(flat[0])]

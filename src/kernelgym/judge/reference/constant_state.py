@@ -1,8 +1,9 @@
-"""Constant state of a model, and secret values in its place.
+"""Constant state of a model, and secret values to replace it.
 
-A LayerNorm's ones and zeros, a BatchNorm's running statistics: whoever skips them is right under
-every seed. Under rules that say so they are replaced, on both sides and by name, by values of the
-same kind: around what was there if that was not zero, so that what is positive stays positive.
+A kernel that ignores a LayerNorm's ones and zeros, or a BatchNorm's running statistics, is right
+under every seed. If the ruleset says so, the judge replaces such state by secret values, on both
+sides and by name. The values lie around the constant unless it is zero, so that positive state
+stays positive.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["constant_state", "put_state", "vary"]
 
 
 def constant_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the floating-point parameters and buffers whose elements are all one number."""
+    """Return floating-point parameters and buffers whose elements are all equal."""
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, value in model.state_dict(keep_vars=True).items():
@@ -31,9 +32,10 @@ def constant_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def vary(constants: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
-    """Draw what takes their place: within half of a constant around it, or of one around zero.
+    """Return random values, by name, that replace the given constants.
 
-    The values lie on the CPU, contiguous, in the constants' types.
+    They differ from a constant by at most half of it, from zero by at most 0.5. They are contiguous
+    CPU tensors of the constants' types.
     """
     source = torch.Generator().manual_seed(seed)
     drawn = {}
@@ -45,7 +47,7 @@ def vary(constants: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Te
 
 
 def put_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> None:
-    """Copy values into the state of those names, in place."""
+    """Copy values into a model's state, by name and in place."""
     if not values:
         return
     state = model.state_dict(keep_vars=True)

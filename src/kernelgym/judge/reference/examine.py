@@ -1,8 +1,8 @@
-"""What a problem can bear: which kinds of inputs, and secret values for its constant state.
+"""Find out which kinds of inputs a problem can bear, and whether its constant state can vary.
 
-Under a kind of inputs a reference may overflow, lose all its digits or give one number everywhere;
-then an honest kernel could fail, or a worthless one pass, and that kind is left out. It is found
-out once per problem, ruleset and device in a process, under seeds that do not depend on the
+On some kind of inputs a reference may overflow, lose all its digits or give one number everywhere.
+An honest kernel could then fail, or a worthless one pass, so that kind is left out. A process
+examines each problem once per ruleset and device. The seeds used here do not depend on the
 verdict's secret, so that a verdict can be repeated.
 """
 
@@ -31,7 +31,7 @@ from kernelgym.rulesets import Ruleset
 __all__ = ["NOTHING_KNOWN", "Conditions", "bears", "examine"]
 
 Draw = Callable[[int, str], tuple[list[Any], bool]]
-"""Draws inputs under a seed and of a kind; also says whether the kind changed anything."""
+"""Draws inputs of a kind under a seed; returns them, and whether the kind changed them."""
 
 _SEED = 2026
 _FEW_ELEMENTS = 16
@@ -42,26 +42,26 @@ _JITTER = 2.0**-21  # four units in the last place of fp32
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is known of a problem under one ruleset on one device."""
+    """What is known about a problem under one ruleset on one device."""
 
     usable: tuple[str, ...]
-    """Kinds of inputs, beside its own."""
+    """Kinds of inputs that the problem can bear, beside its own."""
     perturbs: bool
-    """Whether its constant state may be replaced."""
+    """Whether the problem's constant state may be replaced."""
     mutates: bool
-    """Whether it changes its inputs."""
+    """Whether the reference changes its inputs."""
     factor: float | None
-    """How many own errors are allowed; None for the ruleset's base."""
+    """How many times the reference's own error is allowed; None for the ruleset's factor."""
     own_errors: Mapping[str, tuple[float, ...]]
     """The reference's error on each output by kind, where outputs have few elements."""
     telling: str = GIVEN
-    """Kind of inputs on which the output is not just a copy of an input, if there is one: on
-    its own inputs, none of which is negative, a ReLU has nothing to do."""
+    """A kind of inputs on which the output is not just a copy of an input, if there is one. On
+    a problem's own inputs without negative values, for example, a ReLU has nothing to do."""
     fits: bool = True
-    """Whether the device has room for precise runs, if nobody else uses it."""
+    """Whether the device has memory for fp64 runs if no other worker uses it."""
 
     def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
-        """Return what the bound takes into account for one kind of inputs."""
+        """Return the calibration of the error bound for one kind of inputs."""
         factor = ruleset.error_factor if self.factor is None else self.factor
         return Calibration(factor, self.own_errors.get(kind, ()))
 
@@ -76,15 +76,15 @@ def examine(
     device: Any,
     shares_device: bool = False,
 ) -> Conditions:
-    """Find out what a problem can bear.
+    """Return what a problem can bear, found out by running it.
 
     Args:
-        build: Makes the model under a seed, in place on the device.
+        build: Makes the model under a seed, on the device.
         draw: Draws inputs.
         ruleset: The rules.
         device: A `torch.device`.
-        shares_device: Whether others use its memory, too: want of it tells nothing of the problem
-            then, and is raised.
+        shares_device: Whether other workers use the device's memory, too. Running out of memory
+            then says nothing about the problem, and is raised.
 
     Raises:
         Exception: Whatever the problem raises on its own inputs.
@@ -130,7 +130,7 @@ def examine(
 
 
 def bears(expected: Expected, ruleset: Ruleset) -> bool:
-    """Say whether the reference gave something to compare with, within its bound."""
+    """Return True if reference and twin agree enough to compare with."""
     return own_errors(expected.output, expected.precise, ruleset) is not None
 
 
@@ -145,12 +145,15 @@ def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
         except Exception as error:
             if lacked_memory(error):
                 raise
-            return ""  # not everything runs under a dispatch mode
+            return ""  # some models do not run under a torch function mode
     return watching.operation
 
 
 def _bears_other_state(runner: Runner, inputs: list[Any], before: Expected) -> bool:
-    """Replace the constant state, and say whether the output stays a useful one."""
+    """Return True if replaced constant state leaves the output useful.
+
+    The replacement stays if so, and is undone if not.
+    """
     constants = constant_state(runner.model)
     if not constants:
         return False
@@ -181,7 +184,8 @@ def _try(
     """Run the problem on one kind of inputs.
 
     Returns:
-        What it gave, None if it cannot bear it; and whether that is a copy of an input.
+        What the reference gave, or None if it cannot bear the kind; and whether that output is a
+        copy of an input.
     """
     try:
         inputs, changed = draw(_SEED, variant)
@@ -196,12 +200,13 @@ def _try(
     except Exception as error:
         if _is_to_be_raised(error, runner):
             raise
-        # Else an index out of range, a check of its own: not the inputs it was made for.
+        # Any other error, such as an index out of range or a check in the problem's code, means
+        # that the problem was not made for such inputs: the kind is left out.
     return None, False
 
 
 def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
-    """Say whether something failed for want of memory that others may have."""
+    """Return True if a run lacked memory that other workers may hold."""
     lacked = lacked_memory(error)
     if lacked and not runner.raise_on_oom:
         torch.cuda.empty_cache()
@@ -209,13 +214,16 @@ def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
 
 
 def _is_copy(output: Any, inputs: list[Any]) -> bool:
-    """Say whether every output has the bytes of some input."""
+    """Return True if every output has the same bytes as some input."""
     given = tensors_of(inputs)
     return all(any(same_bytes(out, tensor) for tensor in given) for out in tensors_of(output))
 
 
 def _is_useful(output: Any, usual: Any) -> bool:
-    """Say whether outputs are finite and varied wherever the usual ones are."""
+    """Return True if outputs are as finite and varied as usual.
+
+    A tenth fewer finite elements are allowed where the usual outputs have infinite ones or NaN.
+    """
     now, before = tensors_of(output), tensors_of(usual)
     if len(now) != len(before):
         return False
@@ -247,12 +255,14 @@ def _is_constant(tensor: torch.Tensor) -> bool:
 def _is_steady(
     runner: Runner, inputs: list[Any], found: Expected, ruleset: Ruleset, factor: float | None
 ) -> bool:
-    """Say whether inputs that are off in their last places give outputs within the bound.
+    """Return True if tiny input changes keep outputs within the bound.
+
+    The changes are in the inputs' last places.
 
     An honest kernel may err as much as if it had been given such inputs.
     """
     if bytes_of(inputs) > _STEADY_BYTES or isinstance(found.precise, RowBlocks):
-        return True  # too dear to find out
+        return True  # a second set of such large inputs would take too much time and memory
     source = torch.Generator(device=runner.device).manual_seed(_SEED)
     moved = []
     for value in inputs:
@@ -274,7 +284,7 @@ def _is_steady(
 def _errors_of_few(
     runner: Runner, draw: Draw, ruleset: Ruleset, kind: str, first: Expected
 ) -> tuple[float, ...]:
-    """Return the largest own error over some calls, for outputs of few elements."""
+    """Return the largest own error over some calls, for small outputs."""
     leaves = tensors_of(first.output)
     if not any(leaf.numel() < _FEW_ELEMENTS and leaf.is_floating_point() for leaf in leaves):
         return ()

@@ -1,8 +1,9 @@
-"""What the reference gives on values that everybody knows, kept for the next kernel.
+"""Calls of the reference under public seeds, kept for the next kernel.
 
 Where a ruleset's seeds are public (KernelBench's own), every kernel of a problem is judged on the
-same inputs. They and their outputs are kept on the device, up to a share of its memory; those of
-very large problems are drawn and computed again, which on a device is as quick as reading them.
+same inputs. The worker keeps these inputs and the reference's outputs on the device, up to 1/32 of
+its memory (256 MiB on the CPU). Those of very large problems are drawn and computed again, which
+takes a device no longer than reading them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _HOST_BYTES = 256 << 20
 
 
 class PublicCalls:
-    """Inputs and outputs of judged calls, the most recently used ones.
+    """Inputs and reference outputs of judged calls, the most recently used ones.
 
     Args:
-        device: Where they lie.
+        device: The device on which the tensors lie.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -35,10 +36,10 @@ class PublicCalls:
             self._room = int(torch.cuda.get_device_properties(device).total_memory) // _SHARE
         self._kept: OrderedDict[Hashable, tuple[list[Any], Expected, int]] = OrderedDict()
         self.bytes = 0
-        """What they take."""
+        """Size of all tensors kept."""
 
     def find(self, key: Hashable) -> tuple[list[Any], Expected] | None:
-        """Return a call that was kept, or None. Nobody may change what it holds."""
+        """Return a kept call, or None; callers must not change it."""
         if key not in self._kept:
             return None
         self._kept.move_to_end(key)
@@ -46,9 +47,10 @@ class PublicCalls:
         return inputs, expected
 
     def keep(self, key: Hashable, inputs: list[Any], expected: Expected) -> None:
-        """Keep a call, if it is not large, in place of the ones used longest ago."""
+        """Keep a call unless it is large; drop least recently used ones."""
         size = bytes_of([inputs, expected.output])
-        if 5 * size > self._room or key in self._kept:  # one call of a verdict's five is no use
+        # A verdict makes five calls: unless all five fit, each would push out the one needed next.
+        if 5 * size > self._room or key in self._kept:
             return
         self._kept[key] = inputs, expected, size
         self.bytes += size

@@ -1,15 +1,15 @@
-"""What a reference consists of: the class of its most error-prone operation.
+"""The class of a reference's most error-prone operation.
 
 - ``convolution``: honest kernels transform blocks (Winograd), which costs digits.
 - ``contraction``: other products that are summed (matrix products, attention, recurrent layers).
   Honest kernels sum in many orders, in blocks, or split over processors.
-- ``scan``: running sums and products. torch's own add up in fp64 on the CPU, so that they err by
-  less at small elements than any honest kernel that has passed large ones on the way.
+- ``scan``: running sums and products. On the CPU, torch's own scans add up in fp64. After large
+  elements, they therefore err by less at small ones than any honest kernel.
 - ``reduction``: sums, means, variances, softmax, norms, averages.
 - ``elementwise``: everything else.
 
-Found out by watching which of torch's functions one run calls, by their names. It chooses the error
-factor of a ruleset and decides nothing else.
+`Watching` finds the class from the names of the torch functions that one run calls. The class
+chooses a ruleset's error factor and the variant of ``spiked`` inputs, and decides nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["OPERATIONS", "Watching"]
 OPERATIONS = ("elementwise", "reduction", "scan", "contraction", "convolution")
 """From the least to the most error-prone."""
 
-# A mode at the level of ATen would see more, but costs three seconds of imports.
+# Names of torch functions. A dispatch mode, at the level of ATen, would see more operators, but
+# entering one costs three seconds of imports.
 _PATTERNS = {
     "convolution": re.compile(r"(^|_)conv(olution|_transpose)?(\d|_|$)"),
     "contraction": re.compile(
@@ -43,7 +44,7 @@ _PATTERNS = {
 
 
 class Watching(TorchFunctionMode):  # type: ignore[misc]
-    """While entered, notes which classes of operations run."""
+    """While entered, notes the most error-prone class of operations that run."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""The trusted side's reference: the problem's own model, its inputs and what they should give.
+"""The trusted side's reference: the problem's own model, its inputs and its expected outputs.
 
-Lives in the worker process only. A problem's source is trusted code; if it fails, that is the
-judge's failure (`JudgeError`), never the kernel's.
+Contract: it lives in the worker process only. A problem's source is trusted code; if that code
+fails, the judge has failed (`JudgeError`), never the kernel.
 
 The model is built on the CPU under the init seed, as a candidate builds its own, and then moved
 to the device, so that weights are the same on every device. Inputs under secret seeds are drawn
-on the device itself; public ones are those that KernelBench draws on the CPU and moves, made in
-less time where that can be done bit for bit (see `drawing`).
+on the device itself. Inputs under public seeds are those that KernelBench draws on the CPU and
+moves to the device; `kernelbench_bits.draw` makes the same bits in less time where it can.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Reference:
         problem: The problem.
         ruleset: Decides the precision, the use of TF32, and whether an fp64 twin is made.
         seeds: Randomness of this verdict.
-        device: Where it runs, such as ``cpu`` or ``cuda:0``.
-        shares_device: Whether others use the device's memory, too: what there is none for then may
-            well fit another time, so it is no property of the problem.
+        device: Where the reference runs, such as ``cpu`` or ``cuda:0``.
+        shares_device: Whether other workers use the device's memory, too. A run that lacks memory
+            may then fit another time, so this says nothing about the problem, and is raised.
 
     Raises:
-        JudgeError: If the problem's own code fails; `DeviceFull`, if for want of memory.
+        JudgeError: If the problem's own code fails; `DeviceFull` if it runs out of memory.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Reference:
         shares_device: bool = False,
     ) -> None:
         self.problem = problem
-        """What it is the reference of."""
+        """The problem that this is the reference of."""
         self.seeds = seeds
-        """Randomness of the verdict that it is made for."""
+        """Randomness of the verdict that this reference is made for."""
         self._ruleset = ruleset
         self.device = torch.device(device)
         self.dtype = _DTYPES[ruleset.precision]
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
-        """Which kind of inputs each judged call is made on."""
+        """The kind of inputs for each judged call."""
         self.state: dict[str, torch.Tensor] = {}
-        """What takes the place of constant state, by name, on the CPU."""
+        """Values that replace constant state, by name, on the CPU."""
         self._conditions = NOTHING_KNOWN
-        self._needs_cpu = False  # to draw its inputs
+        self._needs_cpu = False  # whether the problem's code can draw inputs on the CPU only
         self._draws_inputs_on_device = self.device.type != "cpu" and ruleset.secret_seed
         if self.device.type == "cuda":
             allow_tf32(ruleset.tf32)
@@ -89,7 +89,7 @@ class Reference:
             self._names = names_of(problem.source, problem.id)
             self._get_inputs: Callable[[], Any] = self._names["get_inputs"]
             seed_all(seeds.init())
-            # These stay on the CPU: both sides construct there.
+            # Constructor arguments stay on the CPU: both sides construct their models there.
             self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
             model = self._build(seeds.init())
             self._shares_device = shares_device
@@ -97,7 +97,7 @@ class Reference:
             twin, raise_on_oom = ruleset.tolerance == "fp64", shares_device and known.fits
             self._runner = Runner(model, self.device, twin, raise_on_oom)
         self.stateful = self._runner.stateful
-        """Its output may depend on the calls made before, so both sides must make the same."""
+        """Whether outputs may depend on earlier calls; both sides then make the same calls."""
 
     @property
     def model(self) -> torch.nn.Module:
@@ -111,7 +111,7 @@ class Reference:
         return self._runner.draws
 
     def prepare(self) -> None:
-        """Replace constant state and plan the judged calls, as the problem can bear it.
+        """Replace constant state and plan judged calls, as the problem allows.
 
         Raises:
             JudgeError: If the problem's own code fails.
@@ -145,29 +145,33 @@ class Reference:
         return _known[key]
 
     def examine(self) -> Conditions:
-        """Find out what the problem can bear, on models of its own."""
+        """Return what the problem can bear, found out on separate models."""
         return examine(
             self._build, self._draw_kind, self._ruleset, self.device, self._shares_device
         )
 
     def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
-        """Draw one set of inputs, floating-point tensors cast to the ruleset's precision."""
+        """Return one set of inputs, with floating-point tensors in the ruleset's precision."""
         with _our_fault("draw its inputs"):
             return self._draw_kind(seed, kind)[0]
 
     @property
     def telltales(self) -> tuple[str, ...]:
-        """Kinds of inputs on which timed calls are looked at, beside the problem's own.
+        """Kinds of inputs that check timed calls, beside the problem's own.
 
-        A kernel that takes a short cut once it is timed, right on the problem's own inputs alone,
-        is wrong there. Those that differ in a few elements, if it bears them, since they take as
-        long as its own; otherwise all that it bears.
+        A kernel that takes a short cut once it is timed, one that is right on the problem's own
+        inputs alone, is wrong on these kinds. They are the kinds that differ from the problem's own
+        inputs in a few elements, since a call on them takes as long; if the problem bears none of
+        those, all kinds that it bears.
         """
         usable = self._conditions.usable
         return tuple(kind for kind in usable if is_salted(kind)) or usable
 
     def inputs_for_timing(self, seed: int, kind: str = GIVEN) -> list[Any]:
-        """Draw one set of inputs on the device, which is quick, even where judged ones are not."""
+        """Return one set of inputs, drawn on the device where possible.
+
+        This is quicker than drawing on the CPU, as judged inputs under public seeds are drawn.
+        """
         judged_there = self._draws_inputs_on_device
         self._draws_inputs_on_device = self.device.type != "cpu" and not self._needs_cpu
         try:
@@ -176,12 +180,12 @@ class Reference:
             self._draws_inputs_on_device = judged_there and not self._needs_cpu
 
     def expect(self, inputs: list[Any], forward_seed: int, kind: str = GIVEN) -> Expected:
-        """Run the reference (and its fp64 twin) on `inputs`, which are left as they are.
+        """Run the reference and its fp64 twin on `inputs`, which stay unchanged.
 
         Args:
             inputs: The inputs.
-            forward_seed: Seed set before.
-            kind: Which kind of inputs they are.
+            forward_seed: Seed set before each run.
+            kind: The kind of these inputs.
         """
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
@@ -191,16 +195,18 @@ class Reference:
     def judged_call(
         self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
     ) -> tuple[list[Any], Expected]:
-        """Return inputs of a judged call and what they should give; neither may be changed.
+        """Return a judged call's inputs and expected output.
+
+        Callers must not change them.
 
         Args:
             seed: Seed of the inputs.
             forward_seed: Seed set before the call.
-            kind: Which kind of inputs they are.
-            public: What is known of calls on values that everybody knows.
+            kind: The kind of inputs to draw.
+            public: Calls kept from earlier kernels under public seeds; None to keep none.
         """
         key = (self.problem.digest, seed, forward_seed, kind)
-        # A call that depends on the calls before it, or on random numbers, is made again.
+        # A kept call must not stand for one that depends on earlier calls or on random numbers.
         alike = not (self.seeds.secret or self.stateful or self.draws)
         if public is not None and alike and (found := public.find(key)) is not None:
             return found
@@ -215,27 +221,27 @@ class Reference:
         return inputs, expected
 
     def bears(self, expected: Expected) -> bool:
-        """Say whether the reference was well conditioned in this call."""
+        """Return True if the reference was well conditioned in this call."""
         return bears(expected, self._ruleset)
 
     def kind_of(self, index: int) -> str:
-        """Return which kind of inputs a call is made on.
+        """Return the kind of inputs that a call is made on.
 
-        Calls past the planned ones, which look for evidence, are made where there is work to do.
+        Calls past the planned ones look for evidence, on a kind on which there is work to do.
         """
         return self.plan[index] if index < len(self.plan) else self._conditions.telling
 
     def needs(self, names: list[str], seed: int) -> bool:
-        """Say whether any of these entries of `state` has influence on the output.
+        """Return True if any of these entries of `state` influences the output.
 
-        A model in training mode, for one, does not read its running statistics.
+        A model in training mode, for example, does not read its running statistics.
         """
         try:
             runners = [Runner(copy.deepcopy(self.model), self.device, twin=False) for _ in range(2)]
         except Exception as error:
             if lacked_memory(error):
                 raise our_failure(f"the reference could not be copied: {error!r}") from error
-            return True  # not every module can be copied
+            return True  # some modules cannot be copied; their state is assumed to matter
         for runner in runners:
             runner.copies_inputs = self._conditions.mutates
         put_state(runners[1].model, vary({name: self.state[name] for name in names}, seed))
@@ -245,7 +251,7 @@ class Reference:
         return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
 
     def findings(self) -> tuple[Finding, ...]:
-        """What the verdict should say of how outputs were compared."""
+        """Return findings on how outputs were compared, for the verdict."""
         if not self._runner.too_large:
             return ()
         atol, rtol = self._ruleset.tolerances
@@ -263,7 +269,7 @@ class Reference:
             return placed
 
     def _draw_kind(self, seed: int, kind: str) -> tuple[list[Any], bool]:
-        """Draw inputs of a kind, and say whether they differ from the problem's own."""
+        """Return inputs of a kind, and whether the kind changed them."""
         with torch.no_grad():
             if kind == GIVEN:
                 return [self._cast(value, self.device) for value in self._draw(seed)], False
@@ -284,7 +290,7 @@ class Reference:
                 seed_all(seed)
                 drawn = self._get_inputs()
                 self._draws_inputs_on_device = False
-                self._needs_cpu = True  # it insists on it somewhere
+                self._needs_cpu = True  # the problem's code works on the CPU alone
                 return drawn
         if not self._ruleset.secret_seed:
             return draw_as_on_cpu(self._get_inputs, seed, self.device)
@@ -297,18 +303,23 @@ class Reference:
         if any(
             step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True)
         ):
-            value = value.contiguous()  # an expanded tensor's elements cannot be written apart
+            # Elements of an expanded tensor share memory and cannot be written one by one.
+            value = value.contiguous()
         return value.detach().to(device, self.dtype if value.is_floating_point() else value.dtype)
 
 
 def allow_tf32(policy: str) -> None:
-    """Set whether this process' fp32 work on CUDA may use TF32: ``off``, or torch's defaults."""
+    """Set whether this process's fp32 work on CUDA may use TF32.
+
+    Args:
+        policy: ``off``, or ``torch`` for torch's defaults: in convolutions only.
+    """
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = policy == "torch"
 
 
 class _our_fault:
-    """Turn whatever the problem's own code raises into a `JudgeError`."""
+    """Turns whatever the problem's own code raises into a `JudgeError`."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing

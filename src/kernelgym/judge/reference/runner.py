@@ -1,8 +1,8 @@
 """Run a model and its fp64 twin on the same inputs, on one device.
 
 Where whole fp64 runs would take too much of a device's memory, the twin runs on some blocks of
-rows, provided that the model treats rows apart from each other: this is checked by running the
-model itself on the blocks.
+rows, if the model computes each row from the same row of its inputs. The runner checks this by
+running the model itself on the blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
 __all__ = ["Expected", "InputsChanged", "Runner", "place"]
 
 _USABLE = 0.9  # of a device's memory, by one worker alone
-_LARGE_SHARE = 16  # of the device's memory: what is above one part in so many is large
+_LARGE_SHARE = 16  # inputs and outputs above 1/16 of the device's memory are large
 _COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run
 _BLOCKS = 4
 _BLOCK_BYTES = 64 << 20
@@ -30,7 +30,10 @@ _AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
 
 
 class InputsChanged(JudgeError):
-    """A model changed inputs that were too large to be copied in case; it will not do so again."""
+    """A model changed large inputs before copies were made.
+
+    Later runs copy even large inputs first.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +43,23 @@ class Expected:
     output: Any
     """Tensor, or nested tuples, lists and dicts of tensors and numbers."""
     precise: Any
-    """The same computed in fp64, or some `RowBlocks` of it; None if it cannot be."""
+    """The same computed in fp64, or some `RowBlocks` of it; None if that is impossible."""
     mutates_inputs: bool
     kind: str = "given"
-    """Which kind of inputs it was (see `distributions`)."""
+    """The kind of inputs (see `kernelgym.judge.inputs.kinds`)."""
     calibration: Calibration | None = None
-    """What is known of the problem; None for the ruleset's own error factor."""
+    """The problem's calibration; None for the ruleset's own error factor."""
 
 
 class Runner:
     """A model and its fp64 twin.
 
     Args:
-        model: The model, in place on the device.
+        model: The model, on the device already.
         device: The device.
-        twin: Whether there is to be a twin.
-        raise_on_oom: Whether want of memory is raised where the twin would be given up otherwise.
+        twin: Whether to make an fp64 twin.
+        raise_on_oom: Whether to raise when the twin lacks memory; if not, the runner gives the
+            twin up.
     """
 
     def __init__(
@@ -63,15 +67,15 @@ class Runner:
     ) -> None:
         self.model, self.device, self.raise_on_oom = model, device, raise_on_oom
         self.draws = False
-        """Whether a run so far consumed random numbers."""
+        """Whether any run so far consumed random numbers."""
         self.too_large = False
-        """Whether a twin was wanted that did not fit in memory, even in parts."""
+        """Whether a twin was wanted that did not fit in memory, even in blocks."""
         self.stateful = any(True for _ in model.buffers())
         self._wanted = twin
         self._precise = self._twin() if twin else None
         self.copies_inputs = False
         """Whether even large inputs are copied before a run, since the model changes them."""
-        self._leaves_inputs = False  # as they are, as far as was seen
+        self._leaves_inputs = False  # whether a run without copies left its inputs unchanged
 
     def renew_twin(self) -> None:
         """Make the twin again, after the model's weights have been changed."""
@@ -85,15 +89,15 @@ class Runner:
                 if self.raise_on_oom:
                     raise
                 self.too_large = True
-            return None  # not every module can be copied; the fixed tolerances apply then
+            return None  # some modules cannot be copied; the fixed tolerances apply then
 
     def expect(self, inputs: list[Any], seed: int) -> Expected:
-        """Run both on `inputs`, which are left as they are.
+        """Run the model and its twin on `inputs`, which stay unchanged.
 
         Raises:
-            InputsChanged: If the model changed large inputs on its first run: with the same values
-                again it is as if this run had not been.
-            JudgeError: If it did so later, where its state is not known any more.
+            InputsChanged: If the model changed large inputs on its first run. The runner has then
+                restored the model's buffers: draw the same inputs again and call this again.
+            JudgeError: If the model did so on a later run, where its buffers were not saved.
         """
         with torch.no_grad():
             output, mutates = self._run(inputs, seed)
@@ -130,7 +134,8 @@ class Runner:
                 return self.run_twin(inputs, seed)
         except Exception as error:
             if not lacked_memory(error):
-                self._precise = None  # mixes types; from now on the fixed tolerances apply
+                # The model mixes types and cannot run in fp64: the fixed tolerances apply.
+                self._precise = None
                 return None
             torch.cuda.empty_cache()
         try:
@@ -148,15 +153,15 @@ class Runner:
         return None
 
     def run_twin(self, inputs: list[Any], seed: int, aside: bool = False) -> Any:
-        """Run the twin alone; None if there is none.
+        """Return the twin's output on `inputs`; None if there is no twin.
 
         Args:
-            inputs: The inputs, which are widened.
-            seed: Seed set before.
-            aside: Whether this call shall leave the twin's buffers as they were.
+            inputs: The inputs; copies of them are widened to fp64.
+            seed: Seed set before the run.
+            aside: Whether to restore the twin's buffers after this run.
 
         Raises:
-            Exception: Whatever it raises.
+            Exception: Whatever the twin raises.
         """
         if self._precise is None:
             return None
@@ -174,11 +179,13 @@ class Runner:
         return bytes_of([inputs, output]) > int(total) // _LARGE_SHARE
 
     def _may_fit(self, inputs: list[Any], output: Any) -> bool:
-        """Whether fp64 copies of all there is, and as much again, fit in what is free.
+        """Return True if an fp64 run should fit in free memory.
+
+        It takes fp64 copies of all tensors, and as much again.
 
         Raises:
-            DeviceFull: If they would beside the kernel's own if nobody else used any, and want of
-                memory is raised.
+            DeviceFull: If `raise_on_oom` is set and the run would fit, beside the kernel's own
+                tensors, on a device that no other worker uses.
         """
         size = bytes_of([inputs, output])
         needed = 4 * size
@@ -191,7 +198,10 @@ class Runner:
         return False
 
     def _run_blocks(self, inputs: list[Any], output: Any, seed: int) -> RowBlocks | None:
-        """Run the twin on blocks of rows; None if the model does not treat rows apart."""
+        """Return the twin's output on blocks of rows, or None.
+
+        None if rows of the output may depend on each other.
+        """
         leaves = tensors_of(output)
         heights = {leaf.shape[0] if leaf.dim() else 0 for leaf in leaves}
         if self.stateful or self.draws or len(heights) != 1:
@@ -227,7 +237,10 @@ class Runner:
 
 
 def _block_rows(height: int, total_bytes: int, seed: int) -> tuple[slice, ...]:
-    """Choose blocks that are small beside the whole; none if rows are too few or too long."""
+    """Return small random blocks of rows; none if rows are unsuitable.
+
+    There are none if rows are too few or too long.
+    """
     size = min(height // 8, _BLOCK_BYTES * height // max(1, total_bytes))
     if size < 1:
         size = 1 if height >= 2 * _BLOCKS else 0
@@ -243,7 +256,10 @@ def _cut(inputs: list[Any], rows: slice, which: list[int]) -> list[Any]:
 
 
 def _copied(values: list[Any]) -> list[Any]:
-    """Copy values; of a tensor that is a part of another, `deepcopy` would copy the whole."""
+    """Return copies of values.
+
+    `copy.deepcopy` of a slice would copy the whole tensor behind it.
+    """
     return [v.clone() if isinstance(v, torch.Tensor) else copy.deepcopy(v) for v in values]
 
 
@@ -262,9 +278,9 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """Move a model, and tensors that are plain attributes of its modules, to a device and type.
+    """Move a model and its plain tensor attributes to a device.
 
-    Plain attributes are moved only, except that floating-point ones follow to fp64.
+    Plain attributes change their type only if the type is fp64 and they are floating-point.
     """
     model.to(device=device, dtype=dtype)
     for module in model.modules():
@@ -276,7 +292,7 @@ def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
 
 
 def _widen(value: Any) -> Any:
-    """Return a copy of an input with floating-point tensors in fp64."""
+    """Return a copy of an input; a floating-point tensor in fp64."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
     return copy.deepcopy(value)

@@ -1,9 +1,10 @@
-"""The trusted worker's program: takes jobs over a socket, one at a time, and answers verdicts.
+"""The trusted worker's program: takes jobs from a socket, one at a time, and answers verdicts.
 
-Started by `local.py` as ``python -m kernelgym.judge.worker``. It is a process of its own so that
-the caller imports no torch and survives whatever the problem's code does; candidates run in
-further processes, forked by a zygote. That one imports torch as well, so it is started first and
-both import at the same time; what does the work (`serving`) is imported after it.
+`worker_handle.py` starts it as ``python -m kernelgym.judge.worker``. The worker is a process of
+its own so that the caller imports no torch and survives whatever the problem's code does.
+Candidates run in further processes, which a zygote forks. The zygote imports torch as well, so
+this program starts the zygote before it imports the modules that do the work (`jobs`, `worker`):
+both processes then import torch at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["main"]
 
 
 def _exit_with_parent(lifeline: int) -> None:
-    """End this process, and with it the zygotes, as soon as the parent is gone."""
+    """End this process and its zygotes when the parent is gone."""
 
     def watch() -> None:
         os.read(lifeline, 1)
@@ -45,7 +46,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
     sweep(scratch.parent)
     protocol.send(jobs, {"ready": True})
     try:
-        job, _ = protocol.receive(jobs, decoder)  # its language says what to fork from
+        job, _ = protocol.receive(jobs, decoder)  # its language decides which zygote is needed
     except EOFError:
         return
     language = job["kernel"]["language"] if "kernel" in job else REFERENCE_LANGUAGE

@@ -1,7 +1,7 @@
-"""One kernel judged in a fresh process: loaded, compared, watched, timed.
+"""Judge one kernel in a fresh process: load, compare, watch, time.
 
-Candidates run in processes of their own; everything here is done by trusted code, from the bytes
-they leave and by this side's clock.
+Contract: the candidate runs in a process of its own. Everything in this module is trusted code,
+which judges the bytes that the candidate left, by the worker's own clock.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ class Equipment:
     """What a worker judges kernels with."""
 
     timing: bool
-    """Whether correct kernels are timed where the language can be."""
+    """Whether correct kernels are timed, in languages that can be timed."""
     device: str
-    """``cpu`` or such as ``cuda:0``."""
+    """The device's name: ``cpu``, or for example ``cuda:0``."""
     accelerator: Accelerator
-    """The same, as the worker sees it."""
+    """The device as the worker sees it."""
     processes: Processes
-    """Opens processes on it."""
+    """Opens processes on the device."""
     public: PublicCalls
-    """What is known of calls on values that everybody knows."""
+    """Inputs and reference outputs of calls under public seeds."""
     timer: Timer
     """Times kernels."""
 
 
 class Attempt:
-    """One try at judging a kernel. `outcome` is asked for once.
+    """One attempt at judging a kernel. Call `outcome` once.
 
     Args:
-        equipment: What it is judged with.
-        case: The kernel, its problem, and what inputs and parameters are drawn from.
-        watched: Whether it may be watched among its judged calls, if it bears that.
+        equipment: What the kernel is judged with.
+        case: The kernel, its problem, the ruleset and the seeds.
+        watched: Whether one of the judged calls may be watched, if the kernel allows that
+            (`can_be_watched`).
     """
 
     def __init__(self, equipment: Equipment, case: Case, watched: bool = False) -> None:
@@ -81,7 +82,8 @@ class Attempt:
         """
         kernel, clock, outcome = self._kernel, self._clock, self._outcome
         if self._accelerator.is_alone:
-            self._reference()  # what is learned of a problem is learned while there is no kernel
+            # Examine the problem before a kernel takes memory: the device may not hold both.
+            self._reference()
         with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
             session.public = None if self._ruleset.secret_seed else self._equipment.public
             try:
@@ -116,14 +118,15 @@ class Attempt:
         return reference
 
     def _judge(self, stack: ExitStack, run: LiveRun) -> None:
-        """Run the kernel; what it holds of the device's memory is held until `stack` is closed."""
+        """Run the kernel; hold its device memory until `stack` closes."""
         session, outcome = run.session, self._outcome
         outcome.calls.planned = len(run.reference.plan)
         try:
             session.model.await_load()
             stack.enter_context(self._accelerator.room(run.case.problem))
-            # One share, from the first call until the kernel is about to be timed: giving it up in
-            # between means waiting for every timing. Contexts have as long to be made.
+            # One share of the device lock, from the first call until just before timing: a worker
+            # that gave it up in between would wait for every other worker's timing. The contexts
+            # of processes on standby are made while the share is held.
             share = stack.enter_context(ExitStack())
             if self._accelerator.on_cuda:
                 stack.callback(self._clear, session)
@@ -145,10 +148,11 @@ class Attempt:
         except Rejected as end:
             outcome.end = End.of(end)
         except Exception as full:
-            # While the device is shared, the retry alone decides, whoever lacked memory.
+            # On a shared device other workers may hold the memory: only the retry, which has the
+            # device's memory alone, decides whether the kernel is at fault.
             if not lacked_memory(full) or self._accelerator.shares_device:
                 raise
-            traceback.clear_frames(full.__traceback__)  # which hold tensors
+            traceback.clear_frames(full.__traceback__)  # the frames keep tensors allocated
             if not self._has_room_without(run):
                 raise
             message = "its process took so much device memory that the reference had none left"
@@ -166,7 +170,7 @@ class Attempt:
             watch.end()
 
     def _is_custom(self, run: LiveRun) -> bool:
-        """Check evidence that the custom kernel, not torch, did the work of a correct one."""
+        """Check evidence that the custom kernel, not torch, did the work."""
         outcome = self._outcome
         outcome.library = run.session.channel.library_work
         if outcome.library.hidden:
@@ -179,16 +183,17 @@ class Attempt:
 
     def _evidence(self, run: LiveRun) -> Evidence:
         """Gather evidence from a second process."""
-        run.session.buffers.vacate()  # one process at a time holds inputs and outputs
+        run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
         kernel = self._kernel
 
         def unused() -> Reference:
-            # Its state changes from call to call, and timing goes on with this one.
+            # A stateful reference changes from call to call, and timing still needs this one as
+            # it is now: evidence calls then get a new reference.
             return self._reference() if run.reference.stateful else run.reference
 
         def load(session: Session) -> None:
             session.model.load(kernel.source, "ModelNew")
-            self._processes.ask_for_contexts()  # made while this one compiles
+            self._processes.ask_for_contexts()  # made while this process compiles the kernel
 
         def fresh() -> AbstractContextManager[Session]:
             return self._processes.open(kernel.language, kernel.source)
@@ -207,26 +212,29 @@ class Attempt:
         )
 
     def _has_room_without(self, run: LiveRun) -> bool:
-        """End the kernel's process, and say whether the reference has room enough then.
+        """End the kernel's process; return True if memory then suffices.
+
+        It suffices if the reference can run and the kernel's tensors would fit beside it.
 
         Raises:
-            DeviceFull: If there is too little even to see.
+            DeviceFull: If there is too little memory even to run the reference.
         """
         with self._accelerator.while_nobody_is_timed():
             run.session.end()
             torch.cuda.empty_cache()
             inputs = run.reference.inputs(0)
             expected = run.reference.expect(inputs, 0)
-            # What its slots, its output and our copy of that would take beside these.
+            # What the kernel's slots, its output and the judge's copy of it need beside these.
             needed = 2 * bytes_of(inputs) + 3 * bytes_of(expected.output)
             torch.cuda.empty_cache()
             return bool(torch.cuda.mem_get_info(self._accelerator.device)[0] >= needed)
 
     def _clear(self, session: Session) -> None:
-        """Give back what a kernel and its comparison took, before another one gets its room."""
+        """Free a kernel's and its comparison's memory before another kernel needs it."""
         if session.ended and not self._accelerator.is_untidy():
-            return  # done when it had been timed: to wait for the device lock once more takes long
+            return  # freed after timing: another wait for the device lock would take long
         with self._accelerator.while_nobody_is_timed():
-            with contextlib.suppress(JudgeError):  # met again where it is discarded
+            # `Process.__exit__` discards the process and handles a failure to end it.
+            with contextlib.suppress(JudgeError):
                 session.end()
             self._accelerator.tidy()

@@ -1,4 +1,4 @@
-"""A worker's jobs, one after the other: each is judged, and answered."""
+"""Serve a worker's jobs one after the other: judge each job and send its answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelgym.types import Kernel, Problem
 
 __all__ = ["prepare_ahead", "serve"]
 
-_PAUSE_S = 0.02  # the next job is often on its way
+_PAUSE_S = 0.02  # the next job often arrives within this time; preparing would delay it
 
 
 def serve(
@@ -24,10 +24,10 @@ def serve(
     """Do jobs until the socket closes.
 
     Args:
-        worker: Does them.
-        jobs: Where they come from, and their answers go to.
-        decoder: What has come there.
-        job: The first; the next are received.
+        worker: Does the jobs.
+        jobs: The socket that jobs come from and answers go to.
+        decoder: Holds bytes already received from the socket.
+        job: The first job; None ends at once. Further jobs are received from the socket.
     """
     while job is not None:
         protocol.send(jobs, {"job": job["job"], **_answer(worker, job)})
@@ -40,10 +40,11 @@ def serve(
 
 
 def prepare_ahead(worker: Worker, jobs: socket.socket) -> None:
-    """Have processes stand ready until there is a job, or nothing left that can be done."""
+    """Prepare processes until a job arrives or nothing more can be prepared."""
     poll = select.poll()
     poll.register(jobs, select.POLLIN)
-    with contextlib.suppress(JudgeError, OSError):  # met again, where a kernel needs one
+    # A failure shows again, and is reported, when a kernel needs a process.
+    with contextlib.suppress(JudgeError, OSError):
         while not poll.poll(_PAUSE_S * 1e3) and worker.prepare_ahead():
             pass
 
@@ -60,7 +61,7 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
     except DeviceLost as error:
         worker.reset()
         return {"failed": str(error), "code": "device_lost"}
-    except Exception as error:  # the boundary: whatever it is, it is not the kernel's fault
+    except Exception as error:  # the boundary: an error raised up to here is the judge's failure
         worker.reset()
         return {"failed": f"{type(error).__name__}: {error}", "code": "judge_failed"}
     return {"verdict": verdict.to_dict()}
@@ -72,6 +73,6 @@ def _prepare(worker: Worker, problem: Problem, refresh: bool) -> dict[str, Any]:
         return {"baseline": worker.prepare_baseline(problem, refresh).to_dict()}
     except UsageError as error:
         return {"refused": str(error)}
-    except Exception as error:  # the boundary, as for verdicts
+    except Exception as error:  # the boundary, as in `_answer`
         worker.reset()
         return {"failed": str(error) if isinstance(error, JudgeError) else repr(error)}

@@ -1,4 +1,8 @@
-"""A trusted worker: judges kernels one after the other on one device, trying again where due."""
+"""A trusted worker: judges kernels one at a time on one device, and retries where due.
+
+Contract: the retries are those of `kernelgym.judge.retries` that stay within one worker; the pool
+carries out the others.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +41,16 @@ class Worker:
 
     Args:
         ruleset: The rules.
-        timing: Whether correct kernels are timed where the language can be.
+        timing: Whether correct kernels are timed, in languages that can be timed.
         folder: Cache folder, shared with other workers.
-        scratch: Folder of its own for temporary files.
+        scratch: This worker's own folder for temporary files.
         tier: Sandbox tier, or ``auto``.
-        device: ``cpu`` or such as ``cuda:0``.
-        called: What the caller calls it, whose processes may see other devices; as above if empty.
-        standby: Processes that `prepare_ahead` keeps ready.
-        beside: Workers that share the device, this one included.
-        begun: What forks processes and is coming up already, if anything is.
+        device: ``cpu``, or for example ``cuda:0``.
+        called: The caller's name for the device, whose processes may see other devices; `device`
+            if empty.
+        standby: How many processes `prepare_ahead` keeps ready for each zygote.
+        beside: Number of workers that share the device, this one included.
+        begun: A zygote that is starting already, or None.
 
     Raises:
         JudgeError: If the device cannot be used.
@@ -107,7 +112,8 @@ class Worker:
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
         case = Case(problem, kernel, self._ruleset, seeds)
         self._processes.begin(kernel.language)
-        self._accelerator.check_room(problem)  # the first time, torch imports as much for it
+        # Before the zygote is waited for: the check's first imports run while the zygote starts.
+        self._accelerator.check_room(problem)
         zygote = self._processes.zygote(kernel.language)
         if not self._on_cuda:
             bound_own_memory()
@@ -132,11 +138,11 @@ class Worker:
         return verdict_of(outcome, circumstances)
 
     def _retried(self, case: Case, moment: float) -> JudgeOutcome:
-        """Return the outcome that stands, after the retries of `kernelgym.judge.retries`.
+        """Return the final outcome, after the retries of `kernelgym.judge.retries`.
 
         Args:
             case: What is judged.
-            moment: When that began, as `time.time` tells.
+            moment: When judging began, by `time.time`.
         """
         outcome = self._unless_full(lambda: self._watched_first(case))
         if outcome is not None and self._timed_out(outcome) and self._was_held_up(moment):
@@ -146,13 +152,13 @@ class Worker:
                 self._timed_out(outcome)
         if outcome is None or self._retry(outcome) is RETRIES[Reason.LACKED_SHARED_MEMORY]:
             self._dismiss_standing()
-            with self._accelerator.alone():  # others' work may have been in its way
+            with self._accelerator.alone():  # other workers may have held the memory it lacked
                 outcome, _ = self._attempt(case)
             self._timed_out(outcome)
         return outcome
 
     def _watched_first(self, case: Case) -> JudgeOutcome:
-        """Judge a kernel watched, and unwatched if it may not have borne that."""
+        """Judge a kernel watched, and unwatched if watching may fail it."""
         outcome, was_watched = self._attempt(case, watched=True)
         if self._retry(outcome, was_watched) is RETRIES[Reason.FAILED_WHILE_WATCHED]:
             self._look_after(verdict_of(outcome))
@@ -163,25 +169,32 @@ class Worker:
         return retry_for(verdict_of(outcome), was_watched, self._accelerator.shares_device)
 
     def _timed_out(self, outcome: JudgeOutcome) -> bool:
-        """Return True if a kernel hung on a CUDA device, and note that it may hold up others."""
+        """Return True if a kernel hung on a CUDA device.
+
+        The kill is noted, since what the kernel launched may delay others.
+        """
         timed_out = self._on_cuda and verdict_of(outcome).status is Status.TIMEOUT
         if timed_out:
             self._accelerator.recent_kills.note()
         return timed_out
 
     def _was_held_up(self, moment: float) -> bool:
-        """Return True if another kernel, gone or still there, kept the device busy since then."""
+        """Return True if another kernel kept the device busy since `moment`.
+
+        That kernel may have been killed meanwhile, or may still run.
+        """
         kills = self._accelerator.recent_kills
         return kills.others_since(moment) or self._accelerator.is_kept_busy()
 
     def prepare_ahead(self) -> bool:
-        """Do one step towards having processes stand ready, for who has no kernel to judge.
+        """Do one step towards having processes ready while there is no job.
 
-        A step forks a process, or has it make its context. It never waits for others, neither for
-        who is timed nor for those that are at it already: a kernel may come meanwhile.
+        A step forks one process, or waits until forked ones have made their device contexts. A
+        step never waits for other workers, neither for one that is timing nor for those that are
+        preparing processes: a kernel may arrive meanwhile.
 
         Returns:
-            Whether there is more to do; False as well if no context can be had now.
+            True if more is left to do; False if nothing is, or if no context can be made now.
 
         Raises:
             JudgeError: If no process can be forked now.
@@ -198,10 +211,12 @@ class Worker:
         return True
 
     def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
-        """Return an answer, or None if the judge had too little memory for it beside others.
+        """Return an answer, or None if other workers may hold its memory.
+
+        In that case the caller retries with the device's memory alone.
 
         Raises:
-            DeviceFull: If it had, and nobody else uses any.
+            DeviceFull: If the judge lacked memory although no other worker uses the device's.
         """
         try:
             return ask()
@@ -212,15 +227,18 @@ class Worker:
         return None
 
     def _dismiss_standing(self) -> None:
-        """End what stays between verdicts: it takes memory, and may have been stopped anywhere."""
+        """End the baseline processes kept between verdicts.
+
+        They take memory, and the failure may have stopped them in any state.
+        """
         with self._accelerator.while_nobody_is_timed():
             self._baselines.dismiss()
 
     def _look_after(self, failed: Verdict) -> None:
-        """Make sure that what failed has left the device as it was, before it is tried again.
+        """Check that the device still computes after a failed attempt.
 
         Raises:
-            DeviceLost: If it has not.
+            DeviceLost: If it does not.
         """
         if not self._on_cuda or failed.status is Status.WRONG:
             return
@@ -233,16 +251,19 @@ class Worker:
         return self._accelerator.is_untidy() or not self._processes.are_settled()
 
     def _settle(self, ahead: bool = False) -> None:
-        """Let no context be made on the device while somebody is timed.
+        """Wait until processes on standby have their contexts.
+
+        Otherwise a context might be made while another kernel is timed.
 
         Args:
-            ahead: Somebody waits, and nothing waits for the contexts: give up sooner.
+            ahead: Give up sooner: another worker waits for the device, and no kernel of this
+                worker needs the contexts yet.
         """
         if self._on_cuda:
             self._processes.settle(ahead)
 
     def _attempt(self, case: Case, watched: bool = False) -> tuple[JudgeOutcome, bool]:
-        """Judge in a fresh process; return also whether a judged call was watched."""
+        """Return a fresh process's outcome and whether a call was watched."""
         attempt = Attempt(self._equipment, case, watched)
         return attempt.outcome(), attempt.was_watched
 
@@ -251,7 +272,7 @@ class Worker:
 
         Args:
             problem: The problem.
-            refresh: Compile even if one is kept.
+            refresh: Compile even if a compiled baseline is kept.
 
         Raises:
             JudgeError: If the judge or the problem's own code fails.
@@ -276,7 +297,10 @@ class Worker:
         return prepared
 
     def reset(self) -> None:
-        """Start clean at the next job, after a failure of ours."""
+        """End all processes after a failure of the judge.
+
+        The next job starts new ones.
+        """
         self._baselines.dismiss()
         self._processes.reset()
 

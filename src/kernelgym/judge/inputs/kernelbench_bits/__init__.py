@@ -1,1 +1,1 @@
-"""KernelBench's public inputs, drawn faster, bit for bit."""
+"""KernelBench's public inputs, drawn faster but bit for bit the same."""

@@ -1,14 +1,15 @@
-"""Runs `get_inputs` under a public seed so that nothing but the time it takes is different.
+"""Run `get_inputs` under a public seed, faster than KernelBench does and with the same results.
 
 KernelBench draws inputs on the CPU, whose generator is serial, and copies them to the device. Here
 each large draw from that generator is made elsewhere: on the device where that is known to give the
-same bits (`torch.rand` in fp32), on all cores otherwise; and the generator is put where it would
-be. So small draws, permutations and whatever else uses it go on as if nothing had happened.
+same bits (`torch.rand` in fp32), on all CPU cores otherwise. The generator is then moved to the
+place it would have reached, so small draws, permutations and all else that uses it give the same
+values.
 
-What is drawn on the device stays there as long as it is moved about, cut, or computed with in ways
-that leave no choice of bits (`exact_operators`). Other usual operators are run on a CPU's copy.
-What cannot be done so (the code changes such a tensor in another way, asks for its memory, or
-calls what depends on the device) makes the whole draw start again, serially.
+Tensors drawn on the device stay there while the code moves or cuts them, or computes with them in
+ways that give the same bits on every device (`exact_operators`). Other common operators run on a
+CPU copy. If neither is possible (the code changes such a tensor in another way, asks for its
+memory, or calls a function that depends on the device), the whole draw starts again, serially.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from kernelgym.judge.tensors import tensors_of
 
 __all__ = ["draw_as_on_cpu"]
 
-_DEVICE_ELEMENTS = 1 << 18  # fewer are drawn on the CPU sooner than they are asked for
-_TRIES = 2  # on the device
+_DEVICE_ELEMENTS = 1 << 18  # the CPU draws fewer elements in less time than the launch takes
+_TRIES = 2  # on the device, before the draw is made serially
 _CPU = torch.device("cpu")
 _NUMBER = torch.ops.aten.scalar_tensor.default  # what `x[3] = 7` makes of the 7
 
@@ -43,15 +44,17 @@ DeviceDraw = Callable[[int, Place, torch.device], tuple[torch.Tensor, Place] | N
 
 
 class _Unlike(Exception):
-    """This code does something that would tell where its tensors are."""
+    """The problem's code does something that depends on where its tensors lie."""
 
 
 def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.device) -> Any:
-    """Return what `get_inputs` returns under a seed, bit for bit; tensors may be on the device.
+    """Return what `get_inputs` returns under a seed, bit for bit.
+
+    Tensors may lie on the device.
 
     Args:
         get_inputs: The problem's function.
-        seed: Set on torch's and Python's generators before.
+        seed: Seeds torch's and Python's generators before the call.
         device: Where the inputs will be used.
 
     Raises:
@@ -64,7 +67,7 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
                 drawn = get_inputs()
             return _as_if_copied(drawn)
         except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()  # what torch keeps for later may be what was missing
+            torch.cuda.empty_cache()  # free blocks that torch keeps may be enough for a second try
         except Exception:
             break
     seed_all(seed)
@@ -74,14 +77,14 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
 def _draw_on_cuda(
     count: int, place: Place, device: torch.device
 ) -> tuple[torch.Tensor, Place] | None:
-    # Tried at the first large draw: most of what it takes is compiling the kernels.
+    # `agrees` runs at the first large draw only: most of its time goes into compiling kernels.
     return (
         mersenne_cuda.draw_uniform(count, place, device) if mersenne_cuda.agrees(device) else None
     )
 
 
 class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
-    """While entered, large draws from CPU generators are made on `device` or on all cores."""
+    """While entered, makes large draws on `device` or on all cores."""
 
     def __init__(self, device: torch.device, draw: DeviceDraw | None) -> None:
         super().__init__()
@@ -89,13 +92,14 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # To keep torch.compile out of a mode, torch would import all of its compiler: seconds.
+        # With True, torch would import its whole compiler to keep torch.compile out of this mode,
+        # which takes seconds.
         return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call `func`, or do the same elsewhere."""
+        """Call `func`, or do the same work elsewhere."""
         kwargs = kwargs or {}
         call = read_call(func, args, kwargs)
         if call is not None and (drawn := self._sample(call)) is not None:
@@ -105,7 +109,9 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
             asked = kwargs.get("device")
             aims = self._draw is not None and asked is not None
             if aims and torch.device(asked).type != "cpu" and func is not _NUMBER:
-                raise _Unlike  # a tensor there that is none of ours: we tell them by their device
+                # The code itself makes a tensor on the device. `_is_there` goes by the device
+                # alone, and would take that tensor for one of those drawn here.
+                raise _Unlike
             return func(*args, **kwargs)
         written = written_to(func, args, kwargs)
         stays = is_view(func) or is_exact(func, args, kwargs)
@@ -113,7 +119,7 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
             if not stays:
                 raise _Unlike
         elif written:
-            stays = False  # they are on the CPU, as far as anybody knows
+            stays = False  # the call writes to tensors that lie on the CPU, so it runs there
         if stays:
             return self._run_there(func, args, kwargs)
         if call is None and not can_be_sent_back(func):
@@ -123,7 +129,7 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
         return func(*_mapped(args, self._to_cpu), **_mapped(kwargs, self._to_cpu))
 
     def _sample(self, call: SamplerCall) -> torch.Tensor | None:
-        """Make a draw elsewhere; None if it is to be made as it is asked for."""
+        """Return a draw made elsewhere; None if torch should make it."""
         generator = torch.default_generator if call.generator is None else call.generator
         elements = math.prod(call.size)
         if call.is_rand and self._draw is not None and elements >= _DEVICE_ELEMENTS:
@@ -144,7 +150,7 @@ class _Elsewhere(TorchDispatchMode):  # type: ignore[misc]
         return self._draw is not None and tensor.device.type == self._device.type
 
     def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        # A single number stays: that it is none of the device's decides how types are promoted.
+        # A tensor without dimensions stays on the CPU: moving it would change type promotion.
         return tensor.to(self._device) if tensor.dim() else tensor
 
     def _to_cpu(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -162,9 +168,9 @@ def _mapped(value: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def _as_if_copied(drawn: Any) -> Any:
-    """Give tensors on a device memory of their own, laid out as a copy from the CPU would be.
+    """Return inputs whose device tensors own their memory, like CPU copies.
 
-    Those inside of lists and the like go back to the CPU: who moves inputs leaves them there.
+    Tensors inside lists and dicts go back to the CPU: code that moves inputs leaves those there.
     """
     if not isinstance(drawn, (list, tuple)):
         return drawn

@@ -1,13 +1,16 @@
-"""Which operators give the same bits on every device, and which can be sent to another one.
+"""Which operators give the same bits on every device, and which can run on the CPU instead.
 
-Moving elements about does; so does arithmetic of one rounding, in the types in which IEEE 754 says
-what that rounding is. Sums, exponentials and the like do not, nor do conversions of what the target
-type cannot hold, nor divisions by a number, which CUDA turns into a product with its reciprocal.
+Exact are operators that only move elements, and arithmetic with one rounding, in types for which
+IEEE 754 defines that rounding. Not exact are sums, exponentials and the like, conversions of values
+that the target type cannot hold, and divisions by a number, which CUDA turns into products with its
+reciprocal.
 
-An operator that is not exact gives the CPU's bits if it is run there; but only if torch has come
-by it as it would have on the CPU: for some functions (dropout, attention, normalisations) torch
-chooses the operators by the device, so those that can be sent back are named, too.
-Nothing here runs an operator.
+An operator that is not exact gives the CPU's bits if it runs on the CPU, provided that torch would
+have chosen the same operator there. For some functions (dropout, attention, normalisations) torch
+chooses operators by the device, so this module also lists the operators that can be sent back to
+the CPU.
+
+Not here: running operators (`draw`).
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ _SENDABLE = _PLAIN | _ROUNDED | {getattr(_ATEN, name) for name in _SENT_BACK}
 
 
 def is_exact(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Say whether this call of an operator gives the same bits on every device."""
+    """Return True if this call gives the same bits on every device."""
     if func._overloadname.endswith("out") or kwargs.get("device") is not None:
         return False
     packet = func.overloadpacket
@@ -84,12 +87,12 @@ def is_exact(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def can_be_sent_back(func: Any) -> bool:
-    """Say whether an operator met with a device's tensors is the one that the CPU's would meet."""
+    """Return True if torch would choose this operator for CPU tensors, too."""
     return func.overloadpacket in _SENDABLE
 
 
 def is_view(func: Any) -> bool:
-    """Say whether an operator returns a view of an argument."""
+    """Return True if an operator returns a view of an argument."""
     aliases = [argument.alias_info for argument in func._schema.arguments]
     return any(alias is not None and not alias.is_write for alias in aliases)
 

@@ -1,13 +1,14 @@
-"""The stream of torch's CPU generator (MT19937), entered at any place without drawing up to it.
+"""Jump to any place in the stream of torch's CPU generator (MT19937) without drawing up to it.
 
 A generator's state is 624 words, the last ones of a sequence, and how many of them it has given
-out. The sequence obeys a linear recurrence over bits, so that the words ``n`` places further on
-are sums (exclusive or) of words near the state: those at which the polynomial ``t^n``, modulo the
+out. The sequence obeys a linear recurrence over bits. So the words ``n`` places further on are sums
+(exclusive or) of words near the state: those at which the polynomial ``t^n``, modulo the
 recurrence's characteristic polynomial, has a coefficient. Such a jump takes some milliseconds
-whatever ``n`` is, and the polynomial is found in as many, so nothing needs to be kept on disk.
+whatever ``n`` is, and computing the polynomial takes as long, so nothing is kept on disk.
 
-Pure: NumPy only. Who draws from the states that are found here is `mersenne_cpu` and
-`mersenne_cuda`.
+Pure: NumPy only.
+
+Not here: drawing from the states found (`mersenne_cpu`, `mersenne_cuda`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from numpy.typing import NDArray
 __all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "Place", "bit_chunks", "jump", "spread"]
 
 WORDS = 624
-CHUNKS, CHUNK_WORDS = 32, 20  # a polynomial's bits, 624 to a chunk, each chunk from a word's start
+# A polynomial's bits come in 32 chunks of 624 bits; each chunk starts a new 32-bit word.
+CHUNKS, CHUNK_WORDS = 32, 20
 _MIDDLE = 397
 _DEGREE = 19937
 _UPPER_BITS, _LOWER_BITS = 1, 31
 _UPPER, _LOWER = 1 << 31, (1 << 31) - 1
 _TWIST = 0x9908B0DF
-_AT_ONCE = WORDS - _MIDDLE  # words that depend on none of each other
+_AT_ONCE = WORDS - _MIDDLE  # this many next words do not depend on each other
 
 _STATE_BYTES = 5056
 _LEFT, _NEXT, _ARRAY = 8, 16, 24
@@ -42,22 +44,24 @@ class Place:
     """A place in the stream."""
 
     words: Words
-    """624 words in a row. Only the first one's top bit counts until the next ones are made."""
+    """624 consecutive words. Of the first one, only the top bit affects the words that follow."""
     given: int
-    """How many of them have been given out, from 1 to 624."""
+    """How many of the words have been given out, from 1 to 624."""
 
     @classmethod
     def of(cls, state: bytes) -> Place:
-        """Read a generator's state, as `torch.Generator.get_state` lays it out.
+        """Return the place in a generator's state, from `torch.Generator.get_state`.
 
         Raises:
-            ValueError: If it is laid out in another way.
+            ValueError: If the state has another layout.
         """
         if len(state) != _STATE_BYTES:
             raise ValueError(f"a CPU generator's state has {_STATE_BYTES} bytes, not {len(state)}")
         left = int.from_bytes(state[_LEFT : _LEFT + 4], "little")
         given = int.from_bytes(state[_NEXT : _NEXT + 8], "little")
-        if left == 1:  # also where it has just been seeded and has given out nothing
+        # All words are given out; or the generator has just been seeded and has given out none. In
+        # both cases the next word starts a new run of 624.
+        if left == 1:
             given = WORDS
         words = np.frombuffer(state, np.uint64, WORDS, _ARRAY)
         if left + given != WORDS + 1 or int(words.max()) >> 32:
@@ -78,10 +82,11 @@ class Place:
         )
 
     def after(self, count: int) -> tuple[int, int]:
-        """Say where a generator is that has given out `count` more.
+        """Return where a generator is after giving out `count` more words.
 
         Returns:
-            How far its 624 words lie behind these, and how many of them it has given out.
+            How far its 624 words lie behind these ones in the stream, and how many of them it has
+            given out.
         """
         end = self.given + count
         behind = (end - 1) // WORDS * WORDS
@@ -89,7 +94,7 @@ class Place:
 
 
 def jump(words: Words, power: int) -> Words:
-    """Return the 624 words that lie ``2**power`` places behind the first of these."""
+    """Return the 624 words that start ``2**power`` places behind these ones' start."""
     sequence = _sequence(words, _DEGREE)
     windows = np.lib.stride_tricks.sliding_window_view(sequence, WORDS)
     picked: Words = np.bitwise_xor.reduce(windows[_exponents(power)], axis=0)
@@ -102,12 +107,12 @@ def spread(
     count: int,
     run: Callable[[Callable[[Words], Words], list[Words]], Iterable[Any]] = map,
 ) -> list[Words]:
-    """Return `count` places' words, ``2**power`` apart, these the first.
+    """Return the words of `count` places that are ``2**power`` apart.
 
     Args:
-        words: The first.
+        words: The words of the first place.
         power: Logarithm of the distance.
-        count: How many.
+        count: How many places.
         run: Like `map`; may run calls at the same time.
     """
     places = [words]
@@ -119,7 +124,10 @@ def spread(
 
 @functools.lru_cache(maxsize=64)
 def bit_chunks(power: int) -> NDArray[np.uint32]:
-    """Return the polynomial of a jump of ``2**power`` places, as `CHUNKS` x `CHUNK_WORDS` words."""
+    """Return a jump's polynomial as `CHUNKS` x `CHUNK_WORDS` words.
+
+    The jump goes ``2**power`` places further.
+    """
     bits = np.zeros((CHUNKS, CHUNK_WORDS * 32), np.uint8)
     exponents = _exponents(power)
     bits[exponents // WORDS, exponents % WORDS] = 1
@@ -162,9 +170,10 @@ def _power_of_t(power: int) -> int:
 
 @functools.cache
 def _lower_exponents() -> tuple[int, ...]:
-    """Exponents of the characteristic polynomial, its degree left out.
+    """Return the exponents of the characteristic polynomial, without the highest one.
 
-    As Matsumoto and Nishimura (1998, appendix A) give it for the generator's parameters.
+    The polynomial is the one that Matsumoto and Nishimura (1998, appendix A) give for the
+    generator's parameters.
     """
     long, short = [1], [1]
     for _ in range(_UPPER_BITS):

@@ -1,9 +1,9 @@
-"""Fills large CPU tensors as torch's own samplers do, bit for bit, on all cores.
+"""Fill large CPU tensors on all cores, with the bits that torch's own samplers give.
 
-torch draws from its CPU generator on one core. Here a tensor is cut into segments, the generator's
-state at the start of each is found by jumping (`mersenne`), and torch's sampler fills the segments
-at the same time. That a sampler may be cut so is tried on a small tensor before it is believed:
-each element must take the same number of words, and two halves must equal the whole.
+torch draws from its CPU generator on one core. Here a tensor is cut into segments, `mersenne` jumps
+to the generator's state at the start of each, and torch's sampler fills all segments at the same
+time. `fill` first tries on a small tensor whether a sampler allows that: each element must take the
+same number of words, and two halves must equal the whole.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from kernelgym.judge.inputs.kernelbench_bits.mersenne import Place, spread
 __all__ = ["PARALLEL_ELEMENTS", "fill", "read_place", "write_place"]
 
 PARALLEL_ELEMENTS = 1 << 24
-"""Below so many, jumping takes longer than it saves."""
+"""For fewer elements, jumping takes longer than it saves."""
 
 _SEGMENT_ELEMENTS = 1 << 22
 _SEGMENTS_PER_CORE = 2
 _MOST_THREADS = 32
-_TRIED_ELEMENTS = 96  # a multiple of what samplers treat as one block, in halves and as a whole
+_TRIED_ELEMENTS = 96  # it and its half are multiples of the blocks that samplers fill at once
 
 Sampler = Callable[[torch.Tensor, torch.Generator], Any]
 
 
 def read_place(generator: torch.Generator) -> Place:
-    """Say where a CPU generator is; ValueError if that cannot be told."""
+    """Return a CPU generator's place; ValueError if its state has another layout."""
     return Place.of(bytes(generator.get_state().numpy()))
 
 
 def write_place(generator: torch.Generator, place: Place) -> None:
-    """Put a CPU generator elsewhere in its stream; what else it remembers stays."""
+    """Move a CPU generator to a place in its stream.
+
+    The rest of the generator's state stays.
+    """
     state = place.within(bytes(generator.get_state().numpy()))
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
@@ -49,17 +52,17 @@ def fill(
     threads: int | None = None,
     segment_elements: int = _SEGMENT_ELEMENTS,
 ) -> bool:
-    """Fill a tensor as the sampler would, and leave the generator as it would.
+    """Fill a tensor, and move the generator, as the sampler would.
 
     Args:
-        tensor: Contiguous, on the CPU.
-        sampler: Fills a tensor from a generator, such as by `torch.Tensor.uniform_`.
-        generator: On the CPU.
-        threads: By default as many as there are cores to use.
+        tensor: A contiguous tensor on the CPU.
+        sampler: Fills a tensor from a generator, for example by `torch.Tensor.uniform_`.
+        generator: A CPU generator.
+        threads: Number of threads; by default one for each core that this process may use.
         segment_elements: Least size of a segment, a power of two.
 
     Returns:
-        False if nothing was done, since it is not known to be the same, or would take no less time.
+        False if nothing was done: the result might differ, or would take no less time.
     """
     if threads is None:
         threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
@@ -73,7 +76,7 @@ def fill(
         return False
     flat = tensor.view(-1)
     cuts = list(range(0, elements, segment_elements))
-    if elements - cuts[-1] < _TRIED_ELEMENTS:  # what is short may be drawn in another way
+    if elements - cuts[-1] < _TRIED_ELEMENTS:  # samplers fill short tensors in another way
         cuts.pop()
     parts = [flat[start:end] for start, end in zip(cuts, [*cuts[1:], elements], strict=True)]
     place, state = read_place(generator), generator.get_state()
@@ -96,7 +99,10 @@ def fill(
 def _words_per_element(
     sampler: Sampler, dtype: torch.dtype, generator: torch.Generator
 ) -> int | None:
-    """Return how many words an element takes; None if a tensor cannot be cut."""
+    """Return how many words an element takes, or None.
+
+    None if the sampler's tensors cannot be cut.
+    """
     whole, first, second = (
         torch.empty(size, dtype=dtype)
         for size in (_TRIED_ELEMENTS, _TRIED_ELEMENTS // 2, _TRIED_ELEMENTS // 2)
@@ -119,5 +125,5 @@ def _words_per_element(
 
 
 def _distance(start: Place, end: Place) -> int:
-    """Words given out between two places that are less than 624 words apart."""
+    """Return the distance of two places less than 624 words apart."""
     return (end.given - start.given) % 624

@@ -1,12 +1,12 @@
-"""Draws on a CUDA device what `torch.rand` draws on the CPU, bit for bit.
+"""Draw on a CUDA device what `torch.rand` draws on the CPU, bit for bit.
 
-``torch.rand`` in fp32 is the stream's words, 24 bits of each, times 2^-24. The stream is cut into
-segments of 2^20 words; the device finds the 624 words at which each begins by doubling (one jump
-for every segment, half of all in the last step), then one block of threads draws each segment. For
-6.4 GB that takes some milliseconds, and 6.4 s on the CPU.
+``torch.rand`` in fp32 takes 24 bits of each of the stream's words, times 2^-24. The stream is cut
+into segments of 2^20 words. The device finds the 624 words at which each segment begins by doubling
+(one jump for every segment, half of all in the last step). Then one block of threads draws each
+segment. 6.4 GB take some milliseconds, against 6.4 s on the CPU.
 
-Whether this torch and this device agree with the CPU is tried once in a process, before anything
-that was drawn here is believed.
+`agrees` checks once in a process whether this torch and this device give the CPU's bits; callers
+use no numbers drawn here unless they do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ SEGMENT_POWER = 20
 _JUMP_THREADS = 640
 _DRAW_THREADS = 224
 _KEPT_RUNS = 32
-# Where segments begin, a thousandth of what is drawn, by where the generator was: seeds that
-# everybody knows are drawn from again for every kernel of a problem.
+# The words at which segments begin, and the state at the end, by the generator's place. They take
+# a thousandth of the memory of the numbers drawn. Under public seeds every kernel of a problem
+# draws the same numbers, so without these each draw would find the segments again.
 _runs: dict[tuple[bytes, int, int, torch.device], tuple[torch.Tensor, torch.Tensor, Any]] = {}
 _TRIED_ELEMENTS = (5 << (SEGMENT_POWER - 1)) + 1234
 
@@ -76,7 +77,7 @@ JUMP_SOURCE = r"""extern "C" __global__ void jump(
 
 # One block for each segment. `plan` holds: how many numbers are wanted, how many of the first 624
 # words have been given out, the length of a segment, and where the 624 words start that the
-# generator ends with; the block that comes by them writes them to `last`.
+# generator ends with; the block that produces them writes them to `last`.
 DRAW_SOURCE = r"""extern "C" __global__ void draw(
     float *out, const unsigned *states, unsigned *last, const long long *plan) {
     const unsigned n = 624, m = 397, mask = 1023;
@@ -119,15 +120,12 @@ DRAW_SOURCE = r"""extern "C" __global__ void draw(
 
 
 def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, Place]:
-    """Draw from [0, 1) in fp32.
+    """Return fp32 numbers from [0, 1), and the generator's place after them.
 
     Args:
         count: How many numbers.
-        place: Where the CPU's generator is.
-        device: A CUDA device.
-
-    Returns:
-        The numbers, on the device, and where the generator would be.
+        place: The CPU generator's place.
+        device: A CUDA device, on which the numbers will lie.
     """
     segment = 1 << SEGMENT_POWER
     segments = -(-count // segment)
@@ -148,7 +146,7 @@ def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.
 
 
 def _begin(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the words at which each segment begins, and what the drawing kernel is told."""
+    """Return the words at segments' starts, and the drawing kernel's plan."""
     segment = 1 << SEGMENT_POWER
     segments = -(-count // segment)
     behind, _ = place.after(count)
@@ -165,13 +163,16 @@ def _begin(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor
 
 @functools.lru_cache(maxsize=16)
 def agrees(device: torch.device) -> bool:
-    """Try whether numbers drawn on this device are those that torch draws on the CPU."""
+    """Return True if this device draws the CPU's numbers.
+
+    The check runs once in a process.
+    """
     generator = torch.Generator().manual_seed(1998)
     torch.rand(1000, generator=generator)
     try:
         drawn, end = draw_uniform(_TRIED_ELEMENTS, read_place(generator), device)
     except (RuntimeError, AttributeError, OSError, ValueError):
-        return False  # no NVRTC here, or not this interface to it, or another generator
+        return False  # NVRTC is missing, torch has another interface to it, or another generator
     same = torch.equal(drawn.cpu(), torch.rand(_TRIED_ELEMENTS, generator=generator))
     there = read_place(generator)
     return same and there.given == end.given and bool((there.words == end.words).all())
@@ -179,7 +180,7 @@ def agrees(device: torch.device) -> bool:
 
 @functools.lru_cache(maxsize=32)
 def _kernel(name: str, device: torch.device) -> Any:
-    del device  # the current one, whose context the kernel is loaded into
+    del device  # a cache key only: the kernel is loaded into the current device's context
     source = {"jump": JUMP_SOURCE, "draw": DRAW_SOURCE}[name]
     return torch.cuda._compile_kernel(source, name)
 

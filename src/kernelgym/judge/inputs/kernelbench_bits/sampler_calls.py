@@ -1,7 +1,8 @@
-"""Reads calls of torch's samplers that draw from a CPU generator, one word or two to an element.
+"""Recognise calls of torch's samplers that draw from a CPU generator.
 
-Known: `rand`, `randn` and `randint`, the first two's ``_like``, and `uniform_`, `normal_` and
-`random_`, in real types and without peculiarities of layout. Everything else is left alone.
+Covered: `rand`, `randn`, `randint`, `rand_like`, `randn_like`, `uniform_`, `normal_` and `random_`,
+which take one word or two for each element. `read_call` returns None for all other calls, for
+complex types and for unusual layouts.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ class SamplerCall:
     size: tuple[int, ...]
     dtype: torch.dtype
     sampler: Callable[[torch.Tensor, torch.Generator], Any]
-    """Does the same to a tensor that is there already."""
+    """Makes the same draw into an existing tensor."""
     generator: torch.Generator | None
-    """None for the default one."""
+    """The generator; None for torch's default one."""
     into: torch.Tensor | None = None
-    """What is filled; None for a new tensor."""
+    """The tensor that the call fills; None for a new one."""
     is_rand: bool = False
-    """Whether a new tensor of fp32 numbers from [0, 1) is asked for."""
+    """Whether the call returns a new tensor of fp32 numbers from [0, 1)."""
 
 
 def read_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SamplerCall | None:
-    """Return what a call of an operator draws; None if it is none of the known ones."""
+    """Return the draw that an operator call makes; None if unknown."""
     reader = _READERS.get(func)
     if reader is None:
         return None
