@@ -37,7 +37,7 @@ class Inbox:
         self._sending, self._building = threading.Lock(), threading.Lock()
         self._changed = threading.Condition(threading.Lock())
         self._has_reader = False
-        """Whether a thread reads from the channel."""
+        """True while a thread reads from the channel."""
         self._requests: deque[_Message] = deque()
         self._answers: deque[_Message] = deque()
 

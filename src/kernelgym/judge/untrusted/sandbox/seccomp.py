@@ -68,8 +68,8 @@ def syscall_filter(
     """Return this machine's filter steps: code, two jumps and operand.
 
     Args:
-        exec_allowed: Whether programs and processes may be started.
-        gpu: Whether the CUDA driver must be able to work.
+        exec_allowed: True if the process may start programs and processes.
+        gpu: True to allow what the CUDA driver needs.
         alone: The id of a process that may send signals only to itself; 0 if it may send them to
             every process that it sees.
 
