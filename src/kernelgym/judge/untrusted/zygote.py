@@ -40,7 +40,7 @@ __all__ = ["main"]
 def _untrusted(name: str) -> ModuleType:
     """Load a module of this folder by its path, such as ``watch/tracer``.
 
-    No import of the package kernelgym reaches this process.
+    It loads that file and nothing else of kernelgym.
     """
     module_name = f"_kernelgym_{name.replace('/', '_')}"
     if (known := sys.modules.get(module_name)) is not None:
@@ -333,7 +333,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
         name: os.path.join(scratch, name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
-    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # the sandbox cannot read /etc/passwd
+    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # the sandbox hides the list of users
     # Without line numbers the same code gives the same PTX in any file: what was assembled for a
     # verdict's first process is found again for its second.
     own["TRITON_DISABLE_LINE_INFO"] = "1"

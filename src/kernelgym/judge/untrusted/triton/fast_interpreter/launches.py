@@ -77,7 +77,7 @@ def _setting(original: Any) -> Any:
 
 
 def _restoring(original: Any) -> Any:
-    """Leave classes patched after a launch: few other uses exist.
+    """Leave classes patched after a launch: other code hardly uses them.
 
     Every change of a class empties Python's caches for lookups in it.
     """
