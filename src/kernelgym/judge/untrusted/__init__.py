@@ -1,4 +1,4 @@
-"""Everything that shares a process with a candidate, and nothing else.
+"""All code that shares a process with a candidate, and no other code.
 
-Loaded by path; imports nothing of kernelgym.
+The zygote loads these files by path; they import nothing from kernelgym.
 """

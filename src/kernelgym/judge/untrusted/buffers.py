@@ -1,7 +1,10 @@
-"""The trusted side's memory as a candidate's process sees it, and where its outputs lie beside it.
+"""The trusted side's memory as a candidate sees it, and where the candidate's outputs lie.
 
-It is a sealed memory file, mapped, or allocations on the device, opened by their handles. Regions
-of it become tensors. Outputs on a device are shared the other way: by the allocation they lie in.
+The trusted side's memory is a sealed memory file, which is mapped here, or allocations on the
+device, which are opened by their handles. Regions of that memory become tensors. Outputs on a
+device are shared in the other direction: the candidate sends a handle of the allocation that holds
+each output.
+
 Loaded by path in the untrusted process: standard library and torch only.
 """
 
@@ -22,17 +25,17 @@ __all__ = ["Buffers", "fill_fresh_device_memory", "fill_fresh_memory"]
 _frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
 _KEPT_BYTES = 2 << 30
-_LARGE_BYTES = 1 << 30  # of outputs: room for one of them beside the kernel's own is enough
-_INPUTS = 0  # the number of the allocation that inputs lie in
+_LARGE_BYTES = 1 << 30  # of outputs: from here on one set of NaN blocks, not two
+_INPUTS = 0  # the number of the allocation that holds the inputs
 
 
 class Buffers:
-    """Maps the trusted side's memory, and says where tensors lie.
+    """Maps the trusted side's memory and locates output tensors.
 
     Args:
-        device_memory: The module of that name.
-        describe: Describes an output.
-        device: Where the candidate runs.
+        device_memory: The module `cuda_ipc.py`.
+        describe: The function `describe` of `outputs.py`.
+        device: The device that the candidate runs on.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class Buffers:
     ) -> None:
         self._device_memory, self._describe, self._device = device_memory, describe, device
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._addresses: dict[int, int] = {}  # of allocations that are open, by number
+        self._addresses: dict[int, int] = {}  # of open allocations, by number
         self._freed = 0
         self._blocks: list[tuple[int, int, str]] = []  # allocations that held outputs so far
 
@@ -50,17 +53,18 @@ class Buffers:
         os.close(fd)
 
     def open(self, handle: str, number: int) -> None:
-        """Open an allocation of the trusted side's, in place of what had its number."""
+        """Open an allocation; it replaces the one that had its number."""
         address = self._device_memory.open_shared(handle)
         old = self._addresses.get(number)
         self._addresses[number] = address
-        if old is not None:  # closed last, or the new one might come to lie where it lay
+        if old is not None:  # closed last, so that the two addresses differ
             self._close([old])
 
     def release(self, numbers: list[int]) -> None:
-        """Let go of allocations on the device, and of what torch keeps for later.
+        """Close allocations on the device; free torch's cached memory if that pays.
 
-        Of the latter only if it is much, or none is left: the driver takes long.
+        Freeing takes the driver long. It pays if torch caches more than 2 GiB, or if no shared
+        allocation is left open.
         """
         opened = [self._addresses.pop(number) for number in numbers if number in self._addresses]
         if opened:
@@ -77,18 +81,21 @@ class Buffers:
             self._device_memory.close_shared(address)
 
     def forget_blocks(self) -> None:
-        """Share all allocations anew."""
+        """Forget the shared allocations that held outputs; share them anew."""
         self._blocks = []
 
     def forget_freed_blocks(self) -> None:
-        """Share allocations anew if any was given back: another may lie at its address now."""
-        # Nested as they come: to flatten all counters takes longer than a short kernel does.
+        """Share allocations anew if torch has freed any.
+
+        Another allocation may lie at the freed address by now.
+        """
+        # The nested form: flattening all counters takes longer than a short kernel.
         freed = torch.cuda.memory_stats_as_nested_dict(self._device).get("num_device_free", -1)
         if freed != self._freed:
             self._freed, self._blocks = freed, []
 
     def locate(self, output: Any) -> Any:
-        """Describe an output, its tensors by where they lie on the device."""
+        """Return an output's description, with each tensor's place on the device."""
 
         def place_of(tensor: torch.Tensor) -> dict[str, Any] | None:
             if tensor.layout != torch.strided or tensor.device != self._device:
@@ -102,8 +109,8 @@ class Buffers:
             )
             if not size:
                 start, size = self._device_memory.extent(address)
-                # The trusted side cannot open what it has shared itself: a kernel may return one
-                # of its inputs.
+                # A kernel may return one of its inputs. The trusted side cannot open a handle to
+                # memory that it shares itself, so it gets an empty one.
                 own = start == self._addresses.get(_INPUTS)
                 handle = "" if own else self._device_memory.share(start)
                 self._blocks.append((start, size, handle))
@@ -113,7 +120,7 @@ class Buffers:
         return self._describe(output, place_of)
 
     def decode(self, value: Any) -> Any:
-        """Return an argument as the trusted side's `encode` was given it, tensors over buffers."""
+        """Return the argument that the trusted side encoded, with tensors over buffers."""
         if not isinstance(value, dict):
             return value
         ((kind, body),) = value.items()
@@ -131,7 +138,7 @@ class Buffers:
         raise ValueError(f"unknown kind of value {kind!r}")
 
     def view(self, region: dict[str, Any]) -> torch.Tensor:
-        """Lay a tensor over a region."""
+        """Return a tensor over a region."""
         dtype = getattr(torch, region["dtype"])
         if region["count"] == 0:
             device = self._device if self._addresses else "cpu"
@@ -143,7 +150,7 @@ class Buffers:
             size = region["count"] * dtype.itemsize
             flat = self._device_memory.view(address, size, self._device)
             return flat.view(dtype).as_strided(region["shape"], region["strides"])
-        # A storage of exactly this tensor, so that reading past it can be noticed.
+        # The storage ends where this tensor ends, so that the bounds check notices a read past it.
         flat = _frombuffer(
             self._memory, dtype=dtype, count=region["count"], offset=region["offset"]
         )
@@ -151,10 +158,10 @@ class Buffers:
 
 
 def fill_fresh_memory(on: bool) -> None:
-    """Have the C library fill memory it hands out and takes back, or stop doing so.
+    """Switch on or off that malloc and free fill memory.
 
-    A kernel that leaves part of its output unwritten would else often find zeros there. Bytes of
-    0x3F (floats near 0.75) and 0xC0 (floats near -6) are wrong in almost every output.
+    Without it, an output that a kernel leaves partly unwritten would often hold zeros there. Bytes
+    of 0x3F (floats near 0.75) and 0xC0 (floats near -6) are wrong in almost every output.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
     if mallopt is not None:
@@ -162,7 +169,7 @@ def fill_fresh_memory(on: bool) -> None:
 
 
 def fill_fresh_device_memory(outputs: list[Any]) -> None:
-    """Leave blocks of NaN, of the outputs' sizes, where the device's allocator takes from next."""
+    """Free NaN blocks of the outputs' sizes, for torch's allocator to reuse."""
     size = sum(output.nbytes for output in outputs)
     for _ in range(2 if size < _LARGE_BYTES else 1):
         blocks = [torch.empty_like(output) for output in outputs]

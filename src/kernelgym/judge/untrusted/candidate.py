@@ -1,17 +1,24 @@
-"""The process that runs a candidate: it is given inputs and hands back bytes, nothing else.
+"""The candidate process: receives inputs, runs the kernel and returns output bytes, nothing else.
 
-It never holds the reference model, its outputs, its source or a verdict, and no message it can
-send says "correct": the trusted side looks at the clock and at the bytes. Loaded by path after a
-fork from the zygote: standard library and torch only (plus the files beside it that it is given).
+It never holds the reference model, the reference's outputs or source, or a verdict. No message it
+can send says "correct": the trusted side reads the clock and compares the bytes. The zygote loads
+this file by path before it forks: standard library and torch only, plus the files of `Parts`.
 
-Every request carries a nonce that its answer repeats. Requests: ``slots`` (with a descriptor of
-shared memory, or a handle of shared device memory), ``release`` (let go of it), ``load``,
-``construct``, ``state`` (values for parameters, by name), ``prepare`` (where the inputs of calls
-lie), ``go`` (make so many of them; the values lie there by then), ``capture`` (turn the prepared
-calls into a CUDA graph, which ``go`` replays), ``trace`` (watch calls, as `tracer.py` does).
-On a CUDA device ``context`` comes before all others, and makes the context.
-A process of the reference's may be loaded to be compiled, and then asked for its ``compilation``.
-On a CUDA device the answer to ``go`` is sent when the whole device has finished.
+Every request carries a nonce, which the answer repeats. The requests are:
+
+- ``context``: make the CUDA context; on a CUDA device this request comes first;
+- ``slots``: map shared memory (from a descriptor) or shared device memory (from a handle);
+- ``release``: close shared device memory;
+- ``load``: import the kernel's source;
+- ``construct``: build the model;
+- ``state``: copy values into parameters, by name;
+- ``prepare``: lay tensors over the inputs and outputs of the next calls;
+- ``go``: make one prepared call per seed; the input values are in place by then. On a CUDA device
+  the answer is sent when the whole device has finished;
+- ``capture``: record the prepared calls in a CUDA graph, which ``go`` replays in timed windows;
+- ``trace``: watch calls, as `tracer.py` does;
+- ``compilation``: report cache misses of `torch.compile`. Only a process that holds the reference
+  and was loaded with ``compile`` receives this request.
 """
 
 from __future__ import annotations
@@ -35,7 +42,7 @@ SOURCE_NAME = "kernel.py"
 
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _copy = torch.Tensor.copy_
-# Seeds the CPU only, and 100 times faster than torch.manual_seed, which asks every backend.
+# Seeds the CPU only: torch.manual_seed asks every backend and takes 100 times as long.
 _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
 _synchronize = torch.cuda.synchronize
@@ -47,7 +54,7 @@ _seed_device = torch.cuda.manual_seed
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The other files of this folder, which the zygote loaded by path before it forked."""
+    """Other files of this folder; the zygote loads them before it forks."""
 
     protocol: ModuleType
     channel: ModuleType
@@ -59,22 +66,23 @@ class Parts:
     torch_compile: ModuleType
     triton_tools: ModuleType
     launches: Any
-    """The `Launches` of this process, of `watch/launches.py`."""
+    """This process's `Launches`, from `watch/launches.py`."""
     new_tracer: Callable[[], Any]
-    """Makes the `Tracer` of this process, of `watch/tracer.py`."""
+    """Makes this process's `Tracer`, from `watch/tracer.py`."""
 
 
 def serve(
     channel: socket.socket, scratch: str, parts: Parts, device: str, shared: str = ""
 ) -> None:
-    """Answer requests until the channel closes. Returns only at its end.
+    """Answer requests until the trusted side closes the channel.
 
     Args:
-        channel: To the trusted side.
+        channel: The socket to the trusted side.
         scratch: The folder that this process may write to.
         parts: The other files of this folder.
-        device: Where the candidate runs.
-        shared: A handle of device memory to open and close again first: a trial of the sandbox.
+        device: The device that the candidate runs on.
+        shared: A handle of device memory, which this process opens and closes before it answers
+            requests: the zygote's trial of a sandbox tier sets it.
     """
     inbox = parts.channel.Inbox(channel, parts.protocol)
     state = _State(scratch, parts, torch.device(device))
@@ -85,7 +93,7 @@ def serve(
     inbox.send({"standby": True})
 
     def request_build(arguments: dict[str, Any]) -> dict[str, Any]:
-        reply, fds = inbox.build(arguments)  # kernels build in threads, too, that outlive a request
+        reply, fds = inbox.build(arguments)  # from any thread, and after a request ended
         return {**reply, "fds": fds}
 
     while True:
@@ -145,7 +153,7 @@ class _State:
         self._export, self._copied = parts.outputs.export, parts.outputs.copied
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
         self.launched = 0
-        """Launches of custom kernels in the calls that were made last."""
+        """Launches of custom kernels in the last calls."""
         self._in_graph = 0
         self._tracer: Any = None
         self._entry: Any = None
@@ -154,17 +162,17 @@ class _State:
         self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
         self._graph: Any = None
         self._graph_results: list[Any] | None = None
-        self._kept: list[Any] = []  # outputs of a timed window, until the next
+        self._kept: list[Any] = []  # outputs of the last timed window
         self._previous: Any = None
         self._untimed_calls = 0
         self._reuses_output = False
         if device.type == "cuda":
-            # As long as a context takes, but no device lock is needed: nothing is made on the
-            # device.
+            # Takes as long as making a context, but makes nothing on the device: doing it now
+            # saves that time under the device lock.
             ctypes.CDLL("libcuda.so.1").cuInit(0)
 
     def make_context(self) -> None:
-        """Make this process's context on the device."""
+        """Make this process's CUDA context."""
         torch.cuda.set_device(self._device)
         self._touched = torch.zeros(1, device=self._device)
         self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -176,7 +184,7 @@ class _State:
         self.buffers.open(handle, number)
 
     def release(self, numbers: list[int]) -> None:
-        """Let go of allocations on the device."""
+        """Close shared allocations on the device."""
         self._forget_calls()
         self.buffers.release(numbers)
 
@@ -184,9 +192,10 @@ class _State:
         self._calls, self._graph, self._kept = [], None, []
 
     def load(self, request: dict[str, Any], request_build: Any) -> None:
-        """Import the source as a module and look its entry class up."""
+        """Import the source as a module and look up its entry class."""
         if self._device.type == "cuda" and not request["tf32"]:
-            # What torch does in fp32 is fp32, as in the reference: a kernel may use parts of it.
+            # A kernel may leave parts to torch: its fp32 operators compute in fp32, as they do in
+            # the reference.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self._parts.extension_stub.replace_extension_builds(request_build)
         self._launches.count_extensions()
@@ -195,14 +204,14 @@ class _State:
         spec = importlib.util.spec_from_file_location("kernel", self.source_file)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # where dataclasses and others look a module up
+        sys.modules[spec.name] = module  # dataclasses look modules up there
         spec.loader.exec_module(module)
         self._entry, self._compiles = getattr(module, request["entry"], None), request["compile"]
         if not isinstance(self._entry, type):
             raise AttributeError(f"the module defines no class {request['entry']}")
 
     def construct(self, request: dict[str, Any]) -> None:
-        """Build the model under the seed the reference was built under."""
+        """Build the model under the seed that the reference was built under."""
         arguments = [self.buffers.decode(value) for value in request["args"]]
         _seed_all(request["seed"])
         random.seed(request["seed"])
@@ -230,7 +239,7 @@ class _State:
         return missing
 
     def prepare(self, calls: list[dict[str, Any]]) -> None:
-        """Lay tensors over the buffers of calls to come; their values come later."""
+        """Lay tensors over the next calls' buffers; values arrive later."""
         self._graph = None
         self._calls = [
             (
@@ -241,7 +250,7 @@ class _State:
         ]
 
     def fill_fresh_memory(self, on: bool) -> None:
-        """Have memory that the kernel allocates hold what is wrong in almost every output."""
+        """Fill newly allocated memory with values wrong in almost every output."""
         if self._device.type == "cpu":
             self._parts.buffers.fill_fresh_memory(on)
         elif on:
@@ -249,11 +258,11 @@ class _State:
             self._parts.buffers.fill_fresh_device_memory(outputs)
 
     def go(self, seeds: list[int], timed: bool) -> list[Any] | None:
-        """Make one prepared call per seed and say where its output lies.
+        """Make one prepared call per seed; return a description of each output.
 
         Outputs are copied to their places, except in timed windows on a device: there the trusted
-        side reads them where they are, so that no copy is timed. Nothing need be said of captured
-        calls: `capture` has told.
+        side reads each output where it lies, so that no copy is timed. A window that replays a
+        captured graph returns the descriptions that `capture` kept, or None if it kept none.
         """
         before = self._launches.count
         if self._device.type == "cpu":
@@ -264,11 +273,11 @@ class _State:
                 ]
             self.launched = self._launches.count - before
             return found
-        self._touched.add_(1)  # an empty window switches to this process's context, too
+        self._touched.add_(1)  # so that an empty window, too, switches to this context
         results: list[Any] = []
         replayed = self._graph is not None and timed and bool(seeds)
         if timed:
-            # What the host needs to launch the first call is not the device's time: give it a lead.
+            # Give the host a lead: the first call's launch time on the host is not device time.
             _sleep_on_device(_LEAD_CYCLES)
         self._began.record()
         if replayed:
@@ -293,13 +302,13 @@ class _State:
         return [self.buffers.locate(output) for output in self._kept] if timed else results
 
     def _notice_reuse(self, output: Any) -> None:
-        """Find out whether the kernel returns the same buffer again while it is still in use.
+        """Note whether the kernel reuses an output buffer still in use.
 
-        In a window of several calls such outputs must be copied before the next call.
+        In a window of several calls, outputs of such a kernel must be copied before the next call.
         """
         previous, self._previous = self._previous, output
         if not isinstance(output, torch.Tensor) or output.nbytes > _REUSE_BYTES:
-            self._previous = None  # windows on outputs that large hold one call
+            self._previous = None  # windows for such large outputs hold one call
         elif self._untimed_calls < _REUSE_CALLS:
             self._reuses_output |= (
                 isinstance(previous, torch.Tensor)
@@ -311,7 +320,7 @@ class _State:
             self._previous = None
 
     def device_ms(self) -> float:
-        """Return what the device took for the last calls, by its own clock."""
+        """Return the device time of the last calls, by the device's clock."""
         return float(self._began.elapsed_time(self._ended))
 
     def _call(self, seed: int, arguments: list[Any]) -> Any:
@@ -323,9 +332,10 @@ class _State:
         return self._model(*arguments)
 
     def trace(self, mode: str) -> Any:
-        """Watch calls from now on; the first request must come before any kernel code.
+        """Change the tracer's mode; return what it saw since the last change.
 
-        After ``end`` nobody stands between launches any more: what is timed is the kernel alone.
+        The first request must come before any kernel code is loaded. After ``end`` no watcher
+        intercepts launches any more, so that timed windows hold the kernel alone.
         """
         if mode == "end":
             self._launches.watcher = self._tracer = None
@@ -335,12 +345,16 @@ class _State:
         return self._tracer.mode(mode)
 
     def capture(self, tells: bool) -> list[Any]:
-        """Capture all prepared calls, in order, in one CUDA graph; say where their outputs lie.
+        """Capture all prepared calls, in order, in one CUDA graph.
 
-        `tells` has that be said again in every window.
+        Args:
+            tells: True to describe the outputs again in the answer to every window.
+
+        Returns:
+            A description of each output, with its place on the device.
         """
         graph = torch.cuda.CUDAGraph()
-        self.buffers.forget_blocks()  # torch gives memory back before it captures
+        self.buffers.forget_blocks()  # torch frees memory before it captures
         before = self._launches.count
         with _no_grad(), torch.cuda.graph(graph):
             outputs = (self._model(*arguments) for arguments, _ in self._calls)

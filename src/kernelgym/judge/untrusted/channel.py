@@ -1,9 +1,9 @@
 """The candidate's end of its channel: one stream of messages for several threads.
 
-The process's main thread waits for requests while any thread of the kernel may wait for a build.
-Whoever waits first reads; what he reads for the other is put aside, and the other is woken. No
-thread is started for that: the trusted side counts them. While nobody else waits, a message costs
-no system call beside its own.
+The process's main thread waits for requests; at the same time any thread of the kernel may wait
+for a build. The thread that waits first reads the socket. It queues messages meant for another
+thread and wakes that thread. No thread of its own does the reading, because the trusted side
+counts threads. While one thread waits, a message costs no system call beyond its own.
 
 Loaded by path in the untrusted process: standard library only.
 """
@@ -22,11 +22,13 @@ _Message = tuple[dict[str, Any], list[int]]
 
 
 class Inbox:
-    """Messages from the trusted side, sorted: requests have an ``op``, answers to builds do not.
+    """Sorts messages from the trusted side into requests and answers to builds.
+
+    A request has an ``op``; an answer to a build has none.
 
     Args:
-        channel: The socket they come from.
-        wire: The module that frames them.
+        channel: The socket that the messages come from.
+        protocol: The module `protocol.py`, which frames the messages.
     """
 
     def __init__(self, channel: socket.socket, protocol: ModuleType) -> None:
@@ -35,12 +37,12 @@ class Inbox:
         self._sending, self._building = threading.Lock(), threading.Lock()
         self._changed = threading.Condition(threading.Lock())
         self._has_reader = False
-        """Whether a thread reads from the channel."""
+        """True while a thread reads from the channel."""
         self._requests: deque[_Message] = deque()
         self._answers: deque[_Message] = deque()
 
     def request(self) -> _Message:
-        """Wait for the next request, and the descriptors that came with it.
+        """Return the next request and its descriptors; waits for them.
 
         Raises:
             EOFError: If the other side closed the channel.
@@ -48,17 +50,17 @@ class Inbox:
         return self._next(self._requests)
 
     def build(self, arguments: dict[str, Any]) -> _Message:
-        """Have something built; return the answer, and the descriptors that came with it.
+        """Request a build; return the answer and its descriptors.
 
         Raises:
             EOFError: If the other side closed the channel.
         """
-        with self._building:  # answers do not say which build they belong to
+        with self._building:  # answers carry no id: one build at a time
             self.send({"build": arguments})
             return self._next(self._answers)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; those of other threads come before it or after it."""
+        """Send one message without mixing it with those of other threads."""
         with self._sending:
             self._protocol.send(self._channel, message)
 
@@ -74,7 +76,8 @@ class Inbox:
             try:
                 found = self._protocol.receive(self._channel, self._decoder, max_fds=1)
             finally:
-                # At the channel's end, too: who is woken reads, and meets that end himself.
+                # Also at the end of the channel: each woken thread then reads and gets EOFError;
+                # without this it would wait for ever.
                 with self._changed:
                     self._has_reader = False
                     if found is not None:

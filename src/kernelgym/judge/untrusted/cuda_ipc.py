@@ -1,9 +1,11 @@
-"""Device memory that two processes share through CUDA IPC, by the driver's own interface.
+"""Device memory that two processes share through CUDA IPC, by the CUDA driver API.
 
-An IPC handle opens the whole allocation behind it, so what is shared is allocated here, apart from
-PyTorch's allocator: a view into that would let a neighbour's data be read. Used on both sides of
-the trust boundary and loaded by path in the untrusted one: standard library and torch only. CUDA
-must be initialised, with the device's primary context current, before anything here is called.
+An IPC handle opens the whole allocation behind it. Shared memory is therefore allocated here and
+not by PyTorch's allocator: a handle to a block of that allocator would expose other tensors' data.
+
+Callers must initialise CUDA, with the device's primary context current, before any call here. Both
+sides of the trust boundary use this file; the untrusted side loads it by path: standard library
+and torch only.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _LAZY_PEER_ACCESS = 1
 
 
 class DriverError(RuntimeError):
-    """The CUDA driver refused a request; the message names the request and its bytes."""
+    """The CUDA driver refused a request; the message names the request."""
 
 
 class _Handle(ctypes.Structure):
@@ -65,10 +67,10 @@ def _check(code: int, what: str) -> None:
 
 
 def allocate(size: int) -> int:
-    """Return the address of `size` bytes of their own on the current device.
+    """Return the address of a new allocation on the current device.
 
     Raises:
-        DriverError: If there is not that much left.
+        DriverError: If less than `size` bytes of device memory are free.
     """
     address = ctypes.c_uint64()
     _check(_driver().cuMemAlloc_v2(ctypes.byref(address), size), f"allocating {size} bytes")
@@ -76,19 +78,19 @@ def allocate(size: int) -> int:
 
 
 def free(address: int) -> None:
-    """Give an allocation back; waits until the device is done with it."""
+    """Free an allocation; waits until the device has finished using it."""
     _check(_driver().cuMemFree_v2(address), "freeing device memory")
 
 
 def share(address: int) -> str:
-    """Return what another process needs to open an allocation, as hexadecimal text."""
+    """Return the IPC handle of an allocation as hexadecimal text."""
     handle = _Handle()
     _check(_driver().cuIpcGetMemHandle(ctypes.byref(handle), address), "sharing device memory")
     return bytes(handle).hex()
 
 
 def open_shared(handle: str) -> int:
-    """Map another process's allocation; returns its address here."""
+    """Map another process's allocation; return its address in this process."""
     address = ctypes.c_uint64()
     given = _Handle.from_buffer_copy(bytes.fromhex(handle))
     code = _driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), given, _LAZY_PEER_ACCESS)
@@ -97,12 +99,12 @@ def open_shared(handle: str) -> int:
 
 
 def close_shared(address: int) -> None:
-    """Unmap what `open_shared` mapped."""
+    """Unmap an allocation that `open_shared` mapped."""
     _check(_driver().cuIpcCloseMemHandle(address), "closing shared device memory")
 
 
 def extent(address: int) -> tuple[int, int]:
-    """Return the start and the size of the allocation that holds an address."""
+    """Return start and size of the allocation that holds an address."""
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
     code = _driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), address)
     _check(code, "finding an allocation")
@@ -110,7 +112,10 @@ def extent(address: int) -> tuple[int, int]:
 
 
 class _Span:
-    """What torch reads to lay a tensor over memory that it did not allocate."""
+    """Describes memory to torch through ``__cuda_array_interface__``.
+
+    torch lays tensors over such memory without having allocated it.
+    """
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -123,5 +128,5 @@ class _Span:
 
 
 def view(address: int, size: int, device: torch.device | str) -> torch.Tensor:
-    """Return a tensor of `size` bytes (uint8) over device memory, with a storage of its own."""
+    """Return a uint8 tensor over device memory, with its own storage."""
     return torch.as_tensor(_Span(address, size), device=device)

@@ -1,4 +1,4 @@
-"""What a candidate's process says of an error of the kernel's.
+"""Describes a kernel's error for the trusted side.
 
 Loaded by path in the untrusted process: standard library only.
 """
@@ -11,7 +11,7 @@ __all__ = ["describe_error", "flush_output"]
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
-    """Say what was raised and where in the kernel's own file, without traceback noise."""
+    """Return the error's type, text and lines in the kernel's own file."""
     places = []
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None and len(chain) < 8:
@@ -22,7 +22,8 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
             if trace.tb_frame.f_code.co_filename == source_file:
                 places.append(f"line {trace.tb_lineno}, in {trace.tb_frame.f_code.co_name}")
             trace = trace.tb_next
-    # Triton's own error holds the line that it means; what caused it does not.
+    # Triton's CompilationError quotes the offending source line; the exception that caused it does
+    # not, so prefer the former.
     triton = (link for link in reversed(chain) if type(link).__name__ == "CompilationError")
     root = next(triton, chain[-1])
     if isinstance(root, SyntaxError) and root.lineno:
@@ -39,7 +40,7 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
 
 
 def flush_output() -> None:
-    """Flush what the candidate printed, so that it reaches the pipes before a reply does."""
+    """Flush the candidate's output, so that it precedes the reply."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,10 +1,10 @@
-"""Extension builds as a candidate's process sees them.
+"""Stand-ins for `torch.utils.cpp_extension.load_inline` and `load` in a candidate.
 
-`torch.utils.cpp_extension.load_inline` and `load` hand their arguments up the channel; the trusted
-side builds them elsewhere, and the library is loaded here. Import order stays.
+They send their arguments to the trusted side, which builds the extension in another process, and
+then load the library here. A kernel's order of imports stays as it is.
 
 Loaded by path in the untrusted process: standard library and torch only. Code in the same process
-can undo it, so it is help for honest kernels, not a boundary.
+can undo the replacement, so it serves honest kernels and is no security boundary.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
         )
 
     def load(name: str, sources: str | list[str], *args: Any, **kwargs: Any) -> Any:
-        """Stand in for `torch.utils.cpp_extension.load`: sources are read here, built elsewhere."""
+        """Stand in for `torch.utils.cpp_extension.load`: read the sources and request a build."""
         names = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
         options = {**dict(zip(names, args, strict=False)), **kwargs}
         texts: dict[bool, list[str]] = {True: [], False: []}
@@ -98,10 +98,11 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
             raise BuildFailed(str(reply.get("failed", "the build failed")))
         unique, fd = reply["module"], reply["fds"][0]
         if unique in loaded:
-            # A library registers its operators once, however often its source is handed in.
+            # A library registers its operators once: reuse it if the same source is built again.
             os.close(fd)
             return loaded[unique]
-        # The descriptor stays open: the loader takes a path it has seen for the same library.
+        # The descriptor stays open. If its number were used again, the loader would take the same
+        # path for the library that it has loaded already.
         path = f"/proc/self/fd/{fd}"
         if is_python_module:
             loader = importlib.machinery.ExtensionFileLoader(unique, path)
@@ -112,7 +113,7 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
             module.__name__ = str(name)
             loaded[unique] = module
         else:
-            # What torch.ops.load_library does, except that it would resolve the link.
+            # As torch.ops.load_library does, except that torch would resolve the link.
             ctypes.CDLL(path)
             torch.ops.loaded_libraries.add(path)
             loaded[unique] = path

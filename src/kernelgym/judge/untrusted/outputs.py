@@ -1,7 +1,7 @@
-"""What a candidate's process does with a kernel's output: copies it out, and describes it.
+"""Copies a kernel's output to the trusted side's memory and describes it.
 
-A description says structure, types and shapes; the trusted side compares bytes, and takes from it
-what bytes do not show. Loaded by path in the untrusted process: torch only.
+A description holds structure, types and shapes, which bytes do not show. The trusted side compares
+the bytes itself. Loaded by path in the untrusted process: torch only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _copy = torch.Tensor.copy_
 
 
 def export(output: Any, places: list[torch.Tensor]) -> Any:
-    """Copy the tensors of `output` to `places` in order; return a description without values."""
-    if (  # the common case first: this runs while the clock does
+    """Copy output tensors to `places` in order; return a description without values."""
+    if (  # the common case first: this copy is timed
         type(output) is torch.Tensor
         and len(places) == 1
         and output.shape == places[0].shape
@@ -59,9 +59,10 @@ def copied(output: Any) -> Any:
 
 
 def _sequence_items(value: Any) -> Any:
-    """Return an iterator over a list or tuple, whatever its class says; None of anything else.
+    """Return an iterator over a list or tuple, otherwise None.
 
-    A class of the kernel's could compute as it is looked at, when nobody watches or takes times.
+    It bypasses the ``__iter__`` of a subclass: a kernel's own class could otherwise compute its
+    output here, outside the timed and watched call.
     """
     if issubclass(type(value), list):
         return list.__iter__(value)
@@ -74,7 +75,7 @@ def _key(key: Any) -> str:
 
 
 def describe(output: Any, visit_tensor: Any) -> Any:
-    """Describe an output: structure, types and shapes, and what `visit_tensor` says of each."""
+    """Return an output's structure, types, shapes and `visit_tensor`'s answer for each tensor."""
 
     def visit(value: Any) -> Any:
         kind = type(value)

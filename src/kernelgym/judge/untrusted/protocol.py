@@ -1,7 +1,7 @@
-"""Framing of the judge's channels: four bytes of length, then that much JSON.
+"""The judge's protocol: each message is four bytes of length, then that many bytes of JSON.
 
-Used on both sides of the trust boundary and loaded by path in the untrusted one, so it imports
-nothing but the standard library. It carries data only: nothing is ever unpickled.
+Both sides of the trust boundary use this file; the untrusted side loads it by path, so it imports
+only the standard library. Messages carry data only: neither side unpickles anything.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def pack(message: dict[str, Any]) -> bytes:
 
 
 class Decoder:
-    """Turns a stream of bytes into messages; refuses anything that is not one."""
+    """Turns a stream of bytes into messages and refuses malformed ones."""
 
     def __init__(self, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._buffer = bytearray()
         self._max_bytes = max_bytes
         self.fds: list[int] = []
-        """Descriptors that have come, of messages that `receive` has not returned yet."""
+        """Descriptors that arrived for messages that `receive` has not returned yet."""
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
@@ -43,7 +43,7 @@ class Decoder:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a whole message is there already."""
+        """Return True if a whole message has arrived."""
         if len(self._buffer) < _HEADER.size:
             return False
         (length,) = _HEADER.unpack_from(self._buffer)
@@ -77,7 +77,8 @@ class Decoder:
 def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
     """Send one message, with open file descriptors attached to its first byte.
 
-    It states how many they are: one recv may bring messages from before them, too.
+    The message states how many descriptors it carries, because one recv may also return bytes of
+    earlier messages.
     """
     data = pack({**message, "fds": len(fds)} if fds else message)
     if fds:
@@ -93,14 +94,14 @@ def receive(
     """Block for one message and the descriptors that came with it.
 
     Args:
-        sock: Where it comes from.
-        decoder: What is left of earlier bytes.
-        max_fds: The most descriptors that a message brings; above 0 only where the sender is
+        sock: The socket to read.
+        decoder: Holds the bytes that earlier calls read and did not use.
+        max_fds: The most descriptors that a message may carry; above 0 only if the sender is
             trusted.
 
     Raises:
         EOFError: If the other side closed the channel.
-        ProtocolError: As `Decoder.next`.
+        ProtocolError: See `Decoder.next`.
     """
     while True:
         message = decoder.next()

@@ -1,9 +1,9 @@
-"""`torch.compile` in a process of the reference's: its caches handed in, used and handed out.
+"""`torch.compile` for a process that holds the reference: load, use and save its caches.
 
-Nothing of it is imported before `begin`, which the trusted side asks for in processes that hold a
-problem's own model, and in no kernel's. What was compiled is a folder: Inductor's and Triton's
-caches, whose libraries `torch.compiler.save_cache_artifacts` leaves out, and its artifacts beside
-them. `misses` says whether everything was found there.
+No module of the compiler is imported before `begin`. The trusted side requests `begin` only in
+processes that hold a problem's own model, never in a kernel's. The compiled code is one folder: the
+caches of Inductor and Triton, whose libraries `torch.compiler.save_cache_artifacts` leaves out, and
+that function's artifacts beside them. `misses` counts what the folder lacked.
 
 Loaded by path: standard library and torch only.
 """
@@ -20,20 +20,20 @@ __all__ = ["FOLDER", "begin", "misses", "save"]
 FOLDER = "baseline"
 _ARTIFACTS = "artifacts"
 _SETTINGS = {
-    # A pool of processes, and 150 MB of precompiled headers, are not worth it for one model.
+    # One model does not repay a pool of processes and 150 MB of precompiled headers.
     "compile_threads": 1,
     "cpp_cache_precompile_headers": False,
-    # Layers that draw must draw what the reference draws, or nobody could compare the two.
+    # Random layers must draw the same numbers as in eager mode, or their outputs would differ.
     "fallback_random": True,
 }
 
 
 def begin(scratch: str, fds: list[int]) -> None:
-    """Set `torch.compile` up, with caches from a tar file if there is one.
+    """Set up `torch.compile`, with caches from a tar file if given.
 
     Args:
-        scratch: The process's folder.
-        fds: At most one descriptor, of a tar file.
+        scratch: The process's scratch folder.
+        fds: At most one descriptor, which is open on a tar file.
     """
     folder = os.path.join(scratch, FOLDER)
     os.makedirs(folder)
@@ -55,7 +55,7 @@ def begin(scratch: str, fds: list[int]) -> None:
 
 
 def misses() -> int:
-    """Return how many graphs had to be compiled, or cannot be kept, in this process."""
+    """Return how many graphs this process compiled or cannot cache."""
     from torch._dynamo.utils import counters
 
     found = counters["inductor"]
@@ -63,8 +63,8 @@ def misses() -> int:
 
 
 def save(scratch: str) -> None:
-    """Put what `torch.compile` would hand to another process beside its caches."""
+    """Write the cache artifacts of `torch.compile` beside its caches."""
     made = torch.compiler.save_cache_artifacts()
-    if made is not None:  # a model of which nothing can be compiled
+    if made is not None:  # None if nothing of the model compiles
         with open(os.path.join(scratch, FOLDER, _ARTIFACTS), "wb") as file:
             file.write(made[0])

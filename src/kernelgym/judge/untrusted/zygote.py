@@ -1,11 +1,17 @@
-"""A process with torch and Triton imported that forks one sandboxed process per candidate.
+"""The zygote: imports torch and Triton once and forks one sandboxed process per candidate.
 
-Forking from here costs milliseconds; importing costs seconds. The zygote runs no parallel torch
-work (a child forked after an OpenMP region hangs) and never touches CUDA: a candidate on a CUDA
-device makes its own context. It is driven over one socket by the trusted side: ``spawn`` (with the
-channel, stdout and stderr attached; ``exec`` for a process that may start compilers, which no
-verdict rests on; ``streams`` for one whose streams run side by side), ``kill``. It answers
-``spawned`` and ``exited``, and takes every child down.
+A fork from the zygote takes milliseconds; the imports take seconds. The zygote runs no parallel
+torch work (a child forked after an OpenMP region hangs) and never touches CUDA: a candidate on a
+CUDA device makes its own context.
+
+The trusted side drives the zygote over one socket:
+
+- ``spawn`` forks a process; the channel, stdout and stderr come attached. With ``exec`` that
+  process may start compilers (no verdict depends on such a process); with ``streams`` work on
+  its CUDA streams may run side by side.
+- ``kill`` kills one process.
+
+The zygote answers ``spawned`` and ``exited``. When the socket closes it kills every child.
 
 Loaded by path: standard library, torch and triton only.
 """
@@ -32,7 +38,10 @@ __all__ = ["main"]
 
 
 def _untrusted(name: str) -> ModuleType:
-    """Load a module of this folder by its path, such as ``watch/tracer``: nothing else of ours."""
+    """Load a module of this folder by its path, such as ``watch/tracer``.
+
+    It loads that file and nothing else of kernelgym.
+    """
     module_name = f"_kernelgym_{name.replace('/', '_')}"
     if (known := sys.modules.get(module_name)) is not None:
         return known
@@ -49,8 +58,9 @@ def _import_libraries(on_gpu: bool) -> None:
     import numpy  # noqa: F401
     import torch
 
-    # A process that asks whether there is a device can no longer fork one that uses it, and some
-    # modules ask when they are imported: there is one, or nobody would be judging on it.
+    # After a real call of is_available a process can no longer fork children that use CUDA, and
+    # some modules call it when they are imported. Answer True meanwhile: on_gpu says that the
+    # judge runs on a device.
     asked = torch.cuda.is_available
     if on_gpu:
         torch.cuda.is_available = lambda: True
@@ -66,7 +76,7 @@ def _import_libraries(on_gpu: bool) -> None:
     except ImportError:
         return
     if os.environ.get("TRITON_INTERPRET") == "1":
-        # Here and not in the candidate: if a Triton version does not fit, that is our failure.
+        # In the zygote, so that a Triton version that does not fit fails the judge, not a kernel.
         _untrusted("triton/bounds_check").check_interpreter_accesses()
         folder = "triton/fast_interpreter"
         switch = _untrusted(f"{folder}/switch")
@@ -76,9 +86,9 @@ def _import_libraries(on_gpu: bool) -> None:
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
-    """Return what gives a child its tracer.
+    """Return a function that gives a child its tracer.
 
-    Interpreted kernels are never timed, so theirs can be there before the fork, and be warm.
+    Interpreted kernels are never timed, so their tracer is made and warmed up before the fork.
     """
     names = ("host_transfers", "operator_work", "host_memory", "fingerprint", "launch_times")
     parts = (_untrusted(f"watch/{name}") for name in names)
@@ -103,7 +113,7 @@ class _Zygote:
             **{name: _untrusted(name) for name in (*names, "extension_stub", "torch_compile")},
             triton_tools=_untrusted("triton/tools"),
             launches=launches,
-            new_tracer=_tracing(launches),  # the others have bound torch's own functions by now
+            new_tracer=_tracing(launches),  # after the others have bound torch's own functions
         )
         self.device, self.shared = config["device"], ""
         self.compiler_paths = config["compiler_paths"]
@@ -119,14 +129,17 @@ class _Zygote:
         self.shared = ""
 
     def _meet_device(self) -> None:
-        """Wait to be told of the device, which the trusted side takes up meanwhile."""
+        """Wait until the trusted side, which opens the device meanwhile, describes it."""
         told, _ = self.protocol.receive(self.control, self.decoder)
         self.shared = told["shared"]
         if "triton" in sys.modules:
             self.parts.triton_tools.look_up_tools(told["arch"])
 
     def _strongest_tier(self, wanted: str) -> str:
-        """Try the tiers by running a trial child in each; the whole composition or nothing."""
+        """Return the strongest tier in which a trial child can be confined.
+
+        A tier counts only with all of its layers.
+        """
         tiers = self.sandbox.TIERS
         if wanted.startswith("require:"):
             tiers = tiers[: tiers.index(wanted.removeprefix("require:")) + 1]
@@ -139,12 +152,13 @@ class _Zygote:
                 self.plan = dataclasses.replace(self.plan, tier=tier)
                 with ours, theirs, tempfile.TemporaryFile() as said:
                     pid = self._fork(scratch, theirs.fileno(), said.fileno(), said.fileno())
-                    ours.shutdown(socket.SHUT_WR)  # end of file: the child leaves its loop
+                    ours.shutdown(socket.SHUT_WR)  # end of file ends the child's loop
                     if pid is not None and os.waitpid(pid, 0)[1] == 0:
                         return str(tier)
                     said.seek(0)
                     complaint = said.read(1 << 16).decode(errors="replace").strip()
-        # The last line is what the trusted side shows; the others help whoever runs it by hand.
+        # The trusted side shows the last line only; the others help an engineer who runs a zygote
+        # by hand.
         print(complaint, file=sys.stderr)
         why = complaint.rpartition("\n")[2]
         raise RuntimeError(f"no sandbox tier of {wanted!r} works on this host: {why}")
@@ -159,7 +173,8 @@ class _Zygote:
         decoder = self.decoder
         self.protocol.send(self.control, {"ready": True, "tier": self.plan.tier})
         while True:
-            # What came with the message before makes no channel readable again.
+            # A message already in the decoder does not make the socket readable: without this
+            # test it would wait for the next one.
             wait_s = 0.0 if decoder.is_whole else 1.0
             readable, _, _ = select.select([self.control, wakeup], [], [], wait_s)
             if wakeup in readable:
@@ -195,7 +210,7 @@ class _Zygote:
     def _kill(self, pid: int) -> None:
         try:
             os.kill(pid, signal.SIGKILL)
-            # Harmless where a pid namespace has taken the rest down already.
+            # Harmless if the end of a pid namespace has killed the group already.
             os.killpg(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
@@ -222,7 +237,7 @@ class _Zygote:
             pass
 
     def _kill_strays(self) -> None:
-        """Kill what candidates left behind; orphans come to us because we are the subreaper."""
+        """Kill processes that candidates left: the zygote, a subreaper, adopts orphans."""
         try:
             with open(f"/proc/self/task/{os.getpid()}/children") as file:
                 strays = {int(pid) for pid in file.read().split()} - set(self.children)
@@ -240,7 +255,7 @@ class _Zygote:
         exec_allowed: bool = False,
         streams: bool = False,
     ) -> int | None:
-        """Fork one candidate; return its pid as seen from here, None if the sandbox failed."""
+        """Fork one candidate; return its pid here, None if that failed."""
         plan = dataclasses.replace(self.plan, scratch=scratch, exec_allowed=exec_allowed)
         if exec_allowed:
             readable = (*plan.readable, *self.compiler_paths)
@@ -272,14 +287,16 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
-        # Duplicate upwards first: the numbers given may lie among those they are to become.
+        # Duplicate upwards first: the given numbers may be among the targets 0 to 3, and dup2
+        # would close them.
         moved = [os.dup(fd) for fd in (null, stdout, stderr, channel)]
         for target, fd in enumerate(moved):
             os.dup2(fd, target, inheritable=target != 3)
         os.closerange(4, 1 << 16)
         environment = _private_environment(plan.scratch)
         if self.device != "cpu" and not streams:
-            # Making and ending a context takes the driver a third of the time, one after the other.
+            # With one connection the driver makes and ends a context in a third of the time, but
+            # streams run one after the other.
             environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
         os.environ.clear()
         os.environ.update(environment)
@@ -292,9 +309,9 @@ class _Zygote:
 
 
 def _complain(stderr: int, error: BaseException) -> None:
-    """Tell whoever reads a candidate's errors, and whoever reads ours, why there is none."""
+    """Report a failed start on the candidate's stderr and on the zygote's."""
     message = f"sandbox: {type(error).__name__}: {error}\n".encode(errors="replace")
-    with contextlib.suppress(OSError):  # its number is not open any more, later on
+    with contextlib.suppress(OSError):  # the child closes this number when it moves it
         os.write(stderr, message)
     os.write(2, message)
 
@@ -306,22 +323,26 @@ _CUDA_VARIABLES = (
 
 
 def _private_environment(scratch: str) -> dict[str, str]:
-    """The whole environment of a candidate: nothing of the caller's but the interpreter switch."""
+    """Return a candidate's whole environment.
+
+    Of the caller's variables it keeps the path, the language, the interpreter switch, the number
+    of OpenMP threads and those of CUDA.
+    """
     own = {name: scratch for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME")}
     own |= {
         name: os.path.join(scratch, name.lower())
         for name in ("TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR")
     }
-    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # no list of users is readable there
-    # The same code gives the same text in whatever file it lies: what was assembled for a verdict's
-    # first process is there for its second.
+    own |= dict.fromkeys(("USER", "LOGNAME"), "kernel")  # the sandbox hides the list of users
+    # Without line numbers the same code gives the same PTX in any file: what was assembled for a
+    # verdict's first process is found again for its second.
     own["TRITON_DISABLE_LINE_INFO"] = "1"
     kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 
 
 def main(control_fd: int, config: dict[str, Any]) -> None:
-    """Import, probe the sandbox, serve."""
+    """Import the libraries, choose a sandbox tier and serve requests."""
     control = socket.socket(fileno=control_fd)
     _untrusted("sandbox/sandbox").adopt_orphans()
     _import_libraries(config["device"] != "cpu")

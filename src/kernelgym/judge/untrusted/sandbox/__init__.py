@@ -1,1 +1,1 @@
-"""Sandbox builders, run inside the process that they confine."""
+"""Builds the sandbox from inside the process that it confines."""

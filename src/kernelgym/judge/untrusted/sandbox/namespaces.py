@@ -1,7 +1,8 @@
-"""Fork a process into namespaces of its own: user, mount, pid, network and IPC.
+"""Fork a process into its own user, mount, pid, network and IPC namespaces.
 
-A fork, an unshare and a second fork: only a child of the process that leaves lives in the new pid
-namespace. The C library makes both forks, which drivers and other threads may count on.
+`fork` forks, unshares and forks again: after an unshare only children of the process enter the new
+pid namespace. Both forks go through the C library, whose fork handlers drivers and other threads
+may rely on.
 
 Loaded by path in the zygote and in the sandbox: standard library only.
 """
@@ -19,7 +20,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter() -> None:
-    """Move to new namespaces, children to a new pid namespace; map the ids next.
+    """Move this process, and its children's pids, to new namespaces.
+
+    Call `map_ids` next.
 
     Raises:
         OSError: If the host does not allow it.
@@ -30,13 +33,13 @@ def enter() -> None:
 
 
 def map_ids(uid: int, gid: int) -> None:
-    """Give this process, new in a user namespace, the ids it had outside.
+    """Keep this process's user and group ids in its new user namespace.
 
     Without them CUDA cannot open memory that another process shares.
 
     Args:
-        uid: The user's, asked for outside.
-        gid: The group's.
+        uid: The user id, read before the process entered the namespace.
+        gid: The group id, read at the same time.
 
     Raises:
         OSError: If the host does not allow it.
@@ -51,13 +54,13 @@ def map_ids(uid: int, gid: int) -> None:
 
 
 def fork() -> int:
-    """Fork as `os.fork` does, into new namespaces; map the child's ids next.
+    """Fork like `os.fork`, but with the child in new namespaces.
 
-    The child is the first process of the new pid namespace.
+    The child is the first process of the new pid namespace; it calls `map_ids` next.
 
     Returns:
-        0 in the child; in the parent the child's process id as the parent sees it. The child is
-        the parent's own only if the parent asked for orphans (``PR_SET_CHILD_SUBREAPER``).
+        0 in the child; in the parent the child's process id as the parent sees it. The parent
+        becomes the child's own parent only if it adopts orphans (``PR_SET_CHILD_SUBREAPER``).
 
     Raises:
         OSError: In the parent, if the host does not allow it.
@@ -77,7 +80,7 @@ def fork() -> int:
             os.write(said_write, str(pid).encode())
             os._exit(0)
         os.close(said_write)
-        os.read(adopted_read, 1)  # until the process between us and our parent has ended
+        os.read(adopted_read, 1)  # until the intermediate process has ended
         os.close(adopted_read)
         return 0
     os.close(adopted_read)

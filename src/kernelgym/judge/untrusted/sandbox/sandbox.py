@@ -1,17 +1,23 @@
-"""Put the calling process into a sandbox: namespaces, landlock, seccomp, limits.
+"""Confine the calling process to a sandbox: namespaces, landlock, seccomp, resource limits.
 
-Three tiers, strongest first; the host decides which can be had:
+Three tiers, strongest first; the host decides which of them are available:
 
-- ``ns+landlock+seccomp``: new user, mount, pid, network and IPC namespaces on top of the next;
-- ``landlock+seccomp``: files outside an allow-list unreadable, scratch alone writable, no
-  sockets, no tracing, no signals to others, no new processes, no exec;
+- ``ns+landlock+seccomp``: new user, mount, pid, network and IPC namespaces, and the next tier;
+- ``landlock+seccomp``: files outside an allow-list are unreadable, only the scratch folder is
+  writable; no sockets, no tracing, no signals to other processes, no new processes, no exec;
 - ``limits``: resource limits only. Files, network and other processes stay reachable.
 
-Loaded by path in the untrusted process, so it imports nothing but the standard library. Also a
-program: ``python sandbox.py PLAN_JSON [ARGV...]`` runs a compiler inside the same walls (exec
-allowed); without ARGV it raises them and waits to be told, by one line of JSON on standard input.
-It does not cover kernel bugs, side channels, or native code that spins up threads
-until its deadline.
+This file is also a program: ``python sandbox.py PLAN_JSON [ARGV...]`` runs a compiler in the same
+sandbox (exec allowed). Without ARGV it confines itself and then waits for the command, one line of
+JSON on standard input.
+
+The sandbox does not cover:
+
+- bugs of the Linux kernel;
+- side channels;
+- native code that starts threads until its deadline.
+
+Loaded by path in the untrusted process, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ __all__ = [
 
 TIERS = ("ns+landlock+seccomp", "landlock+seccomp", "limits")
 OWN_FAILURE = 213
-"""Exit status of this program when it, and not what it was to run, failed; compilers use 1 to 4."""
+"""Exit status if this program itself failed, not its command; compilers use 1 to 4."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
@@ -51,27 +57,27 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sandboxed process may have."""
+    """What a sandboxed process may use."""
 
     tier: str
     scratch: str
-    """The one folder it may write to; a private tmpfs in the strongest tier."""
+    """The only folder that it may write to; a private tmpfs in the strongest tier."""
     readable: tuple[str, ...]
     """Files and folders it may read."""
     listable: tuple[str, ...]
-    """Folders whose names it may list without reading the files, unless they are readable."""
+    """Folders that it may list, but whose files it may read only if `readable` holds them."""
     memory_bytes: int
-    """Address space beyond what the process maps when it is confined; 0 for no limit."""
+    """Address space beyond what the process has mapped when confined; 0 for no limit."""
     file_bytes: int
     open_files: int
     processes: int
     exec_allowed: bool = False
-    """True for compilers only: may start programs and processes."""
+    """True for compilers only: they may start programs and processes."""
     scratch_bytes: int = 1 << 30
     """Size of the private tmpfs."""
     gpu: bool = False
-    """True if it may use NVIDIA devices. Their address space cannot be limited, so `memory_bytes`
-    then bounds its private writable memory."""
+    """True if it may use NVIDIA devices. Address space cannot be limited then, so `memory_bytes`
+    limits private writable memory instead."""
 
 
 def _check(result: int, what: str) -> int:
@@ -82,23 +88,25 @@ def _check(result: int, what: str) -> int:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends."""
+    """Make Linux kill this process when its parent ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl(PDEATHSIG)")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that none escapes."""
+    """Adopt descendants whose parent ends, so that none escapes."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(SUBREAPER)")
 
 
 def prefer_as_victim() -> None:
-    """If memory runs out, let the kernel kill this process before any of the trusted ones."""
+    """Make Linux kill this process before trusted ones if memory runs out."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 
 
 def mount_private(plan: Plan) -> None:
-    """As the first process of a pid namespace: own /proc, own bounded scratch folder.
+    """Mount a private /proc and a bounded scratch folder.
+
+    Only for the first process of a pid namespace.
 
     Raises:
         OSError: If a mount is refused (containers often mask /proc).
@@ -114,14 +122,14 @@ def mount_private(plan: Plan) -> None:
 
 
 def confine(plan: Plan, seccomp: ModuleType) -> None:
-    """Apply limits and, by tier, landlock and seccomp to this process, for good.
+    """Apply limits and, by tier, landlock and seccomp to this process, irrevocably.
 
     Args:
-        plan: What it may have.
-        seccomp: The module of that name beside this file, which cannot import it.
+        plan: What the process may use.
+        seccomp: The module `seccomp.py`; this file, loaded by path, cannot import it.
 
     Raises:
-        OSError: If a layer of the plan's tier cannot be had.
+        OSError: If the host lacks a layer of the plan's tier.
     """
     _limit(plan)
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(NO_NEW_PRIVS)")
@@ -130,9 +138,11 @@ def confine(plan: Plan, seccomp: ModuleType) -> None:
     _restrict_files(plan)
     if plan.tier.startswith("ns+"):
         _drop_capabilities()
-    # Not traceable by siblings of the same user; restored by exec, so compilers are unaffected.
+    # Siblings of the same user cannot trace this process now. An exec undoes this, so compilers
+    # are unaffected.
     _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(DUMPABLE)")
-    # Old kernels' landlock does not know of signals, and a compiler's processes end each other.
+    # Landlock of older Linux versions does not restrict signals, so seccomp does. A compiler's
+    # processes are exempt: they end each other.
     apart = plan.tier.startswith("ns+") or plan.exec_allowed
     alone = 0 if apart else os.getpid()
     _filter_syscalls(seccomp.syscall_filter(plan.exec_allowed, plan.gpu, alone))
@@ -156,7 +166,7 @@ def _limit(plan: Plan) -> None:
 
 
 def _own_processes() -> int:
-    """Count this user's threads: RLIMIT_NPROC counts them all, not those of one process."""
+    """Return this user's threads: RLIMIT_NPROC limits their sum, not one process's."""
     uid, count = os.getuid(), 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -171,7 +181,7 @@ def _own_processes() -> int:
 def _drop_capabilities() -> None:
     for capability in range(64):
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _libc.prctl(_PR_SET_SECUREBITS, 0x2F, 0, 0, 0)  # no root privileges on exec, locked
+    _libc.prctl(_PR_SET_SECUREBITS, 0x2F, 0, 0, 0)  # exec grants no root privileges; locked
     header = struct.pack("Ii", 0x20080522, 0)
     _check(_libc.capset(header, struct.pack("6I", *([0] * 6))), "capset")
 
@@ -188,7 +198,7 @@ def _restrict_files(plan: Plan) -> None:
     _check(abi, "landlock")
     all_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
     network = 3 if abi >= 4 else 0
-    scoped = 3 if abi >= 6 else 0  # no signals and no abstract sockets to the outside
+    scoped = 3 if abi >= 6 else 0  # no signals or abstract sockets to outside
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     attributes = struct.pack("QQQ", all_rights, network, scoped)[:size]
     ruleset = _check(_libc.syscall(_LL_CREATE, attributes, size, 0), "landlock_create_ruleset")
@@ -205,10 +215,10 @@ def _restrict_files(plan: Plan) -> None:
         for path in devices:
             rights = _LL_READ | _LL_WRITE | _LL_READ_DIR
             _allow(ruleset, path, rights | (_LL_IOCTL if plan.gpu else 0), all_rights)
-        # Another process's entries would show its environment: only a namespace's own /proc.
+        # Without a pid namespace, /proc would show the environments of other processes.
         own = "/proc" if plan.tier.startswith("ns+") else "/proc/self"
         _allow(ruleset, own, _LL_READ | _LL_READ_DIR, all_rights)
-        if plan.gpu:  # the driver names its threads there
+        if plan.gpu:  # the CUDA driver names its threads there
             rights = _LL_READ | _LL_READ_DIR | _LL_WRITE | _LL_TRUNCATE
             _allow(ruleset, "/proc/self", rights, all_rights)
         for path in ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"):
@@ -222,7 +232,7 @@ def _allow(ruleset: int, path: str, rights: int, all_rights: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what does not exist needs no rule
+        return  # a missing path needs no rule
     try:
         if not os.path.isdir(path):
             rights &= _LL_FILE_RIGHTS
@@ -250,7 +260,7 @@ def _beside(name: str) -> ModuleType:
 
 
 def _told() -> list[str]:
-    """Wait to be told what to run; exits if nobody wants anything any more."""
+    """Return the command from standard input; exit at its end of file."""
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(0, 1 << 16)
@@ -263,10 +273,11 @@ def _told() -> list[str]:
 
 
 def main(plan_json: str, argv: list[str]) -> None:
-    """Run `argv` confined by the plan; exits with its status (128 + signal if it was killed).
+    """Run `argv` in the plan's sandbox and exit with its status.
 
-    An empty `argv` is asked for when everything else is done. Exits with `OWN_FAILURE`, and the
-    reason on stderr, if `argv` could not be run so.
+    The status is 128 + the signal's number if a signal killed the command. An empty `argv` is read
+    from standard input once the sandbox is set up. If the sandbox or the command cannot be
+    started, the program exits with `OWN_FAILURE` and writes the reason to stderr.
     """
     try:
         plan = Plan(**json.loads(plan_json))
@@ -286,7 +297,7 @@ def main(plan_json: str, argv: list[str]) -> None:
             os.execvp(argv[0], argv)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-    except BaseException as error:  # in either process: the caller must not blame the program
+    except BaseException as error:  # in parent or child: the command is not to blame
         os.write(2, f"sandbox: {type(error).__name__}: {error}\n".encode(errors="replace"))
         os._exit(OWN_FAILURE)
     os._exit(128 - code if code < 0 else code)

@@ -1,7 +1,7 @@
-"""Which system calls a sandboxed process may make, as a program for the kernel's seccomp filter.
+"""The system calls that a sandboxed process may make, as a program for Linux's seccomp filter.
 
-Data only: `sandbox.py` hands it to the kernel. Loaded by path in the untrusted process, so it
-imports nothing but the standard library.
+Data only: `sandbox.py` installs the program. Loaded by path in the untrusted process, so it imports
+only the standard library.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ __all__ = ["syscall_filter"]
 
 
 def _table(text: str) -> dict[str, tuple[int, int | None]]:
-    """Read rows of a name and its numbers on x86_64 and aarch64 (`-`: it does not exist)."""
+    """Return system call numbers by name, on x86_64 and aarch64.
+
+    A `-` marks a call that does not exist there.
+    """
     return {
         name: (int(first), None if second == "-" else int(second))
         for name, first, second in (row.split() for row in text.split(";"))
     }
 
 
-# From the kernel's system call tables.
+# From Linux's system call tables.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _NEVER = _table("""
 socket 41 198; ptrace 101 117; process_vm_readv 310 270; process_vm_writev 311 271;
@@ -32,18 +35,18 @@ mount_setattr 442 442; setns 308 268; unshare 272 97; kexec_load 246 104; init_m
 finit_module 313 273; reboot 169 142; swapon 167 224; open_by_handle_at 304 265; shmget 29 194;
 msgget 68 186; semget 64 190; mq_open 240 180
 """)
-# These could pin or slow processes of the same user outside, the reference among them.
+# With these a candidate could pin or slow other processes of the same user, even the reference.
 _NEVER |= _table("""
 sched_setaffinity 203 122; sched_setparam 142 118; sched_setscheduler 144 119;
 sched_setattr 314 274; setpriority 141 140; ioprio_set 251 30
 """)
-# Memory in memory files is not bounded by the address-space limit; a timer may send the signal
-# that lets a halted process go on.
+# The address-space limit does not bound memory in memory files. A timer could send the signal that
+# lets a halted process go on.
 _NO_EXEC = _table("""
 execve 59 221; execveat 322 281; fork 57 -; vfork 58 -; memfd_create 319 279;
 memfd_secret 447 447; timer_create 222 107
 """)
-# A signal stops or ends a process of the same user: those that stand by, the trusted side itself.
+# A signal could stop or end other processes of the same user: standby processes, even the worker.
 _SIGNAL_TO = _table("""
 kill 62 129; tgkill 234 131; rt_sigqueueinfo 129 138; rt_tgsigqueueinfo 297 240
 """)
@@ -62,16 +65,16 @@ _AND = 0x54
 def syscall_filter(
     exec_allowed: bool, gpu: bool, alone: int = 0
 ) -> list[tuple[int, int, int, int]]:
-    """Return the steps of a filter for this machine: code, two jumps, operand.
+    """Return this machine's filter steps: code, two jumps and operand.
 
     Args:
-        exec_allowed: Whether programs and processes may be started.
-        gpu: Whether the CUDA driver must be able to work.
-        alone: The number of a process that may send signals to itself only; 0 for one that may
-            send them to whomever it sees.
+        exec_allowed: True if the process may start programs and processes.
+        gpu: True to allow what the CUDA driver needs.
+        alone: The id of a process that may send signals only to itself; 0 if it may send them to
+            every process that it sees.
 
     Raises:
-        OSError: If the machine's system calls are not known here.
+        OSError: If this file has no table for the machine.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -89,7 +92,8 @@ def syscall_filter(
     if alone:
         denied |= _SIGNAL
     if gpu:
-        # The CUDA driver listens on a socket of one kind. Without `connect` nobody can be reached.
+        # The CUDA driver listens on a Unix SOCK_SEQPACKET socket: allow that kind only. With
+        # `connect` denied, the process can reach no other through it.
         denied = {**denied, **_CONNECT}
         socket_number = denied.pop("socket")[column] or 0
         program += [
@@ -107,13 +111,13 @@ def syscall_filter(
         if number is not None:
             program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY | errno.EPERM)]
     program += [
-        # Limits of its own (pid 0) only.
+        # prlimit for the calling process (pid 0) only.
         (_JUMP_EQUAL, 0, 4, _PRLIMIT[column]),
         (_LOAD, 0, 0, 16),
         (_JUMP_EQUAL, 1, 0, 0),
         (_RETURN, 0, 0, _DENY | errno.EPERM),
         (_LOAD, 0, 0, 0),
-        # No other signal than the usual one for a descriptor that becomes ready.
+        # Deny F_SETSIG: it would choose which signal announces a ready descriptor.
         (_JUMP_EQUAL, 0, 4, _FCNTL[column]),
         (_LOAD, 0, 0, 24),
         (_JUMP_EQUAL, 0, 1, _F_SETSIG),
@@ -121,7 +125,8 @@ def syscall_filter(
         (_LOAD, 0, 0, 0),
     ]
     if alone:
-        # Nor is anybody told of a descriptor that becomes ready: that signal ends a process, too.
+        # Deny setting a descriptor's owner: its ready signal (SIGIO) ends the owner, which could be
+        # another process.
         for numbers, codes in (
             (_FCNTL, (_F_SETOWN, _F_SETOWN_EX)),
             (_IOCTL, (_FIOSETOWN, _SIOCSPGRP)),
@@ -144,7 +149,7 @@ def syscall_filter(
         ]
     if not exec_allowed:
         program += [
-            # clone3's flags lie in memory a filter cannot read; libc falls back to clone.
+            # A filter cannot read clone3's flags, which lie in memory; libc falls back to clone.
             (_JUMP_EQUAL, 0, 1, _CLONE3[column]),
             (_RETURN, 0, 0, _DENY | errno.ENOSYS),
             (_JUMP_EQUAL, 0, 3, _CLONE[column]),

@@ -1,1 +1,1 @@
-"""Triton inside a candidate: tools, interpreter, checks."""
+"""Prepares Triton inside a candidate: tools, interpreter and bounds checks."""

@@ -1,8 +1,10 @@
-"""Every memory access of an interpreted Triton kernel, checked against its launch's tensors.
+"""Checks every memory access of an interpreted Triton kernel against its launch's tensors.
 
-Triton's interpreter loads and stores wherever a kernel points: unmasked accesses would give right
-answers or crash at random. Loaded by path in the untrusted process: standard library, numpy and
-triton only. Code in the same process can undo it, so it is help for honest kernels, no boundary.
+Triton's interpreter loads and stores at any address: without the check, a kernel that lacks a mask
+would give right answers or crash at random.
+
+Loaded by path in the untrusted process: standard library, numpy and triton only. Code in the same
+process can undo the check, so it serves honest kernels and is no security boundary.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ __all__ = ["check_interpreter_accesses"]
 
 
 def check_interpreter_accesses() -> None:
-    """Range-check every memory access of interpreted kernels."""
+    """Patch Triton's interpreter to check the range of every memory access."""
     import numpy as np
     from triton.runtime import interpreter
 
@@ -56,7 +58,7 @@ def check_interpreter_accesses() -> None:
 
 
 class _Spans:
-    """The address ranges a running launch may touch."""
+    """The address ranges that the running launch may access."""
 
     def __init__(self, np: Any) -> None:
         self._np = np
@@ -101,7 +103,7 @@ class _Spans:
             return
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         known_starts, known_ends, names = self._set
-        # Most accesses lie within one tensor, which the two outermost lanes tell.
+        # The fast path: if the lowest and the highest address lie in one tensor, all do.
         index = bisect_right(known_starts, int(addresses.min())) - 1
         if index >= 0 and int(addresses.max()) + size <= known_ends[index]:
             return
@@ -109,7 +111,7 @@ class _Spans:
         starts, ends = (np.array(bounds, dtype=np.uint64) for bounds in (known_starts, known_ends))
         if len(starts):
             owner = np.maximum(np.searchsorted(starts, addresses, side="right"), 1) - 1
-            # The size is taken from the end: added to an address, it could overflow.
+            # Subtract the size from the end: added to an address, it could overflow.
             fine = (addresses >= starts[owner]) & (addresses <= ends[owner] - np.uint64(size))
         else:
             owner, fine = np.zeros(addresses.shape, int), np.zeros(addresses.shape, bool)

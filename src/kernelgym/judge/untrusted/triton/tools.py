@@ -1,11 +1,12 @@
-"""Lets Triton compile in a process that may start no programs.
+"""Lets Triton compile in a process that may not start programs.
 
-Triton starts an assembler for every kernel and a C compiler for what launches it. Here both are
-asked for through the channel: the trusted side runs them in a sandbox, and files what they make by
-what they were given. Everything else Triton does in its own process, warmed up beforehand.
+For every kernel Triton starts an assembler, and a C compiler for the kernel's launcher. Here both
+become requests over the channel: the trusted side runs the program in a sandbox and caches its
+result by its input. All other steps of Triton's compilation run in the candidate, warmed up in the
+zygote.
 
-Loaded by path in the untrusted process: standard library, torch and triton only. All of it can be
-undone by code in the same process, so it is help for honest kernels, not a boundary.
+Loaded by path in the untrusted process: standard library, torch and triton only. Code in the same
+process can undo the replacement, so it serves honest kernels and is no security boundary.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Request = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def replace_tools(request: Request) -> None:
-    """Route what Triton starts programs for through `request`, which blocks for the answer."""
+    """Replace Triton's calls of programs by `request`, which blocks for the answer."""
     try:
         from triton import knobs
         from triton.backends.nvidia import compiler
@@ -51,7 +52,7 @@ def replace_tools(request: Request) -> None:
         _save(reply["fds"][0], path)
         return subprocess.CompletedProcess(command, 0)
 
-    with contextlib.suppress(AttributeError):  # an older Triton starts the compiler itself
+    with contextlib.suppress(AttributeError):  # older versions of Triton lack this hook
         knobs.build.impl = build
     names = {name: getattr(subprocess, name) for name in subprocess.__all__}
     compiler.subprocess = SimpleNamespace(**{**names, "run": assemble})
@@ -64,7 +65,9 @@ def _save(fd: int, path: str) -> None:
 
 
 def look_up_tools(arch: int) -> None:
-    """Have Triton remember where its tools are: a candidate may not start programs to ask.
+    """Make Triton cache its tools' paths and versions before the fork.
+
+    A candidate may not start the programs that find them.
 
     Args:
         arch: Compute capability as one number, such as 90.
@@ -74,26 +77,26 @@ def look_up_tools(arch: int) -> None:
     from triton.runtime import build, cache
 
     for ask in (
-        lambda: build.platform_key(),  # asks the program `file`, and is part of every key
-        lambda: cache.triton_key(),  # reads all of Triton
+        lambda: build.platform_key(),  # runs `file`; part of every cache key
+        lambda: cache.triton_key(),  # reads all files of Triton
         lambda: knobs.nvidia.ptxas,
         lambda: knobs.nvidia.ptxas_blackwell,
-        lambda: compiler.get_ptxas_version(arch),  # remembered by argument, and part of every key
+        lambda: compiler.get_ptxas_version(arch),  # cached by argument; part of every cache key
         compiler.get_ptxas_version,
         driver.library_dirs,
     ):
         try:
             ask()
         except Exception:
-            continue  # what this version of Triton lacks, or needs not
+            continue  # this version of Triton lacks it, or does not need it
     with contextlib.suppress(Exception):
         compile_something(arch)
 
 
 def compile_something(arch: int) -> None:
-    """Have Triton import what it compiles with, for a device but without one.
+    """Compile a small kernel without a device, to import Triton's compiler.
 
-    The first compilation of a process takes half a second more than those that follow.
+    A process's first compilation takes half a second longer than later ones.
     """
     import triton
     import triton.language as tl

@@ -1,12 +1,12 @@
-"""Launch interpreted Triton kernels in a zygote, so that its children need not do so first.
+"""Launches interpreted Triton kernels in a zygote, so that its children start warm.
 
-The first launch in a process costs many times what later ones do: modules are imported, Triton's
-own functions rewritten, types looked up, and Python specialises its code, writing to memory that a
-fork had shared. What kernels commonly use is used here, a few times, on tensors too small for
-threads.
+The first launch in a process takes many times as long as later ones: Python imports modules, Triton
+rewrites its own functions and looks types up, and Python specialises its code, which copies memory
+that the fork had shared. This file uses what kernels commonly use, a few times, on tensors too
+small for torch to start threads.
 
-Loaded by path in the zygote: standard library, torch and triton only; importing it needs
-``TRITON_INTERPRET=1``. It sees no kernel of anybody's, and leaves nothing but what was cached.
+It runs none of the judged kernels and leaves only caches behind. Loaded by path in the zygote:
+standard library, torch and triton only; importing it needs ``TRITON_INTERPRET=1``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import triton.language as tl
 
 __all__ = ["warm_up"]
 
-_ROUNDS = 12  # Python 3.11 looks at what a piece of code does for eight rounds
-_MOST_WORDS = 1 << 14  # of weights: random numbers up to there are drawn by one thread
+_ROUNDS = 12  # Python 3.11 specialises code after eight runs
+_MOST_WORDS = 1 << 14  # of weights: one thread draws up to so many numbers
 
 
 @triton.jit
@@ -71,30 +71,30 @@ def _tiles(x_ptr, y_ptr, rows, columns, M: tl.constexpr, N: tl.constexpr):  # ty
 
 
 class _Model(torch.nn.Module):  # type: ignore[misc]
-    """A module as kernels come in."""
+    """A model of the form that kernels take."""
 
     def forward(self, x: Any) -> Any:
-        """Launch, as most do, and return the output."""
+        """Launch the commonest kind of kernel, then others; return an output."""
         rows, columns = x.shape
         flat, y = torch.empty_like(x), torch.empty_like(x)
         _elementwise[(triton.cdiv(x.numel(), 32),)](x, flat, x.numel(), 0.5, BLOCK=32)
-        with contextlib.suppress(Exception):  # not all that kernels may use runs on every version
+        with contextlib.suppress(Exception):  # some Triton versions lack some of it
             self.more(flat, y)
         return flat.view(rows, columns)
 
     def more(self, flat: Any, y: Any) -> None:
-        """Launch what fewer kernels need."""
+        """Launch kernels with less common operations."""
         rows, columns = flat.shape
         _rows[(rows,)](flat, y, rows, columns, columns, BLOCK=triton.next_power_of_2(columns))
         _tiles[(triton.cdiv(rows, 4), 1)](y, flat, rows, columns, M=4, N=16)
 
 
 def warm_up(tracer: Any, fingerprint: Callable[[torch.Tensor], Any]) -> None:
-    """Launch kernels, plainly and watched; the tracer has seen nothing after that.
+    """Launch kernels with and without the tracer, then reset the tracer.
 
     Args:
-        tracer: A `Tracer` of `tracer.py`.
-        fingerprint: Of `fingerprint.py`, which tells tensors apart.
+        tracer: A `Tracer` from `tracer.py`.
+        fingerprint: The function of `fingerprint.py`.
     """
     for function in list(vars(tl.standard).values()):
         rewrite: Callable[[], Any] | None = getattr(function, "rewrite", None)
@@ -106,10 +106,11 @@ def warm_up(tracer: Any, fingerprint: Callable[[torch.Tensor], Any]) -> None:
     while words < _MOST_WORDS:
         fingerprint(torch.zeros(words, dtype=torch.int64))
         words *= 2
-    # All tensors that there are will be looked at: not those from before, which may be large.
+    # The tracer fingerprints all existing tensors that the collector knows. Freeze those of the
+    # zygote, which may be large.
     gc.collect()
     gc.freeze()
-    # Small: nothing here may be done by several threads.
+    # Small, so that torch starts no threads: a child forked after that hangs.
     model, x = _Model(), torch.linspace(-2.0, 2.0, 40).view(4, 10).contiguous()
     with torch.no_grad():
         for _ in range(_ROUNDS):
@@ -120,6 +121,6 @@ def warm_up(tracer: Any, fingerprint: Callable[[torch.Tensor], Any]) -> None:
             for _ in range(_ROUNDS):
                 tracer.call(model, [x])
         tracer.rest()
-    for name, value in kept.items():  # calls between kernels leave that module patched
+    for name, value in kept.items():  # nested kernel calls leave it patched
         if getattr(core, name) is not value:
             setattr(core, name, value)

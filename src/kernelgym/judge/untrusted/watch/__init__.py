@@ -1,1 +1,1 @@
-"""What a watched call does: launches, torch operators, host memory."""
+"""Records what a watched call does: launches, torch operators, host memory."""

@@ -1,8 +1,10 @@
-"""Tell tensors apart by their values, and overwrite them with values that cannot be right.
+"""Fingerprints tensors by their values and overwrites tensors with wrong values.
 
-Used where custom kernels are watched: whether a launch changed a tensor, and to take away what a
-function of an extension computed. A fingerprint is no proof against a kernel that is out to match
-it. Loaded by path in the untrusted process: standard library and torch only.
+A watched call uses fingerprints to find whether a launch changed a tensor, and overwriting to
+remove what a function of an extension computed. A kernel can be written to match a fingerprint, so
+fingerprints prove nothing against hostile kernels.
+
+Loaded by path in the untrusted process: standard library and torch only.
 """
 
 from __future__ import annotations
@@ -21,8 +23,12 @@ _ROWS_AT_ONCE = 32  # 128 MB of words, twice as much for their products
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
-    """Return what two tensors share if and, nearly always, only if their bytes agree, in order."""
-    # A single element counts as contiguous whatever its stride, and cannot be viewed as bytes then.
+    """Return a value that tensors with the same bytes share.
+
+    Tensors with different bytes, or the same bytes in another order, nearly always differ in it.
+    """
+    # torch calls a single element contiguous whatever its stride, but then cannot view it as bytes:
+    # set the stride to 1.
     with _unwatched() if _has_memory(tensor) else contextlib.nullcontext():
         plain = tensor.detach().contiguous().reshape(-1).as_strided((tensor.numel(),), (1,))
         kind = (str(plain.dtype), plain.numel())
@@ -32,9 +38,10 @@ def fingerprint(tensor: torch.Tensor) -> Any:
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor's elements lie in memory of its own.
+    """Return True if the tensor's elements lie in its own memory.
 
-    One that stands for another, or wraps one, has none without what makes it do so.
+    A tensor that wraps or represents another one has no memory of its own: it can be read only
+    through its torch function or dispatch handlers.
     """
     try:
         with torch._C.DisableTorchFunctionSubclass():
@@ -47,16 +54,16 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _unwatched() -> Iterator[None]:
-    """Keep operators from whoever watches them, which takes longer than many of them do."""
+    """Hide operators from dispatch modes, which take longer than many operators."""
     with torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch():
         yield
 
 
 def _sums(words: torch.Tensor) -> tuple[Any, Any]:
-    """Return sums modulo 2^64 of words times random odd numbers, of a word's row and place there.
+    """Return two sums modulo 2^64 of the words, weighted by odd numbers.
 
-    Words are of 32 bits at most. Of those that stand highest in a sum an even number would come to
-    nothing, such as the signs of all elements.
+    The random weights depend on a word's row and its place in that row. Words have at most 32 bits.
+    Even weights would lose the highest bits of a sum, such as the signs of all elements.
     """
     weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(words.device))
     row = weights.numel()
@@ -69,7 +76,7 @@ def _sums(words: torch.Tensor) -> tuple[Any, Any]:
 
 
 def _words(flat: torch.Tensor) -> torch.Tensor:
-    """View bytes as words of 32 bits, if there are as many, wherever they lie."""
+    """Return bytes as 32-bit words, or unchanged if that is impossible."""
     if flat.numel() % 4:
         return flat
     return (flat.clone() if flat.data_ptr() % 4 else flat).view(torch.int32)
@@ -77,7 +84,7 @@ def _words(flat: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=24)  # one for each size, 16 MB together
 def _weights(size: int, device: str) -> torch.Tensor:
-    with _unwatched():  # they stay, whatever modes are active now
+    with _unwatched():  # cached, so no active mode may change them
         drawer = torch.Generator().manual_seed(20_261)
         numbers = torch.randint(
             -(1 << 62), 1 << 62, (size,), dtype=torch.int64, generator=drawer, device="cpu"
@@ -86,7 +93,7 @@ def _weights(size: int, device: str) -> torch.Tensor:
 
 
 def poison(tensor: torch.Tensor) -> None:
-    """Fill a tensor with NaN, or with 1 if it holds integers or booleans."""
+    """Fill a tensor with NaN, or with 1 for integers and booleans."""
     # Not with something absurd: as an index it would fault the device.
     floating = tensor.is_floating_point() or tensor.is_complex()
     with contextlib.suppress(RuntimeError, NotImplementedError):  # not every layout can be filled

@@ -1,17 +1,23 @@
-"""What host memory held when torch or a custom kernel was last done with it.
+"""Finds host memory that a kernel wrote with neither torch nor a custom kernel.
 
-Whatever a kernel computes outside of both (with NumPy, in Python, through an address) it has to
-write to memory that is read by one of them, or is returned. So memory is looked at when it is read:
-it must hold what it held when they last wrote it, and what nobody has made in this call must have
-been there before. How it was written is not asked; `host_transfers.py` names the ways that are
-known.
+A kernel can compute with NumPy, in Python or through an address. It must then write the values to
+memory that torch or a custom kernel reads, or that the call returns. So memory is fingerprinted
+when torch or a custom kernel writes it, and checked when it is read or returned: its values must be
+the ones last written, and memory not written in this call must have existed before the call. How a
+kernel wrote the memory does not matter here; `host_transfers.py` names the known ways.
 
-Nothing is found where it could be somebody else's doing: in a call in which native code or a second
-thread has worked, memory was resized, or more was looked at than is bearable. Who wants to is not
-found, then; nor who writes inside of a launch (a grid that is a function), or number by number.
+To blame no kernel for other code's writes, the rest of a call is not checked once
 
-Only of memory on the host: none of these writes to a device's.
-Loaded by path in the untrusted process: standard library and torch only. No boundary.
+- native code of an extension has run;
+- a second thread has worked;
+- memory was resized;
+- more than 1 GiB was fingerprinted.
+
+A kernel can evade the check by any of these. The check also misses writes within a launch (by a
+grid that is a function) and writes number by number. It covers host memory only: none of these ways
+of computing writes to a device's memory.
+
+Loaded by path in the untrusted process: standard library and torch only. No security boundary.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 __all__ = ["HostMemory", "existing"]
 
-_LOOKED_AT_BYTES = 1 << 30  # in a call; some two seconds
+_LOOKED_AT_BYTES = 1 << 30  # per call; takes about two seconds
 _COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
     torch.sparse_bsr: ("crow_indices", "col_indices"),
@@ -36,14 +42,15 @@ _COMPRESSED = {
 
 
 class HostMemory:
-    """Keeps fingerprints of memory for the time of one call.
+    """Keeps fingerprints of memory during one call.
 
-    Memory that is given back in the meantime is not held on to. No method raises: where something
-    cannot be looked at, nothing more is found in this call.
+    It holds no reference to the memory, so that memory can be freed during the call. No method
+    raises: if memory cannot be read, nothing more is checked in this call.
 
     Args:
-        fingerprint: Of `fingerprint.py`.
-        found: Told how many bytes somebody else has written, of what is about to be read.
+        fingerprint: The function of `fingerprint.py`.
+        found: Called with the size of memory about to be read that neither torch nor a custom
+            kernel wrote.
     """
 
     def __init__(
@@ -54,30 +61,33 @@ class HostMemory:
         self._open, self._thread, self._left = False, 0, 0
 
     def begin(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Write down, at the start of a call, what tensors hold that were there before."""
+        """Start a call: record the values of tensors that exist before it."""
         self._prints, self._open = {}, True
         self._thread, self._left = threading.get_ident(), _LOOKED_AT_BYTES
         self.wrote(tensors)
 
     def end(self) -> None:
-        """Keep nothing until the next call."""
+        """Forget everything and check nothing until the next call."""
         self._prints, self._open = {}, False
 
     def meet(self) -> None:
-        """End if this is another thread than the call's: its work may be half done at any time."""
+        """End in any thread but the call's: writes may be half done."""
         if threading.get_ident() != self._thread:
             self.end()
 
     def wrote(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Write down what tensors hold, which torch or a custom kernel has just given them."""
+        """Record tensors that torch or a custom kernel has just written."""
         self._guarded(self._write_down, tensors)
 
     def reads(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Look at what is about to be read, or returned; what is found is not found again."""
+        """Check tensors about to be read or returned; report each change once."""
         self._guarded(self._look_at, tensors)
 
     def overwrites(self, tensor: torch.Tensor) -> None:
-        """Have what is about to be written over, all of it, count as known, whoever made it."""
+        """Record unrecorded memory that is about to be overwritten completely.
+
+        Its present values then count as known, whatever code wrote them.
+        """
         self._guarded(self._come_to_know, [tensor])
 
     def _guarded(self, work: Callable[[Any], None], tensors: Iterable[torch.Tensor]) -> None:
@@ -85,7 +95,7 @@ class HostMemory:
         if self._open:
             try:
                 work(tensors)
-            except Exception:  # what a tensor of the kernel's own making may raise
+            except Exception:  # a tensor class of the kernel may raise anything
                 self.end()
 
     def _write_down(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -102,8 +112,8 @@ class HostMemory:
         for number, storage in _on_host(tensors):
             mark, known = self._print(storage), self._prints.get(number)
             if known is not None and known[1] != storage.nbytes():
-                self.end()  # resized, and what is new in it holds anything
-            if not self._open:  # or another thread has come
+                self.end()  # resized: its new part holds arbitrary values
+            if not self._open:  # `_print` may have ended it
                 return
             if storage.nbytes() and (known is None or known[2] != mark):
                 self._keep(number, storage, mark)
@@ -116,20 +126,20 @@ class HostMemory:
         self._left -= storage.nbytes()
         if self._left < 0:
             self.end()
-        if self._left < 0 or not storage.nbytes():  # which may grow
+        if self._left < 0 or not storage.nbytes():  # an empty storage may grow
             return None
-        # Not by way of NumPy, which keeps a storage from being resized ever after.
+        # Not through NumPy: it would prevent any later resize of the storage.
         return self._fingerprint(torch.empty(0, dtype=torch.uint8).set_(storage))
 
 
 def existing(model: Any) -> Iterator[torch.Tensor]:
-    """Yield all tensors that there are, before a call of `model`."""
-    # What the zygote had is frozen, and not among them: no kernel is given any of it.
-    # Their types are asked, not they: what an object says of itself may do anything.
+    """Yield all tensors that exist before a call of `model`."""
+    # The zygote froze its own tensors, so get_objects omits them; no kernel receives those.
+    # Test types, not isinstance: an object's __class__ may run code of the kernel.
     yield from _tensors_among(gc.get_objects())
     if isinstance(model, torch.nn.Module):
-        # A scripted one keeps its own out of sight, and a kernel may freeze what it has made.
-        # Attributes of the kernel's may be called as methods are.
+        # A scripted module hides its tensors from get_objects, and a kernel may call gc.freeze.
+        # Call the methods of torch.nn.Module: a kernel's attributes may shadow them.
         yield from torch.nn.Module.parameters(model)
         yield from torch.nn.Module.buffers(model)
         for module in torch.nn.Module.modules(model):
@@ -145,7 +155,7 @@ def _tensors_among(things: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _on_host(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[int, torch.UntypedStorage]]:
-    """Yield the memory that tensors lie in, each once, with a number that is its own."""
+    """Yield each host storage of the tensors once, with its identity."""
     found = set()
     for storage in _storages(tensors):
         number = storage._cdata
@@ -167,8 +177,8 @@ def _storages(tensors: Iterable[torch.Tensor]) -> Iterator[torch.UntypedStorage]
             for part in parts:
                 try:
                     storage = torch.Tensor.untyped_storage(part)
-                    if storage.nbytes() and not storage.data_ptr():  # of tensors that wrap others
+                    if storage.nbytes() and not storage.data_ptr():  # of wrapper tensors
                         continue
-                except (RuntimeError, NotImplementedError, ValueError):  # they have no memory
+                except (RuntimeError, NotImplementedError, ValueError):  # a tensor without memory
                     continue
                 yield storage

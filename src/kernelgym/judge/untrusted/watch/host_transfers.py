@@ -1,15 +1,22 @@
-"""What a call hands from torch to the rest of Python and back: NumPy, lists, buffers, ctypes.
+"""Counts values that move between torch and the rest of Python: NumPy, lists, buffers, ctypes.
 
-There work can be done that no operator of torch's shows. Counted, in bytes: tensors that NumPy,
-DLPack, lists or serialised bytes are made of, tensors made of such or computed by Python functions
-element by element, memory shared with NumPy or a file since before the call and changed in it, and
-addresses turned into ctypes arrays. Looked-up functions of numeric libraries (BLAS and the like)
-are noted by name. So is, whenever it happens, what makes all memory readable at any time after: the
-process's memory as a file, an object laid over an address, functions that a kernel looks up in
-libraries itself. On the CPU `host_memory.py` sees what comes back by any other way. Not seen: what
-compiled code does with an address it was given.
+Outside torch a kernel can compute without any torch operator. Counted, in bytes:
 
-Loaded by path in the untrusted process: standard library and torch only. No boundary.
+- tensors converted to NumPy, DLPack, lists or serialised bytes;
+- tensors made from such values, or computed element by element by Python functions;
+- memory that was shared with NumPy or a file before the call and that changed in the call;
+- addresses turned into ctypes arrays.
+
+Noted by name, at any time after `begin`:
+
+- functions of numeric libraries (BLAS and the like) that the process looks up;
+- steps that make all memory readable from then on: the process's memory opened as a file, a ctypes
+  object laid over an address, functions that a kernel looks up in libraries itself.
+
+On the CPU `host_memory.py` finds values that come back in any other way. What compiled code does
+with an address is not seen.
+
+Loaded by path in the untrusted process: standard library and torch only. No security boundary.
 """
 
 from __future__ import annotations
@@ -50,13 +57,13 @@ _LIBRARY = re.compile(
 
 
 class HostTransfers:
-    """Counts what one process hands from torch to the host and back.
+    """Counts one process's transfers between torch and the rest of Python.
 
-    It begins before any kernel code is loaded.
+    Make it, and call `begin`, before any kernel code is loaded.
 
     Args:
-        counts: Says whether what happens now counts.
-        fingerprint: Of `fingerprint.py`.
+        counts: Returns True while transfers count.
+        fingerprint: The function of `fingerprint.py`.
     """
 
     def __init__(
@@ -81,7 +88,7 @@ class HostTransfers:
             (torch, "save"),
             *((torch.UntypedStorage, name) for name in _OF_STORAGES),
         ):
-            if hasattr(owner, name):  # not all of them are promised to stay
+            if hasattr(owner, name):  # private: later versions may lack some
                 setattr(owner, name, self._out(name, getattr(owner, name)))
         if hasattr(torch._C, "_from_dlpack"):
             torch._C._from_dlpack = self._in("_from_dlpack", torch._C._from_dlpack)
@@ -91,17 +98,17 @@ class HostTransfers:
         sys.addaudithook(self._audit)
 
     def begin(self) -> None:
-        """Count from now on, and remember what makes memory readable for good."""
+        """Start to count, and to note what makes all memory readable."""
         self._begun = True
 
     def rest(self) -> None:
-        """Stop, and forget everything: what is done before a kernel comes is nobody's doing."""
+        """Stop and forget everything done before a kernel is loaded."""
         self._begun = False
         self._shared: dict[int, torch.Tensor] = {}
         self._too_many = False
-        self._everywhere = ""  # by what all memory can be read that a call is given
+        self._everywhere = ""  # the way, if any, to all memory
         self.library = ""
-        """A function of a numeric library that was looked up by its name."""
+        """The name of a numeric library's function that the process looked up."""
         self.reset()
 
     def reset(self) -> None:
@@ -110,31 +117,32 @@ class HostTransfers:
         self.ways: set[str] = set()
 
     def add(self, size: int, way: str) -> None:
-        """Count a crossing of so many bytes."""
+        """Count a transfer of `size` bytes."""
         if self._counts():
             self.bytes += size
             self.ways.add(way)
 
     def lifted(self, size: int) -> None:
-        """Count so many bytes of a tensor made of Python's values, whatever made it."""
+        """Count the bytes of a tensor made from Python's values."""
         if not self._nested:
             self.add(size, "tensors of Python's values")
 
     def written(self, size: int) -> None:
-        """Count so many bytes that neither torch nor a custom kernel wrote, whenever they did."""
+        """Count bytes written by neither torch nor a custom kernel."""
         self.bytes += size
         self.ways.add("memory written behind PyTorch")
 
     def prints(self) -> dict[int, Any]:
-        """Return fingerprints of all memory that torch shares with the rest of Python."""
+        """Return fingerprints of the memory shared with the rest of Python."""
         return {key: self._fingerprint(tensor) for key, tensor in self._shared.items()}
 
     def compare(self, before: dict[int, Any] | None, given: list[torch.Tensor]) -> None:
-        """Count shared memory that differs from what it was, and all that is not looked at.
+        """Count shared memory that changed in the call or cannot be checked.
 
         Args:
             before: Fingerprints from before the call.
-            given: What the call was given: its values need not differ to be new.
+            given: The call's inputs. They count whole if shared: their values were new in this
+                call even if no fingerprint changed.
         """
         if self._too_many:
             self.bytes += _EVERYTHING
@@ -154,7 +162,7 @@ class HostTransfers:
                 self.ways.add("memory shared with NumPy")
 
     def _share(self, name: str, tensor: Any) -> None:
-        """Remember memory that was shared outside of calls: a call may pass values through it."""
+        """Remember memory shared outside of calls: a call may use it later."""
         if not self._begun or self._counts() or name not in _SHARING:
             return
         if not isinstance(tensor, torch.Tensor):
@@ -180,7 +188,7 @@ class HostTransfers:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = args[0] if args else next(iter(kwargs.values()), None)
-            was, self._nested = self._nested, True  # a tensor of tensors crosses nothing twice
+            was, self._nested = self._nested, True  # do not count inner tensors again
             try:
                 made = function(*args, **kwargs)
             finally:
@@ -221,7 +229,7 @@ class HostTransfers:
 
 
 def _asker() -> str:
-    """Return the file of the code that uses ctypes."""
+    """Return the path of the file whose code uses ctypes."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename == ctypes.__file__:
         frame = frame.f_back

@@ -1,11 +1,15 @@
-"""What the custom launches of a call take of its time, by the device's own clock where it has one.
+"""Times the custom launches of a call, by the device's clock on a CUDA device.
 
-On a CUDA device an idle pause goes before the call, so that the host has launched everything by
-the time that the device begins: what is measured is the device, not Python. Launches on other
-streams than the current one, and those within CUDA graphs, are not seen.
+On a CUDA device the call starts after an idle pause of about 10 ms, so that the host has made all
+launches before the device begins: the result is the device's time, not Python's.
 
-Loaded by path in the untrusted process: standard library and torch only. What it reports decides
-nothing; it is told to whoever wrote the kernel.
+It does not see launches
+
+- on streams other than the current one;
+- within CUDA graphs.
+
+The report decides nothing; it is feedback to the kernel's author. Loaded by path in the untrusted
+process: standard library and torch only.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ _NAMED = 16
 
 
 class LaunchTimes:
-    """Times one call after another; remembers the last."""
+    """Times calls; keeps the times of the last one."""
 
     def __init__(self) -> None:
         self._launch_times: list[tuple[str, Any, Any]] = []
@@ -41,7 +45,7 @@ class LaunchTimes:
         return result
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch and time it; one within another belongs to that."""
+        """Make a launch and time it, with the launches nested in it."""
         if self._within or (torch.cuda.is_initialized() and _capturing()):
             return launch(*args, **kwargs)
         self._within, begun = True, _now()
@@ -52,9 +56,10 @@ class LaunchTimes:
             self._within = False
 
     def report(self) -> dict[str, Any]:
-        """Return the time of the last call and that of its custom kernels, and forget both.
+        """Return and forget the last call's times, in all and by kernel.
 
-        By name: how many launches, and their milliseconds together; the longest first.
+        For each kernel's name: the number of launches and the sum of their milliseconds. The
+        kernels with the largest sums come first.
         """
         if self._whole is None:
             return {}
@@ -86,7 +91,7 @@ def _between_ms(begun: Any, ended: Any) -> float:
 
 
 def _name_of(launch: Any) -> str:
-    """Return the name of a Triton function, an operator or a function of an extension."""
+    """Return the name of the kernel, operator or extension function launched."""
     for bound in (*getattr(launch, "args", ())[:1], launch):
         name = getattr(getattr(bound, "fn", bound), "__name__", "")
         if isinstance(name, str) and name:

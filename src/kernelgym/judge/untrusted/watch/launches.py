@@ -1,13 +1,16 @@
-"""Count the launches of custom kernels in this process, and let who watches stand between.
+"""Counts the launches of custom kernels in this process and lets a watcher intercept them.
 
-Custom kernels are launches of Triton kernels, interpreted or compiled, of NVRTC kernels
-(`torch.cuda._compile_kernel`), and calls of functions and operators of extensions built through
-`torch.utils.cpp_extension`. A CUDA graph that was captured while something was launched counts as
-a launch whenever it is replayed. Counting is one addition, and is on in every process from the
-start, timed or not: a kernel finds the same wrappers where it is watched and where it is not.
+A custom launch is a launch of a Triton kernel, interpreted or compiled, or of an NVRTC kernel
+(`torch.cuda._compile_kernel`), or a call of a function or operator of an extension built through
+`torch.utils.cpp_extension`. Each replay of a CUDA graph whose capture held a custom launch counts
+as one launch.
+
+Counting takes one addition. It is on in every process from the start, timed or not, so that a
+kernel finds the same wrappers whether it is watched or not.
 
 Loaded by path in the untrusted process: standard library, torch and triton only. Code in the same
-process can undo it, or add to the count; it decides about honest kernels and lazy ones.
+process can undo the wrappers or raise the count, so the count decides about honest and lazy kernels
+only.
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ __all__ = ["Launches"]
 
 
 class Launches:
-    """Counts launches from the moment it is made; there is one in a process."""
+    """Counts launches from the moment it is made; one per process."""
 
     def __init__(self) -> None:
         self.count = 0
         """Launches so far."""
         self.watcher: Any = None
-        """Is handed launches and calls of extensions in place of their making: a `Tracer`."""
+        """A `Tracer` that makes launches and extension calls itself, or None."""
         self._operators: set[str] = set()
         self._watches_operators = False
         _count_triton(self)
@@ -38,7 +41,7 @@ class Launches:
         _count_graphs(self)
 
     def count_extensions(self) -> None:
-        """Wrap `load_inline` and `load`, and so what they return, as they are now."""
+        """Wrap the current `load_inline` and `load`, and what they return."""
         from torch.utils import cpp_extension
 
         for name in ("load_inline", "load"):
@@ -108,7 +111,7 @@ def _count_triton(launches: Launches) -> None:
         if launches.watcher is None:
             return run(self, *args, grid=grid, warmup=False, **kwargs)
         bound = functools.partial(run, self, grid=grid, warmup=False)
-        # A launch returns the compiled kernel, which its caller may look at.
+        # A launch returns the compiled kernel, which its caller may inspect.
         skip = functools.partial(run, self, *args, grid=grid, warmup=True, **kwargs)
         return launches.watcher.launch(bound, args, kwargs, skip)
 

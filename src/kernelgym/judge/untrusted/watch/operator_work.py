@@ -1,14 +1,17 @@
-"""How much work a stretch of PyTorch code leaves to torch's own operators.
+"""Counts the work that PyTorch code leaves to torch's own operators.
 
-A `Counter` is a dispatch mode: it sees every operator that reaches the dispatcher from its
-thread, be it called from Python or from C++, and adds up the bytes each kind of operator reads
-and writes. Renaming work does not make it less: ``x * sigmoid(x)`` moves more bytes than ``silu``.
-Fused operators are counted as the operators they stand for where that is exact (``addmm``,
-attention, biased convolutions), so that neither fusing nor unfusing passes for work that is gone.
+A `Counter` is a dispatch mode: it sees every operator that reaches the dispatcher from its thread,
+from Python or from C++. It adds up the bytes that each kind of operator reads and writes. Renaming
+work does not reduce it: ``x * sigmoid(x)`` moves more bytes than ``silu``. A fused operator counts
+as the operators that it stands for where that is exact (``addmm``, attention, biased
+convolutions), so that neither fusing nor unfusing looks like less work.
 
-Views, allocations, fills and random draws count nothing; copies and casts are counted apart, and
-so is what only puts tensors together (``cat``, ``stack``, ``pad``): see `COPIES` and `JOINS`.
-It judges nothing: `evidence.py` does. Used on both sides: standard library and torch only.
+- Views, allocations, fills and random draws count nothing.
+- Copies and casts are counted apart (`COPIES`), and so are operators that only put tensors together
+  (``cat``, ``stack``, ``pad``; `JOINS`).
+
+This module only counts: `kernelgym.judge.evidence` judges. Used on both sides of the trust
+boundary: standard library and torch only.
 """
 
 from __future__ import annotations
@@ -41,46 +44,46 @@ _FREE = ALLOCATIONS | frozenset(
     "exponential cauchy geometric log_normal random multinomial poisson pin_memory _pin_memory "
     "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
 )
-_UNREAD = ALLOCATIONS - {"resize"}  # which copies what there was
+_UNREAD = ALLOCATIONS - {"resize"}  # a resize copies the old values
 _OVERWRITING = frozenset(("copy_", "fill_", "zero_"))
-_RELAID = frozenset(("set_", "set"))  # over other memory: nothing is read or written there
+_RELAID = frozenset(("set_", "set"))  # these only point a tensor at other memory
 _LIFTS = frozenset("lift lift_fresh lift_fresh_copy".split())
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
 _SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
 _SAME |= {"_sparse_log_softmax": "_log_softmax"}
 _AT_LEAST = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xnnpack".split())
-# What torch has registered before any kernel is loaded is torch's, whatever it calls it.
+# A namespace registered before any kernel is loaded belongs to torch, whatever its name.
 _OWN = _AT_LEAST | {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
 _NO_KEYS = frozenset(("out",))
 
 
 def _dispatches(kind: type) -> bool:
-    """Say whether tensors of a class handle operators themselves."""
+    """Return True if tensors of a class handle operators themselves."""
     own = getattr(kind, "__torch_dispatch__", None)
     return own is not torch.Tensor.__torch_dispatch__
 
 
 class Counter(TorchDispatchMode):  # type: ignore[misc]
-    """Adds up what torch's operators read, write and multiply while it is active."""
+    """Adds up the reads, writes and products of torch's operators."""
 
     def __init__(self) -> None:
         super().__init__()
         self.paused = False
-        """Set while code of ours runs inside."""
+        """True while the judge's own code runs within a call."""
         self.active = True
-        """Not set between calls, where threads may be inside that outlive them."""
+        """False between calls: threads that outlive a call stay in this mode."""
         self.on_item: Callable[[int, str], None] | None = None
-        """Told of each number that is read from a tensor."""
+        """Called with the bytes and the kind of each transfer from a tensor to the host."""
         self.on_lift: Callable[[int], None] | None = None
-        """Told of the bytes of each tensor that is made of Python's values."""
+        """Called with the bytes of each tensor that is made of Python's values."""
         self.host_memory: Any = None
-        """Told of tensors that operators are about to read, and of those that they wrote."""
+        """A `HostMemory`; learns which tensors operators are about to read and which they wrote."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
         self.reset()
 
     @contextmanager
     def reentered(self) -> Iterator[None]:
-        """Count inside of an operator that is implemented in Python, too."""
+        """Count operators within an operator that is implemented in Python."""
         if not self._handling:
             yield
             return
@@ -94,17 +97,17 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def reset(self) -> None:
         """Forget what was counted."""
         self.bytes: dict[str, float] = defaultdict(float)
-        """By kind of operator."""
+        """Bytes read and written, by kind of operator."""
         self.products = 0.0
         """Floating-point operations of matrix products, convolutions and attention."""
         self.estimated = 0.0
-        """Those of operators whose names tell of products, and that are not known further."""
+        """The same, estimated, for unlisted operators whose names suggest products."""
         self.elements = 0.0
-        """One for each element of everything else."""
+        """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # To keep torch.compile out of a mode, torch would import all of its compiler: a second.
+        # True would make torch import its whole compiler, which takes a second.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -112,10 +115,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if self.paused or not self.active:
             if self.active and self.host_memory is not None:
-                self.host_memory.meet()  # code of ours runs in one thread, and this may be another
+                self.host_memory.meet()  # paused for one thread; this may be another
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():
-            with self:  # nothing has taken composite operators apart yet
+            with self:  # inference mode leaves composite operators whole
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
@@ -124,7 +127,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         own, touches = namespace in _OWN, lifts or not func.is_view
         host_memory = self.host_memory if touches and name not in _RELAID else None
         if self.host_memory is not None and any(map(_dispatches, types)):
-            self.host_memory.end()  # what a subclass does with the tensors within is not seen
+            self.host_memory.end()  # its own handling of inner tensors is not seen
         if host_memory is not None and not lifts and name not in _UNREAD:
             if name in _OVERWRITING:
                 host_memory.overwrites(args[0])
@@ -135,7 +138,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         finally:
             self._handling = handling
         if host_memory is not None and own:
-            mutates = func._schema.is_mutable or "batch_norm" in name  # whose schemas do not say so
+            mutates = func._schema.is_mutable or "batch_norm" in name  # its schemas omit it
             written = (args, kwargs, result) if mutates else result
             host_memory.wrote(tensors_in(written))
         if own and touches:
@@ -144,7 +147,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def after(self, func: Any, result: Any) -> None:
-        """Called with every operator and its result; for subclasses."""
+        """Do nothing; subclasses may handle each operator and its result."""
 
     def _count(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         name = raw.removesuffix("_")
@@ -173,7 +176,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self.estimated += _estimated(name, operands, outputs)
         size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
         if _DISTANCES.search(name) and operands and outputs:
-            # Written out, each pair's difference is written, squared and summed.
+            # Written out, a program writes, squares and sums each pair's difference.
             between = outputs[0].numel() * operands[0].shape[-1]
             self.bytes["differences"] += _WRITTEN_DISTANCE * between * outputs[0].element_size()
         self.bytes[_SAME.get(name, name)] += size
@@ -202,11 +205,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if bias is not None:
             self.bytes["add"] += _bytes(bias) + 2 * _bytes(out)
         if kind == "convolution":
-            over = left if len(args) > 6 and args[6] else out  # transposed: each input is spread
+            over = left if len(args) > 6 and args[6] else out  # transposed: inputs are spread
             inner = right.numel() // max(1, right.shape[0])
             self.products += 2.0 * over.numel() * inner
         else:
-            # A complex product is four and their sums; by another way, three and more sums.
+            # A complex product is four real products, or three and more sums: count three (6
+            # operations), and the fourth as estimated.
             each = 6.0 if out.is_complex() else 2.0
             self.products += each * out.numel() * left.shape[-1]
             if out.is_complex():
@@ -214,13 +218,13 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:
-    """Return floating-point operations of a product in an operator that no list holds."""
+    """Return estimated floating-point operations of a product in an unlisted operator."""
     if name == "convolution_backward":
         grad, _, weight = operands[:3]
         spread = 2.0 * float(grad.numel()) * weight[:1].numel()
         return float(spread * len([out for out in outputs if out.dim() > 1]))
     left, right, out = sorted((*operands, *outputs), key=lambda t: -t.numel())[:3]
-    # Of (m, k) and (k, n) to (m, n), exactly; of batches of such, too much.
+    # Exact for (m, k) times (k, n); too high for batches of such products.
     return 2.0 * math.sqrt(float(left.numel()) * right.numel() * out.numel())
 
 
@@ -234,7 +238,7 @@ _UNTOLD = re.compile(
 )
 _DISTANCES = re.compile(r"cdist|euclidean_dist|pairwise_distance|(^|_)pdist")
 _WRITTEN_DISTANCE = 5
-# A product and a sum for each element.
+# These make a product and a sum for each element.
 _TWO_A_TIME = frozenset(("addr", "addcmul", "addcdiv", "lerp"))
 _PRODUCTS = dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "_int_mm"), "plain")
 _PRODUCTS |= dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"), "biased")
@@ -254,15 +258,15 @@ _PRODUCTS |= dict.fromkeys(
 
 
 def is_untold(name: str) -> bool:
-    """Say whether an operator is a whole layer, or on weights that no tensor shows.
+    """Return True if the operator's work cannot be counted.
 
-    Nobody is told how much it does.
+    It computes a whole layer, or uses weights that no tensor argument shows.
     """
     return _UNTOLD.search(name) is not None
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """Bytes a tensor's elements take in memory; a broadcast one takes what lies behind it."""
+    """Return the bytes that a tensor's elements take, at most its storage's."""
     size = int(tensor.numel() * tensor.element_size())
     try:
         return min(size, int(tensor.untyped_storage().nbytes()))
@@ -271,7 +275,7 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested lists, tuples and dicts, and behind Triton's descriptors."""
+    """Yield the tensors in nested lists, tuples, dicts and Triton's descriptors."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -1,22 +1,30 @@
-"""What a kernel's process watches, for evidence: its custom launches, and torch's share.
+"""Watches a kernel's calls for evidence: its custom launches and the work it leaves to torch.
 
-A `Tracer` is in one of four modes while calls are made. ``record`` counts the launches of
-custom kernels, how many of them did something, and what torch's operators did (`operator_work.py`).
-``ablate`` makes the same calls with the custom kernels taken out: Triton and NVRTC launches are
-skipped, what functions of extensions return or change is overwritten, and memory fresh from the
-allocator is filled with NaN. ``profile`` times the custom launches
-(`launch_times.py`). ``off`` watches nothing.
+While calls are made, a `Tracer` is in one of four modes:
 
-Custom kernels are launches of Triton kernels, of NVRTC kernels (`torch.cuda._compile_kernel`), and
-calls of functions and operators of extensions built through `torch.utils.cpp_extension`. What
-crosses to the host's side of Python is counted too (`host_transfers.py`), and on the CPU what was
-written to memory past torch and interpreted kernels (`host_memory.py`). Not seen: torch operators
-in threads that C++ started, or called past the dispatcher. `torch.compile` returns its argument
-unchanged here: what it generates is no custom kernel.
+- ``record`` counts the launches of custom kernels, how many of them did something, and the work of
+  torch's operators (`operator_work.py`);
+- ``ablate`` makes the same calls without the custom kernels: it skips Triton and NVRTC launches,
+  overwrites what functions of extensions return or change, and fills new memory from the allocator
+  with NaN;
+- ``profile`` times the custom launches (`launch_times.py`);
+- ``off`` watches nothing.
 
-Loaded by path in the untrusted process: standard library, torch and triton only. All of it can
-be undone by code in the same process, so it decides about honest kernels and lazy ones, and is
-no boundary against hostile ones.
+A custom launch is a launch of a Triton kernel or of an NVRTC kernel
+(`torch.cuda._compile_kernel`), or a call of a function or operator of an extension built through
+`torch.utils.cpp_extension`. The tracer also counts values that move between torch and the rest of
+Python (`host_transfers.py`) and, on the CPU, writes to memory made by neither torch nor an
+interpreted kernel (`host_memory.py`). `torch.compile` returns its argument unchanged while a tracer
+watches: generated code is no custom kernel.
+
+It does not see torch operators
+
+- in threads that C++ started;
+- that are called without the dispatcher.
+
+Loaded by path in the untrusted process: standard library, torch and triton only. Code in the same
+process can undo everything here. The tracer therefore decides about honest and lazy kernels; it is
+no security boundary against hostile ones.
 """
 
 from __future__ import annotations
@@ -34,12 +42,13 @@ __all__ = ["Tracer"]
 
 
 class Tracer:
-    """Watches one process from `begin` on, which comes before any kernel code; then set `mode`s.
+    """Watches the calls that one process makes.
 
-    Made before a fork, it costs the children nothing that they would all do alike.
+    Call `begin` before any kernel code is loaded, then set modes with `mode`. A tracer made before
+    a fork saves every child the work of making one.
 
     Args:
-        launches: The process's `Launches`, of `launches.py`.
+        launches: The process's `Launches`, from `launches.py`.
         host_transfers: The module `host_transfers.py`.
         operator_work: The module `operator_work.py`.
         host_memory: The module `host_memory.py`.
@@ -76,20 +85,20 @@ class Tracer:
         self._counter.host_memory, self._existing = self._host_memory, host_memory.existing
         self._of_process = launches
         self.begun = False
-        """Whether it watches."""
+        """True from `begin` until `rest`."""
         _replace_compile(self)
         _leave_copies_out(self)
         _watch_python_operators(self)
         _watch_threads(self)
 
     def begin(self) -> Tracer:
-        """Watch from now on; returns the tracer."""
+        """Start to watch; return this tracer."""
         self.begun, self._of_process.watcher = True, self
         self._host_transfers.begin()
         return self
 
     def rest(self) -> None:
-        """Watch nothing until it begins anew, as if nothing had been seen."""
+        """Stop watching until `begin` and forget everything seen."""
         self.mode("off")
         self.begun, self._of_process.watcher = False, None
         self._of_process.count = 0
@@ -98,7 +107,7 @@ class Tracer:
         self._host_transfers.rest()
 
     def mode(self, mode: str) -> dict[str, Any]:
-        """Change the mode; return what was seen since the last change."""
+        """Change the mode; return the report since the last change."""
         counter = self._counter
         report = {
             "launches": self._launches,
@@ -122,7 +131,7 @@ class Tracer:
         return report
 
     def call(self, model: Any, arguments: list[Any]) -> Any:
-        """Call a model in the present mode."""
+        """Call a model in the current mode."""
         if self._mode == "off":
             return model(*arguments)
         if self._mode == "profile":
@@ -147,23 +156,23 @@ class Tracer:
             self._quietly(lambda: self._host_transfers.compare(before, given))
 
     def inside(self) -> bool:
-        """Say whether a call is being made."""
+        """Return True during a watched call."""
         return self._inside
 
     def unseen_replay(self) -> None:
-        """Note the replay of a CUDA graph that was captured outside of calls."""
+        """Note that a CUDA graph was replayed that no watched call captured."""
         self._hidden = self._hidden or self._counts()
 
     def _counts(self) -> bool:
-        """Say whether what happens now is the kernel's, in a call that is recorded."""
+        """Return True if the kernel runs now, in a recorded call."""
         return self._inside and self._mode == "record" and not self._counter.paused
 
     def boundary(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function of an extension: count it, or poison all that it gives."""
+        """Call an extension's function: count it, or poison its results."""
         if not self._inside:
             return function(*args, **kwargs)
         if self._mode == "record":
-            self._host_memory.end()  # native code may write wherever it likes, at any time
+            self._host_memory.end()  # native code may write anywhere, at any time
             return self._recorded(function, args, kwargs)
         if self._mode == "profile":
             return self._launch_times.launch(function, args, kwargs)
@@ -181,7 +190,7 @@ class Tracer:
         return self._without_numbers(result)
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any, skip: Any = None) -> Any:
-        """Launch a kernel: count it, or skip it (through `skip`, if there is more to do)."""
+        """Launch a kernel and count it, or skip it and return `skip()`."""
         if not self._inside:
             return launch(*args, **kwargs)
         if self._mode == "record":
@@ -202,8 +211,8 @@ class Tracer:
     def _looked_at(
         self, call: Callable[..., Any], args: Any, kwargs: Any, given: list[torch.Tensor]
     ) -> Any:
-        """Make a call, and note whether it did something."""
-        if self._working:  # one that works is enough, and prints of large tensors take time
+        """Make a call; note whether it changed or returned new values."""
+        if self._working:  # one is enough: fingerprints of large tensors are slow
             result = call(*args, **kwargs)
             self._launches += 1
             return result
@@ -216,7 +225,7 @@ class Tracer:
         return result
 
     def _works(self, given: list[Any], before: list[Any], result: Any) -> bool:
-        """Say whether a call gave more than copies of what it was given."""
+        """Return True if a call gave more than copies of its arguments."""
         after = self._prints(given)
         returned = list(self._tensors_in(result))
         given_back = self._prints(returned)
@@ -224,18 +233,18 @@ class Tracer:
             return True
         known = set(before)
         new = [b for a, b in zip(before, after, strict=True) if a != b] + given_back
-        # Without any tensor there is nothing to compare: pointers were passed as numbers.
+        # Without any tensor nothing can be compared: pointers were passed as numbers.
         return any(mark not in known for mark in new) or not (given or returned)
 
     def _prints(self, tensors: list[torch.Tensor]) -> list[Any] | None:
-        """Return a fingerprint of each tensor's values; None where reading them is not allowed."""
+        """Return each tensor's fingerprint; None during a graph capture, or if unreadable."""
         if _capturing():
             return None
         prints: list[Any] | None = self._quietly(lambda: [*map(self._fingerprint, tensors)])
         return prints
 
     def reentering(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an operator's implementation that is watched inside."""
+        """Wrap an operator's implementation so that operators inside it are counted."""
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -247,7 +256,7 @@ class Tracer:
         return call
 
     def uncounted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose use of torch is not the kernel's."""
+        """Wrap a function so that its use of torch is not counted."""
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -260,7 +269,7 @@ class Tracer:
         return call
 
     def _quietly(self, work: Callable[[], Any]) -> Any:
-        """Do work of ours that is not the kernel's; None if these tensors do not allow it."""
+        """Do the judge's own work uncounted; return None if torch refuses it."""
         try:
             with torch.no_grad():
                 return self.uncounted(work)()
@@ -270,12 +279,12 @@ class Tracer:
 
 def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
     class Poisoning(operator_work.Counter):  # type: ignore[name-defined, misc]
-        """A counter that can fill memory fresh from the allocator."""
+        """A counter that can fill new memory from the allocator."""
 
         poisoning = False
 
         def after(self, func: Any, result: Any) -> None:
-            """Fill what an allocating operator returned."""
+            """Poison the tensors that an allocating operator returned."""
             if self.poisoning:
                 name = func._schema.name.rpartition("::")[2].removesuffix("_")
                 if name in operator_work.ALLOCATIONS:
@@ -320,7 +329,7 @@ def _leave_copies_out(tracer: Tracer) -> None:
 
 
 def _watch_python_operators(tracer: Tracer) -> None:
-    """Operators implemented in Python: what they do inside is counted, not what they are called."""
+    """Count the operators inside of operators that are implemented in Python."""
     library: Any = torch.library.Library
     implement = library.impl
 
@@ -333,9 +342,10 @@ def _watch_python_operators(tracer: Tracer) -> None:
 
 
 def _watch_threads(tracer: Tracer) -> None:
-    """Dispatch modes are a thread's own: enter ours in every thread that Python starts.
+    """Enter the counter's dispatch mode in every thread that Python starts.
 
-    Also in those started before a call: they may do their work while one is made.
+    A dispatch mode holds for one thread only. Threads started before a call enter it too: they may
+    do the call's work while it runs.
     """
     import _thread
 

@@ -1,1 +1,1 @@
-"""Triton's interpreter, computing the same in less time."""
+"""Faster replacements for functions of Triton's interpreter, with the same results."""

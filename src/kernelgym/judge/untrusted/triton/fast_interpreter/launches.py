@@ -1,4 +1,4 @@
-"""Part of `switch.py`: kernels are rewritten, and the language patched, in less time.
+"""Faster rewriting of kernels and patching of the language, installed by `switch.py`.
 
 Loaded by path in the zygote: standard library and triton only.
 """
@@ -19,7 +19,10 @@ _PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 def _patching(original: Any) -> Any:
-    """The language is looked through for builtins at each launch: remember what becomes of them."""
+    """Cache the builtins of the language and their patches between launches.
+
+    Triton searches the whole language for builtins at each launch.
+    """
     from triton.language import core
     from triton.runtime import interpreter
 
@@ -37,7 +40,7 @@ def _patching(original: Any) -> Any:
 
     def _patch_builtin(pkg: Any, builder: Any, scope: Any) -> None:
         members = vars(pkg)
-        # Whoever adds to the language, or takes from it, changes its length.
+        # A kernel that adds names to the language, or removes some, changes its length.
         key = pkg, len(members)
         if key not in known:
             names = [name for name, member in inspect.getmembers(pkg) if is_builtin(member)]
@@ -46,7 +49,7 @@ def _patching(original: Any) -> Any:
             known[key] = names, [*before.values()], before, after
         names, own, before, after = known[key]
         now = [members.get(name) for name in names]
-        if now == [*after.values()]:  # as a class stays from one launch to the next
+        if now == [*after.values()]:  # still patched: `_restoring` leaves classes patched
             return
         if now == own and members.__class__ is dict and scope.__class__ is scopes:
             members.update(after)
@@ -61,7 +64,7 @@ def _patching(original: Any) -> Any:
 
 
 def _setting(original: Any) -> Any:
-    """What a class of the language was given for an earlier launch, it still has."""
+    """Skip setting a class attribute that an earlier launch has set already."""
 
     def set_attr(self: Any, obj: Any, name: str, value: Any) -> None:
         if obj.__class__ is type:
@@ -74,9 +77,9 @@ def _setting(original: Any) -> Any:
 
 
 def _restoring(original: Any) -> Any:
-    """Classes stay as a launch needs them, since they are hardly used where there is none.
+    """Leave classes patched after a launch: other code hardly uses them.
 
-    To change a class has Python forget all that it knows of how to look up what is in it.
+    Every change of a class empties Python's caches for lookups in it.
     """
     from triton.runtime import interpreter
 
@@ -98,7 +101,7 @@ def _restoring(original: Any) -> Any:
 
 
 def _patching_once(original: Any) -> Any:
-    """A kernel that calls another has the language patched again, with the same functions."""
+    """Skip patching the language again when one kernel calls another."""
     from triton.language import core
     from triton.runtime import interpreter
 
@@ -113,7 +116,7 @@ def _patching_once(original: Any) -> Any:
                     if value in left:
                         return original(fn)
                     patched = True
-                    if not left:  # whatever else it sees
+                    if not left:  # other globals make no difference then
                         break
             if patched:
                 return scopes()
@@ -123,7 +126,7 @@ def _patching_once(original: Any) -> Any:
 
 
 def _is_patched(language: Any) -> bool:
-    # Reductions may be their own again where the rest was left patched by a call between kernels.
+    # A nested kernel call may have restored the reductions and left the rest patched: test both.
     made = ("_patch_lang_core", language.range), ("_patch_reduce_scan", language.reduce)
     index = "_patch_lang_tensor", vars(language.tensor).get("__index__")
     return all(_was_made_by(maker, function) for maker, function in (*made, index))
@@ -134,7 +137,7 @@ def _was_made_by(maker: str, function: Any) -> bool:
 
 
 def _code_of(value: Any) -> CodeType | None:
-    """Return the code of what is made anew for each launch, and is always the same; or None."""
+    """Return the code of a patch made for each launch, otherwise None."""
     function = value.fget if value.__class__ is property else value
     if _was_made_by("_patch_lang_core", function) or _was_made_by("_patch_lang_tensor", function):
         code: CodeType | None = getattr(function, "__code__", None)
@@ -143,13 +146,13 @@ def _code_of(value: Any) -> CodeType | None:
 
 
 def _inner(decorator: Any) -> CodeType:
-    """Return the code of what a decorator puts around a function."""
+    """Return the code of the wrapper that a decorator makes."""
     consts = decorator.__code__.co_consts
     return next(c for c in consts if isinstance(c, CodeType) and c.co_name == "wrapper")
 
 
 def _core_of(member: Any, shells: tuple[CodeType, CodeType]) -> Any:
-    """Return a builtin without what asks where it is used, and what forwards to it."""
+    """Return a builtin without the wrappers that check its use or forward."""
     while (code := getattr(member, "__code__", None)) in shells and code is not None:
         cells = dict(zip(code.co_freevars, member.__closure__ or (), strict=True))
         member = cells["fn"].cell_contents
@@ -165,7 +168,7 @@ def _with_semantic(member: Any, semantic: Any) -> Any:
 
 
 def _finding_lines(original: Any) -> Any:
-    """Where a function begins in its file is known without reading it a second time."""
+    """Find a function's first line without reading its file again."""
 
     def _get_jit_fn_file_line(self: Any) -> Any:
         code = getattr(self.fn, "__code__", None)
@@ -185,7 +188,7 @@ def _finding_lines(original: Any) -> Any:
 
 
 def _transforming(original: Any) -> Any:
-    """Only assignments change, which are among the statements: their parts need no visit."""
+    """Rewrite assignments only: visit statements, not the expressions in them."""
     from triton.runtime import interpreter
 
     plain = interpreter.ASTTransformer
@@ -196,7 +199,7 @@ def _transforming(original: Any) -> Any:
         try:
             tree = ast.parse("\n" * (self.def_file_lineno - 1) + src)
         except SyntaxError:
-            return original(self, src)  # which tells other lines
+            return original(self, src)  # its error reports other line numbers
         for node in _assignments(tree.body):
             if len(node.targets) > 1:
                 return original(self, src)
@@ -237,7 +240,7 @@ TEXTS = {
     "builtin": "f5841ebc131387be",
     "get_jit_fn_file_line": "c8a1a64ccc7d0cd0",
 }
-"""What the texts hash to that the replacements were written for."""
+"""By name: the start of the SHA-256 of each source text that the replacements rely on."""
 
 _LANGUAGE = [
     *("_patch_lang", "_patch_lang_core", "_patch_lang_tensor", "_patch_builtin"),
@@ -256,4 +259,4 @@ MADE = {
     ),
     "FunctionRewriter._transform_ast": (_transforming, _WRITING),
 }
-"""By name: what makes a replacement, and the texts that it was written for."""
+"""By name: the function that makes a replacement, and the texts that it was written for."""

@@ -1,18 +1,20 @@
-"""Triton's interpreter, computing the same in less time.
+"""Installs the fast interpreter: replacements that make Triton's interpreter faster.
 
-Most of what an interpreted launch takes is spent around NumPy: types and shapes built anew for
-every intermediate value, conversions decided anew for every operator, the whole language looked
-through for what is to be patched. Here some functions are replaced by ones that remember, or that
-see first that there is nothing to do; whatever is out of the ordinary goes to Triton's own. A
-function is replaced only if its text, and that of all it relies on, is what its replacement was
-written for; under another version of Triton it stays as it is.
+An interpreted launch spends most of its time around NumPy: it builds types and shapes again for
+every intermediate value, decides conversions again for every operator, and searches the whole
+language for builtins to patch. The replacements cache results, or return early if there is nothing
+to do; they call Triton's own function for any unusual case.
+
+A function is replaced only if its source text, and the texts of all functions that the replacement
+relies on, have the hashes known here. Under another version of Triton it stays unchanged.
 
 Verdicts are the same either way. With ``KERNELGYM_PLAIN_INTERPRETER=1`` in the environment of the
-process that starts the judge, zygotes leave Triton's interpreter as it is: to see whether this
-folder is what gives a strange verdict, and what it saves. Candidates' own environment lacks it.
+process that starts the judge, zygotes leave Triton's interpreter unchanged. Use it to find out
+whether this folder causes a strange verdict, or how much time it saves. A candidate's own
+environment lacks the variable.
 
-The replacements are in `value_types.py`, `values.py` and `launches.py`. Loaded by path
-in the zygote: standard library and triton only. No boundary, as `bounds_check.py`.
+The replacements are in `value_types.py`, `values.py` and `launches.py`. Loaded by path in the
+zygote: standard library and triton only. Like `bounds_check.py`, no security boundary.
 """
 
 from __future__ import annotations
@@ -27,20 +29,20 @@ __all__ = ["install", "is_on"]
 
 
 def is_on() -> bool:
-    """Return False if the environment asks for Triton's interpreter as it is."""
+    """Return False if the environment asks for Triton's unchanged interpreter."""
     return os.environ.get("KERNELGYM_PLAIN_INTERPRETER") != "1"
 
 
 def install(*parts: ModuleType) -> list[str]:
-    """Replace functions of Triton's interpreter; return the names of those left as they are.
+    """Replace functions of Triton's interpreter; return the names left unchanged.
 
     Args:
-        parts: Modules with ``TEXTS`` (by name, the start of the SHA-256 of the text that is known)
-            and ``MADE`` (by name, what makes a replacement of the original, and the names of all
-            whose texts it was written for).
+        parts: Modules with ``TEXTS`` (by name, the start of the SHA-256 of the known source text)
+            and ``MADE`` (by name, the function that makes a replacement from the original, and the
+            names of all texts that the replacement was written for).
     """
     left = []
-    texts = {name: _text_of(name) for part in parts for name in part.TEXTS}  # before any is gone
+    texts = {name: _text_of(name) for part in parts for name in part.TEXTS}  # before any change
     for part in parts:
         for name, (make, relies_on) in part.MADE.items():
             if all(texts[each] == part.TEXTS[each] for each in relies_on):
@@ -52,7 +54,7 @@ def install(*parts: ModuleType) -> list[str]:
 
 
 def _owner(name: str) -> tuple[Any, str]:
-    """Return what has a function or a class as an attribute, and the attribute's name."""
+    """Return the module or class that holds a name, and the attribute."""
     from triton.language import core, semantic
     from triton.runtime import interpreter, jit
 
@@ -65,7 +67,7 @@ def _owner(name: str) -> tuple[Any, str]:
 
 
 def _text_of(name: str) -> str:
-    """Return the start of the hash of a function's or a class's text; empty if it has none."""
+    """Return the start of a source text's hash; empty without a text."""
     owner, attribute = _owner(name)
     found: Any = getattr(owner, attribute, None)
     try:

@@ -1,4 +1,4 @@
-"""Part of `switch.py`: types, shapes and tensors of interpreted values, in less time.
+"""Faster types, shapes and tensors of interpreted values, installed by `switch.py`.
 
 Loaded by path in the zygote: standard library and triton only.
 """
@@ -11,7 +11,7 @@ __all__ = ["MADE", "TEXTS"]
 
 
 def _converting(original: Any) -> Any:
-    """Types are translated through a table that is built anew each time."""
+    """Cache NumPy types by name: Triton builds a table at each conversion."""
     from triton.language import core
 
     scalar, block, pointer = core.dtype, core.block_type, core.pointer_type
@@ -30,7 +30,7 @@ def _converting(original: Any) -> Any:
 
 
 def _handles(original: Any) -> Any:
-    """Whether an array is as wide as its type allows is a table's matter."""
+    """Cache each type's width, so that most arrays need no further check."""
     from triton.language import core
 
     scalar, pointer = core.dtype, core.pointer_type
@@ -54,7 +54,7 @@ def _handles(original: Any) -> Any:
 
 
 def _block_types(original: Any) -> Any:
-    """The parts of a type that depend on its shape and elements alone are made once for each."""
+    """Cache the parts of a type that shape and element type determine."""
     from triton.language import core
 
     known: dict[tuple[Any, ...], tuple[Any, int, str]] = {}
@@ -84,7 +84,7 @@ def _block_types(original: Any) -> Any:
 
 
 def _tensors(original: Any) -> Any:
-    """So are a tensor's."""
+    """Cache the parts of a tensor that depend only on its shape."""
     from triton.language import core
 
     known: dict[tuple[int, ...], tuple[list[Any], Any, Any]] = {}
@@ -115,7 +115,7 @@ def _tensors(original: Any) -> Any:
 
 
 def _tuples(original: Any) -> Any:
-    """Most are made of a list, with a type that is one."""
+    """Build tuples directly if their type is given, as it usually is."""
     from triton.language import core
 
     kind = core.tuple_type
@@ -137,7 +137,7 @@ TEXTS = {
     "tensor.__init__": "d9b043b5c9897657",
     "tuple.__init__": "404706e1c76b6342",
 }
-"""What the texts hash to that the replacements were written for."""
+"""By name: the start of the SHA-256 of each source text that the replacements rely on."""
 
 MADE = {
     "_get_np_dtype": (_converting, ["_get_np_dtype"]),
@@ -146,4 +146,4 @@ MADE = {
     "tensor.__init__": (_tensors, ["tensor.__init__", "tuple.__init__"]),
     "tuple.__init__": (_tuples, ["tuple.__init__"]),
 }
-"""By name: what makes a replacement, and the texts that it was written for."""
+"""By name: the function that makes a replacement, and the texts that it was written for."""

@@ -1,4 +1,4 @@
-"""Part of `switch.py`: conversions, constants and broadcasts of values, in less time.
+"""Faster conversions, constants and broadcasts of values, installed by `switch.py`.
 
 Loaded by path in the zygote: standard library, numpy and triton only.
 """
@@ -21,11 +21,11 @@ _PLAIN = frozenset(f"{kind}{size}" for kind in ("int", "uint") for size in (8, 1
     "fp64",
 }
 _CONSTANTS = {"int32": "int32", "int64": "int64", "fp32": "float32", "fp64": "float64"}
-"""Names of the types that Python's numbers usually become, and what NumPy calls them."""
+"""Triton's names of the types that Python's numbers usually become, and NumPy's names."""
 
 
 def _sanitizing(original: Any) -> Any:
-    """An overflow is computed, compared and then told to nobody, unless debugging is on."""
+    """Skip the overflow check without debugging: Triton then discards its result."""
     builder = sys.modules["triton.runtime.interpreter"].InterpreterBuilder
 
     def binary_op_sanitize_overflow_impl(self: Any, lhs: Any, rhs: Any, binary_op: Any) -> Any:
@@ -37,7 +37,7 @@ def _sanitizing(original: Any) -> Any:
 
 
 def _type_checking(original: Any) -> Any:
-    """What two types are computed in is decided once; what is of that type need not be cast."""
+    """Cache the type that two types are computed in; skip needless casts."""
     from triton.language import core
 
     scalar, block, pointer = core.dtype, core.block_type, core.pointer_type
@@ -62,7 +62,7 @@ def _type_checking(original: Any) -> Any:
         div_or_mod: bool = False,
     ) -> Any:
         left: Any = None
-        right: Any = None  # the types of their elements; None of what goes to Triton's own
+        right: Any = None  # element types; None: call Triton's own
         numbers = False, False
         if lhs.__class__ is tensor:
             left = lhs.type
@@ -103,7 +103,7 @@ def _type_checking(original: Any) -> Any:
 
 
 def _type_of_number(value: Any, int32: Any, fp32: Any) -> Any:
-    """Return the type that Triton gives one of Python's numbers; None if it is no usual one."""
+    """Return Triton's type for a Python number; None for unusual numbers."""
     if value.__class__ is int:
         return int32 if value in _INT32 else None
     if value.__class__ is float:
@@ -113,7 +113,10 @@ def _type_of_number(value: Any, int32: Any, fp32: Any) -> Any:
 
 
 def _constants(original: Any) -> Any:
-    """Numbers become constants by way of their type's name, and nought by way of its type."""
+    """Build constants directly.
+
+    Triton looks up a builder's method by the type's name, or builds a zero from the type.
+    """
     import numpy as np
     from triton.language import core
     from triton.runtime import interpreter
@@ -134,7 +137,7 @@ def _constants(original: Any) -> Any:
 
 
 def _unwrapping(original: Any) -> Any:
-    """Nearly nothing is wrapped in an interpreted kernel."""
+    """Return values of common types at once: few are wrapped in `constexpr`."""
     from triton.language import core
 
     plain = frozenset({core.tensor, core.dtype, core.block_type, int, float, bool, str, type(None)})
@@ -146,7 +149,10 @@ def _unwrapping(original: Any) -> Any:
 
 
 def _broadcasting(original: Any) -> Any:
-    """Blocks of one shape need no broadcasting, a number's shape is the block's, and ones grow."""
+    """Broadcast directly in the simple cases.
+
+    They are: blocks of one shape, a block and a scalar, and sizes of 1 that grow.
+    """
     import numpy as np
     from triton.language import core
     from triton.runtime import interpreter
@@ -174,7 +180,7 @@ def _broadcasting(original: Any) -> Any:
         return tensor(handle(data, value.handle.dtype.scalar), of)
 
     def common(left: list[int], right: list[int]) -> list[int] | None:
-        """Return the shape of both together; None if that is not as simple as can be."""
+        """Return the common shape of blocks with equal ranks, otherwise None."""
         if len(left) != len(right):
             return None
         shape = [b if a == 1 else a for a, b in zip(left, right, strict=True)]
@@ -206,7 +212,7 @@ def _broadcasting(original: Any) -> Any:
 
 
 def _binary_operators(original: Any) -> Any:
-    """An array that is as wide as its type allows is not looked at twice."""
+    """Skip the width check for results that fit their type."""
     from triton.language import core
     from triton.runtime import interpreter
 
@@ -250,7 +256,7 @@ TEXTS = {
     "block_type.with_element_ty": "bfc3811c453d3e2c",
     "pointer_type": "b5a79d1a03a5827d",
 }
-"""What the texts hash to that the replacements were written for."""
+"""By name: the start of the SHA-256 of each source text that the replacements rely on."""
 
 
 def _of(owner: str, *names: str) -> list[str]:
@@ -287,4 +293,4 @@ MADE = {
     ),
     "_unwrap_if_constexpr": (_unwrapping, ["_unwrap_if_constexpr"]),
 }
-"""By name: what makes a replacement, and the texts that it was written for."""
+"""By name: the function that makes a replacement, and the texts that it was written for."""
