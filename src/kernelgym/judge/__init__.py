@@ -1,4 +1,4 @@
-"""The judge: runs untrusted kernels and says whether they are right and how fast they are."""
+"""The judge: runs untrusted kernels, checks their results and times them."""
 
 from kernelgym.judge.local import LocalEvaluator
 from kernelgym.judge.shared import shared_evaluator

@@ -1,8 +1,12 @@
 """`LocalEvaluator`: judges kernels on this machine through worker processes.
 
-The caller's process imports no torch and never runs candidate code. A worker that dies or
-overruns its deadline is replaced and the job tried once more; after that the verdict is
-`unavailable`. It does not cache verdicts.
+Contract:
+
+- the caller's process imports no torch and never runs candidate code;
+- a worker that dies or overruns its deadline is replaced, and the job is tried once more. If that
+  fails, too, the verdict is `unavailable`, or a runtime error if the kernel is the cause.
+
+Does not cache verdicts.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from kernelgym.types import Job, Kernel, Problem, Verdict
 
 __all__ = ["LocalEvaluator"]
 
-_MOST_STANDING_OF = 4  # kernels need the rest
+_MOST_STANDING_OF = 4  # standby takes at most a quarter of the memory; kernels need the rest
 _Answer = TypeVar("_Answer")
 
 
@@ -42,24 +46,24 @@ class LocalEvaluator:
     Args:
         device: ``cpu`` or a GPU such as ``cuda:0``.
         ruleset: A ruleset or the name of one.
-        workers: Kernels judged at the same time on each device: while one is timed, which it is
-            alone, others are built and loaded. Four keep a GPU busy.
-        timing: Whether correct kernels are timed, where their language can be.
+        workers: Number of kernels judged at the same time on each device. Timing has the device to
+            itself; other kernels are built and loaded meanwhile. Four workers keep a GPU busy.
+        timing: Whether correct kernels are timed, if their language can be timed.
         cache_dir: Folder for built extensions; by default `cache_folder`.
         isolation: A sandbox tier (see `kernelgym.judge.untrusted.sandbox.sandbox`), ``auto`` for
             the strongest that the host allows, or ``require:TIER`` for that or a stronger one.
-        devices: Several GPUs of one kind to share the work: ``all``, or their names. The first
-            stands for them where one is asked for.
-        standby: Processes that each worker without a kernel to judge makes ready for kernels to
-            come, with a context on a GPU. Contexts are made one after the other, so kernels that
-            come by the step, as in training, are judged sooner with 3 than with 1. Each takes half
-            a gigabyte of the device's memory. A steady stream of kernels leaves no time for it,
-            nothing is made before the first kernel, and kernels that make streams or graphs of
-            their own gain nothing.
+        devices: Several GPUs of one kind to share the work: ``all``, or their names. The
+            evaluator's `device` is the first of them.
+        standby: Number of processes that each idle worker makes ready for the next kernels, on a
+            GPU with a device context. Contexts are made one after the other, so kernels that come
+            in batches, as in training, are judged sooner with 3 than with 1. Each process takes
+            half a gigabyte of the device's memory. It does not help when kernels arrive without a
+            pause, before the first kernel, or for kernels that make streams or graphs of their
+            own.
 
     Raises:
         UnknownName: If there is no such ruleset.
-        UsageError: If the device or another argument cannot be used.
+        UsageError: If the device does not exist or another argument is invalid.
     """
 
     def __init__(
@@ -97,21 +101,21 @@ class LocalEvaluator:
 
     @property
     def ruleset(self) -> Ruleset:
-        """The rules of its verdicts."""
+        """The ruleset that its verdicts follow."""
         return self._ruleset
 
     @property
     def isolation(self) -> str:
-        """The sandbox that was asked for."""
+        """The sandbox tier that was requested."""
         return self._isolation
 
     @property
     def timing(self) -> bool:
-        """Whether it times correct kernels, where their language can be."""
+        """Whether it times correct kernels, if their language can be timed."""
         return self._timing
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        """Judge one kernel; waits for a free worker.
+        """Judge one kernel, once a worker is free.
 
         Args:
             problem: The problem.
@@ -121,7 +125,7 @@ class LocalEvaluator:
         Raises:
             UnsupportedLanguage: If this device or machine cannot run the kernel's language.
             UsageError: If the device has too little memory for the problem, or the host does not
-                allow the sandbox that is required.
+                allow the required sandbox tier.
         """
         check_tools(
             check_language(kernel.language, self._device, self._ruleset.precision), kernel.source
@@ -140,9 +144,10 @@ class LocalEvaluator:
         return verdict_of_failures(answer, circumstances, blamed)
 
     def _blames(self, problem: Problem, kernel: Kernel) -> bool:
-        """Return True if a kernel takes the judge down, and the reference in its place does not.
+        """Return True if the reference, judged in the kernel's place, gets a correct verdict.
 
-        Otherwise taking the judge down would be free for a kernel that is about to lose.
+        The kernel has brought the judge down in every attempt. If that gave it `unavailable`, a
+        kernel that is about to fail could avoid its verdict by bringing the judge down.
         """
         if kernel.language == REFERENCE_LANGUAGE or self._pool.dismissed:
             return False
@@ -152,10 +157,10 @@ class LocalEvaluator:
         return isinstance(answer, Verdict) and answer.correct
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        """Judge many, as many at once as there are workers; yields in order of completion.
+        """Judge many kernels; yields (index, verdict) in order of completion.
 
-        Jobs are taken from the iterable only as workers come free. An error that `evaluate`
-        would raise for a job is raised here.
+        As many run at once as there are workers, and a job is taken from the iterable only when a
+        worker is free. An error that `evaluate` would raise for a job is raised here.
         """
         waiting = enumerate(jobs)
         done: queue.SimpleQueue[tuple[int, Verdict | BaseException]] = queue.SimpleQueue()
@@ -187,19 +192,21 @@ class LocalEvaluator:
             yield index, outcome
 
     def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Judge many; verdicts in the order of the jobs."""
+        """Judge many kernels; return verdicts in the order of the jobs."""
         verdicts = dict(self.evaluate_iter(jobs))
         return [verdicts[index] for index in range(len(jobs))]
 
     def prepare_baseline(self, problem: Problem, *, refresh: bool = False) -> Baseline:
-        """Prepare what `TimingProtocol.baseline` ``compile`` and ``best`` need, and time it.
+        """Compile a problem's reference and time it, for compiled baselines.
+
+        `TimingProtocol.baseline` ``compile`` and ``best`` need this.
 
         Args:
             problem: The problem.
-            refresh: Compile even if a baseline is kept that fits.
+            refresh: Compile even if a valid baseline is stored.
 
         Returns:
-            How fast the reference is, eager and compiled; or why it is not prepared.
+            How fast the reference is, eager and compiled; or why no baseline could be prepared.
 
         Raises:
             UsageError: If the device has too little memory for the problem.
@@ -215,11 +222,11 @@ class LocalEvaluator:
         return Baseline(problem.id, self._device, message=message)
 
     def close(self) -> None:
-        """End the workers and everything below them. Jobs in flight become `unavailable`."""
+        """End the workers and their processes. Jobs in flight become `unavailable`."""
         self._pool.dismiss()
 
     def __deepcopy__(self, memo: object) -> LocalEvaluator:
-        """Stay one: `gymnasium.make` deep-copies its arguments into the environment's spec."""
+        """Return self: `gymnasium.make` deep-copies its arguments, and a pool cannot be copied."""
         return self
 
     def __enter__(self) -> LocalEvaluator:
@@ -260,7 +267,7 @@ def _several(devices: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names of several GPUs of one kind.
 
     Raises:
-        UsageError: If they are not there, not GPUs, or of several kinds.
+        UsageError: If one does not exist, is no GPU, or is of another kind.
     """
     there = cuda_devices()
     if devices == "all":
@@ -285,7 +292,7 @@ def _several(devices: str | Sequence[str]) -> tuple[str, ...]:
 
 @functools.cache
 def _warn_of_trouble() -> None:
-    """Warn once of installed packages that are known to break honest kernels."""
+    """Warn once about installed packages that are known to break honest kernels."""
     for entry in LANGUAGES.values():
         if entry.find_trouble is not None and (trouble := entry.find_trouble()):
             warnings.warn(trouble, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Want of device memory, told from other failures by what is said of it."""
+"""Tells out-of-memory errors from other failures by their messages."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from kernelgym.errors import DeviceFull, JudgeError
 
 __all__ = ["bound_own_memory", "is_out_of_memory", "lacked_memory", "our_failure"]
 
-# By torch and the driver; by cuBLAS; by cuDNN, which names it in two ways.
+# Words of torch and the driver, then of cuBLAS, then of cuDNN, which has two.
 _SAID = ("out of memory", "outofmemory", "status_alloc_failed", "device_allocation_failed")
 
 
 def is_out_of_memory(message: str) -> bool:
-    """Say whether something failed for want of memory, by its message."""
+    """Return True if an error's message says that memory ran out."""
     return any(words in message.lower() for words in _SAID)
 
 
 def lacked_memory(error: BaseException) -> bool:
-    """Say whether something failed for want of memory, by what it raised."""
+    """Return True if an exception means that memory ran out."""
     return isinstance(error, DeviceFull) or is_out_of_memory(f"{type(error).__name__}: {error}")
 
 
 def our_failure(message: str) -> JudgeError:
-    """Return what the judge raises for a failure of its own: `DeviceFull` for want of memory."""
+    """Return the judge's exception for a message: `DeviceFull` if out of memory."""
     return (DeviceFull if is_out_of_memory(message) else JudgeError)(message)
 
 
 def bound_own_memory() -> None:
-    """Let a problem too large for this machine raise, instead of inviting the OOM killer."""
+    """Limit this process's address space to 90 % of the available memory.
+
+    A problem too large for the machine raises then. Without the limit, the operating system would
+    kill a process to free memory.
+    """
     with open("/proc/meminfo") as file:
         available_kib = next(int(line.split()[1]) for line in file if "MemAvailable" in line)
     with open("/proc/self/statm") as file:

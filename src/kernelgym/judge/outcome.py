@@ -1,9 +1,9 @@
-"""What became of one kernel, stage by stage, and the one place that makes a verdict of it.
+"""The outcome of each stage for one kernel, and the only functions that compose a verdict.
 
-A worker fills a `JudgeOutcome` as it goes: calls judged, library symbols read, evidence gathered,
-times measured, or the run ended early. `verdict_of` turns that into a `Verdict`, and
-`verdict_of_failures` does so where the judge itself failed. Nothing else in the judge composes or
-changes a verdict, so these two functions are what an audit has to read.
+A worker fills a `JudgeOutcome` stage by stage: calls judged, library symbols read, evidence
+gathered, times measured, or the run ended early. `verdict_of` turns it into a `Verdict`;
+`verdict_of_failures` does so if the judge itself failed. No other code in the judge composes or
+changes a verdict, so an audit has to read these two functions only.
 
 Pure: no clocks, no processes, no torch.
 """
@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class JudgedCalls:
-    """Counts of the judged calls so far, and what was wrong with the first that failed."""
+    """Counts of the judged calls so far, and the first failure among them."""
 
     planned: int = 0
     passed: int = 0
@@ -48,7 +48,7 @@ class JudgedCalls:
     mismatch: Mismatch | None = None
 
     def add(self, index: int, compared: Comparison) -> None:
-        """Count one call."""
+        """Count one judged call."""
         self.max_abs_error = max(self.max_abs_error, compared.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, compared.max_rel_error)
         if compared.passed:
@@ -62,20 +62,20 @@ class JudgedCalls:
 
 @dataclass(frozen=True, slots=True)
 class TimingOutcome:
-    """What came of timing a correct kernel."""
+    """The outcome of timing a correct kernel."""
 
     timing: Timing | None = None
-    """How fast it is; None if it was not timed."""
+    """The measured times; None if it was not timed."""
     untimed: str = ""
-    """Why it was not timed."""
+    """The reason why it was not timed."""
     findings: tuple[Finding, ...] = ()
     idle: Finding | None = None
-    """Hard finding on timed calls that launched no custom kernel; refuses the kernel."""
+    """Hard finding on timed calls that launched no custom kernel; the kernel is rejected then."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a kernel's run ended before all was known."""
+    """The reason why a kernel's run ended before its last stage."""
 
     status: Status
     message: str
@@ -85,33 +85,33 @@ class End:
 
     @classmethod
     def of(cls, rejected: Rejected) -> End:
-        """Return the end that a session has raised."""
+        """Return the end that a session's `Rejected` stands for."""
         fields = rejected.log, rejected.findings, rejected.mismatch
         return cls(rejected.status, str(rejected), *fields)
 
 
 @dataclass(slots=True)
 class JudgeOutcome:
-    """What is known of one kernel after one attempt; a stage that was not reached is None."""
+    """The outcome of one attempt at a kernel; a stage not reached is None."""
 
     calls: JudgedCalls = field(default_factory=JudgedCalls)
     loaded: bool = False
-    """Whether the kernel's module was imported, its extensions built."""
+    """Whether the kernel's module was imported and its extensions were built."""
     noticed: tuple[Finding, ...] = ()
     """Findings of the judged calls."""
     library: LibraryWork | None = None
-    """What its extensions leave to libraries, by their symbols."""
+    """Work that its extensions leave to libraries, found by their symbols."""
     evidence: Evidence | None = None
-    """Whether a custom kernel did the work."""
+    """Evidence that the custom kernel, not torch, did the work."""
     timing: TimingOutcome | None = None
     end: End | None = None
     log: str = ""
-    """What the kernel printed."""
+    """The kernel's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Where, by what rules and in which time a kernel was judged."""
+    """The device, sandbox, ruleset, seed and time of a verdict."""
 
     device: str = ""
     isolation: str = ""
@@ -123,7 +123,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class JudgeFailure:
-    """A failure of the judge, in place of an answer."""
+    """A failure of the judge, in place of a verdict."""
 
     message: str
     code: str = "judge_failed"
@@ -131,13 +131,13 @@ class JudgeFailure:
 
     @property
     def may_be_the_kernels(self) -> bool:
-        """Whether a kernel may have brought it about; an exception of our own is never that."""
+        """Whether the kernel may have caused it; an exception in the judge never counts so."""
         return self.code in ("worker_lost", "device_lost")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What the stages together say of a kernel."""
+    """The result of all stages together."""
 
     status: Status
     message: str
@@ -147,16 +147,16 @@ class _Reading:
 
 
 def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None) -> Verdict:
-    """Return the verdict that an outcome adds up to.
+    """Return the verdict on an outcome.
 
     Args:
-        outcome: What is known of the kernel.
-        circumstances: Where and when it was judged; left out while attempts are still compared.
+        outcome: The outcome of the kernel's last attempt.
+        circumstances: Where and when it was judged; None while a retry is still possible.
     """
     reading = _read(outcome)
     calls, evidence, end = outcome.calls, outcome.evidence, outcome.end
     at = circumstances or Circumstances()
-    # A run that ended early says nothing of the share, even where evidence was there by then.
+    # A run that ended early has no custom share, even if its evidence had been gathered.
     counted = evidence if evidence and not evidence.complaint and end is None else None
     return Verdict(
         reading.status,
@@ -182,7 +182,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
 
 
 def _read(outcome: JudgeOutcome) -> _Reading:
-    """Return what the stages say, the first that speaks against the kernel last."""
+    """Return the result of the first stage that fails, or of the last stage."""
     calls, end, evidence, timing = outcome.calls, outcome.end, outcome.evidence, outcome.timing
     findings = outcome.noticed
     if end is not None:
@@ -196,7 +196,7 @@ def _read(outcome: JudgeOutcome) -> _Reading:
         if outcome.library.hidden:
             return _Reading(Status.REJECTED, findings[0].message, findings)
     if evidence is not None:
-        # The judged calls' softer word on launches says nothing more.
+        # The judged calls' finding on launches is weaker than the evidence: drop it.
         kept = (found for found in findings if found.code != "no_kernel_launch")
         findings = (*evidence.findings, *kept)
         if evidence.complaint:
@@ -216,14 +216,14 @@ def _read(outcome: JudgeOutcome) -> _Reading:
 def verdict_of_failures(
     failures: Sequence[JudgeFailure], circumstances: Circumstances, blamed: bool = False
 ) -> Verdict:
-    """Return the verdict where every attempt at a kernel ended in a failure of the judge.
+    """Return the verdict if the judge failed in every attempt at a kernel.
 
     Args:
-        failures: One an attempt, at least one.
-        circumstances: Where and when.
-        blamed: Whether the kernel is the cause: it took the judge down each time, and the
-            reference, judged in its place, did not. Without that, taking the judge down would be
-            free for a kernel that is about to lose.
+        failures: One for each attempt, at least one.
+        circumstances: Where and when the kernel was judged.
+        blamed: Whether the kernel is the cause: it brought the judge down each time, and the
+            reference, judged in its place, did not. Without blame, a kernel that is about to fail
+            could avoid its verdict by bringing the judge down.
     """
     last, at = failures[-1], circumstances
     if not blamed:

@@ -1,7 +1,11 @@
-"""Worker processes on one or several devices, lent to one caller at a time each.
+"""The pool of worker processes on one or several devices.
 
-A worker is started when it is first needed, and replaced after an answer that is no good. Free
-places are filled evenly over the devices, where a worker runs already first.
+Contract:
+
+- a worker serves one caller at a time;
+- a worker is started when it is first needed, and replaced after a failure;
+- callers are spread evenly over the devices. Of equally busy devices, one with an idle worker goes
+  first, since starting a worker takes seconds.
 """
 
 from __future__ import annotations
@@ -22,14 +26,14 @@ from kernelgym.types import Verdict
 __all__ = ["WORKER_LOST", "Pool"]
 
 WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
-"""What asking a worker raises if it is gone, or answers what nothing can read."""
+"""Raised by a request to a worker that is gone or sends an unreadable answer."""
 
 _Answer = TypeVar("_Answer")
 
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """Room for one worker on one device."""
+    """A slot for one worker on one device."""
 
     device: str
     worker: WorkerProcess | None = None
@@ -37,11 +41,11 @@ class _Place:
 
 
 class Pool:
-    """Places for workers on devices.
+    """A fixed number of workers on each device.
 
     Args:
         devices: The devices.
-        each: Places on each of them.
+        each: Number of workers on each device.
         start: Starts a worker on a device.
     """
 
@@ -53,7 +57,10 @@ class Pool:
         self._begin()
 
     def _begin(self) -> None:
-        """Start with no worker running; again in a forked child, whose parent owns the others."""
+        """Start with no worker running.
+
+        A forked child calls this again: the running workers belong to its parent.
+        """
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._places = [_Place(device) for _ in range(self._each) for device in self._devices]
@@ -63,15 +70,15 @@ class Pool:
         ask: Callable[[WorkerProcess], _Answer],
         trusts: Callable[[_Answer], bool] = lambda _: True,
     ) -> _Answer:
-        """Ask a worker something once one is free; one whose answer is no good is replaced.
+        """Call `ask` with a free worker; replace the worker if it fails.
 
         Args:
-            ask: Asks it.
-            trusts: Says whether an answer leaves the worker fit for the next.
+            ask: Sends the worker a request and returns its answer.
+            trusts: Returns True if the worker can be used again after this answer.
 
         Raises:
-            UsageError: What `ask` raises of these leaves the worker fit, too.
-            ValueError: If the crew was dismissed.
+            UsageError: As `ask` raises it; the worker stays in use.
+            ValueError: If the pool is closed.
             Exception: Whatever else `ask`, or starting a worker, raises.
         """
         if self._pid != os.getpid():
@@ -89,7 +96,7 @@ class Pool:
             usable = True
             raise
         finally:
-            # Also when interrupted: its answer is still to come, and would be taken for the next.
+            # Also after an interrupt: the worker's answer would be read as that to the next job.
             worker = place.worker
             if worker is not None and not usable:
                 worker.close()
@@ -102,17 +109,17 @@ class Pool:
     def judge(
         self, ask: Callable[[WorkerProcess], Verdict | JudgeFailure], attempts: int = 0
     ) -> Verdict | list[JudgeFailure]:
-        """Have a kernel judged, again by another worker where the judge fails.
+        """Have a worker judge a kernel; if the judge fails, have another retry.
 
         Args:
-            ask: Has one worker judge it.
-            attempts: As many as the table of retries says if 0.
+            ask: Has one worker judge the kernel.
+            attempts: Most attempts; if 0, as many as the table of retries says.
 
         Returns:
-            The verdict, or the failures: one an attempt.
+            The verdict, or one failure for each attempt.
 
         Raises:
-            UsageError: What `ask` raises of these.
+            UsageError: As `ask` raises it.
         """
         failures: list[JudgeFailure] = []
         for _ in range(attempts or RETRIES[Reason.JUDGE_FAILED].attempts):
@@ -141,7 +148,8 @@ class Pool:
         self._refuse_if_closed()
         worker = self._start(place.device)
         try:
-            self._refuse_if_closed(place, worker)  # it may have been closed while it started
+            # The pool may have been closed while the worker started.
+            self._refuse_if_closed(place, worker)
         except ValueError:
             worker.close()
             raise
@@ -157,11 +165,11 @@ class Pool:
 
     @property
     def dismissed(self) -> bool:
-        """Whether no more workers are started."""
+        """Whether the pool is closed: it starts no more workers."""
         return self._closed
 
     def dismiss(self) -> None:
-        """End the workers and everything below them, those that are busy too."""
+        """Close the pool: end all workers, busy or not, and their processes."""
         with self._changed:
             self._closed = True
             workers = [place.worker for place in self._places if place.worker is not None]

@@ -1,6 +1,6 @@
-"""A problem's own code: what it defines, and how large what it takes and gives is.
+"""Runs a problem's own code: returns the names it defines and the sizes of inputs and outputs.
 
-Lives in the worker process only, where a problem's source is trusted code.
+Used only in the worker process, where a problem's source is trusted code.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ __all__ = ["input_bytes", "names_of", "output_bytes"]
 
 
 def names_of(source: str, name: str) -> dict[str, Any]:
-    """Run a problem's code, compiled once, and return the names it has defined.
+    """Run a problem's code and return the names that it defines.
+
+    A source is compiled only once.
 
     Args:
         source: The problem's source, trusted code.
-        name: What tracebacks call it.
+        name: Its file name in tracebacks.
 
     Raises:
         Exception: Whatever the code raises.
@@ -32,12 +34,12 @@ def names_of(source: str, name: str) -> dict[str, Any]:
 
 
 def input_bytes(problem: Problem) -> int:
-    """Return how many bytes one set of a problem's inputs takes; 0 if that cannot be told."""
+    """Return the bytes of one set of inputs; 0 if unknown."""
     return _sizes(problem.source, problem.id)[0]
 
 
 def output_bytes(problem: Problem) -> int:
-    """Return how many bytes its output takes; as many as its inputs if that cannot be told."""
+    """Return the bytes of the reference's output; those of the inputs if unknown."""
     return _sizes(problem.source, problem.id)[1]
 
 
@@ -48,7 +50,11 @@ def _code(source: str, name: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _sizes(source: str, name: str) -> tuple[int, int]:
-    """Find sizes on a device that computes shapes only, so that it takes no time or memory."""
+    """Return the bytes of inputs and outputs.
+
+    The code runs on torch's ``meta`` device, which computes shapes only, so tensors take neither
+    time nor memory.
+    """
     given = 0
     try:
         with torch.device("meta"), torch.no_grad():
@@ -57,5 +63,5 @@ def _sizes(source: str, name: str) -> tuple[int, int]:
             given = bytes_of(drawn)
             output = names["Model"](*names["get_init_inputs"]())(*drawn)
     except Exception:
-        return given, given  # not all code runs without values
+        return given, given  # some code needs values, which the meta device does not have
     return given, bytes_of(output)

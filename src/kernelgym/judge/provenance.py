@@ -1,8 +1,13 @@
-"""What a verdict depends on beside the problem, the kernel and the ruleset: device and tools.
+"""Provenance: the device and tools that a verdict depends on.
 
-Two machines with the same provenance are taken to give the same verdicts. Of a GPU its kind
-counts, not its index. Nothing here imports torch or touches a GPU: versions are read from the
-installed packages, and the driver is asked in a small process of its own.
+The verdict's other inputs are the problem, the kernel and the ruleset.
+
+Contract:
+
+- two machines with the same provenance are assumed to give the same verdicts;
+- a GPU counts by its kind, not by its index;
+- this module imports no torch and uses no GPU: it reads versions from the installed packages, and
+  a small process asks the driver.
 """
 
 from __future__ import annotations
@@ -24,21 +29,21 @@ __all__ = ["code_digest", "provenance"]
 _PACKAGES = ("kernelgym", "torch", "triton", "numpy")
 _CODE = ("*.py", "*.h", "*.cpp")
 _DECIDING_ROOMS = ("judge", "languages", "answers", "evaluators")
-"""Rooms whose code decides a verdict, beside the files at the top."""
+"""Rooms whose code decides a verdict, in addition to the package's top-level files."""
 _PACKAGE = Path(__file__).parents[1]  # kernelgym
 
 
 def provenance(device: str) -> tuple[str, ...]:
-    """Describe what judges on one device of this machine.
+    """Return the provenance of verdicts on one device of this machine.
 
     Args:
-        device: ``cpu`` or such as ``cuda:0``.
+        device: ``cpu`` or a name like ``cuda:0``.
 
     Returns:
-        One line per fact. Lines, not their number, may change between releases.
+        One line per fact. The text of a line may change between releases, the number of lines not.
 
     Raises:
-        UsageError: If there is no such device here.
+        UsageError: If this machine has no such device.
     """
     on_cpu = check_device(device) == "cpu"
     tools = [_tool(find_compiler)] if on_cpu else [_tool(find_compiler), _tool(find_nvcc)]
@@ -73,7 +78,9 @@ def _version(package: str) -> str:
 
 @functools.cache
 def code_digest(root: Path) -> str:
-    """Return a digest of the files that decide a verdict: a checkout changes between releases.
+    """Return a digest of the source files that decide a verdict.
+
+    The package's version is not enough: a checkout changes between releases.
 
     Args:
         root: The package's folder.

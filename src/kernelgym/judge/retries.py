@@ -1,8 +1,13 @@
-"""The one table of retries: for which reason a kernel is judged again, and what is different then.
+"""The one table of retries: for which reasons a kernel is judged again, and what changes then.
 
-The worker carries out retries within its own process, the pool those that need another worker. No
-other code tries a kernel again. Each retry happens at most once per kernel and worker; a second
-process that confirms a time (`kernelgym.judge.timing.timer`) measures, and retries nothing.
+Contract:
+
+- the worker carries out the retries within its own process, the pool those that need another
+  worker; no other code judges a kernel again;
+- each retry happens at most once per kernel and worker.
+
+Does not cover the second process that confirms a time (`kernelgym.judge.timing.timer`): it
+measures, and retries nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +22,14 @@ __all__ = ["RETRIES", "Carrier", "Reason", "Retry", "retry_for"]
 
 
 class Carrier(StrEnum):
-    """Which part of the judge carries a retry out."""
+    """The part of the judge that carries a retry out."""
 
     WORKER = "worker"
     POOL = "pool"
 
 
 class Reason(StrEnum):
-    """Why a kernel is judged again."""
+    """The reason why a kernel is judged again."""
 
     FAILED_WHILE_WATCHED = "failed while watched"
     LACKED_SHARED_MEMORY = "lacked memory that others may have held"
@@ -39,7 +44,7 @@ class Retry:
 
     reason: Reason
     changes: str
-    """What is different the next time."""
+    """What is different in the retry."""
     carrier: Carrier
     attempts: int = 2
     """Attempts altogether, the first included."""
@@ -50,7 +55,7 @@ RETRIES: dict[Reason, Retry] = {
     for retry in (
         Retry(
             Reason.FAILED_WHILE_WATCHED,
-            "no call is watched: the kernel may not bear that its launches are taken out",
+            "no call is watched: watching leaves launches out, which can make a kernel fail",
             Carrier.WORKER,
         ),
         Retry(
@@ -60,7 +65,7 @@ RETRIES: dict[Reason, Retry] = {
         ),
         Retry(
             Reason.LACKED_SHARED_MEMORY,
-            "the kernel has the device's memory alone, unwatched",
+            "the kernel has all of the device's memory, and is not watched",
             Carrier.WORKER,
         ),
         Retry(
@@ -82,13 +87,13 @@ _FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
 def retry_for(verdict: Verdict, was_watched: bool, shares_device: bool) -> Retry | None:
-    """Return the retry that a verdict calls for at once; None if it stands.
+    """Return the retry that a verdict calls for; None if the verdict stands.
 
-    Whether a timeout was `Reason.HELD_UP` depends on the device and on other workers, so the
-    worker looks that up itself.
+    Never returns that of `Reason.HELD_UP`: it depends on the device and on other workers, so the
+    worker decides on it.
 
     Args:
-        verdict: Of the attempt.
+        verdict: The verdict of the attempt.
         was_watched: Whether a judged call was watched.
         shares_device: Whether other workers use the device's memory.
     """

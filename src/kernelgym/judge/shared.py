@@ -1,4 +1,4 @@
-"""One evaluator per process, device and ruleset, shared by everybody who asks for it."""
+"""Shares one evaluator among all callers in a process with the same device and ruleset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["shared_evaluator"]
 
 
 class _Shared(LocalEvaluator):
-    """An evaluator that closes when the last of its users has closed it."""
+    """An evaluator that closes when its last user closes it."""
 
     users = 0
     key: tuple[Any, ...] = ()
@@ -36,9 +36,10 @@ _shared_lock = threading.Lock()
 def shared_evaluator(
     device: str = "cpu", ruleset: str | Ruleset = "strict", workers: int = 1, timing: bool = True
 ) -> LocalEvaluator:
-    """Return this process's evaluator for these arguments: 64 environments need not be 64 pools.
+    """Return this process's evaluator for these arguments; start one if needed.
 
-    Every call counts as a user and needs one `close`.
+    Without this, 64 environments would start 64 pools of workers. Every call counts as a user,
+    and every user must call `close` once.
     """
     rules = find_ruleset(ruleset)
     key = (os.getpid(), device, rules.digest, rules.name, workers, timing)

@@ -1,4 +1,4 @@
-"""Adds up where a verdict's wall time goes."""
+"""Measures how much of a verdict's wall time each stage takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STAGES = tuple(field.name.removesuffix("_s") for field in fields(Stages))
 
 
 class StageClock:
-    """Clock of one worker. A stage within another stops the outer one's clock."""
+    """The clock of one worker; an inner stage stops the clock of the outer one."""
 
     def __init__(self) -> None:
         self._spent = dict.fromkeys(_STAGES, 0.0)
@@ -24,7 +24,7 @@ class StageClock:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count what happens inside as one stage."""
+        """Count the block's wall time as stage `name`."""
         self._switch()
         self._running.append(name)
         try:
@@ -35,7 +35,7 @@ class StageClock:
 
     @contextlib.contextmanager
     def waiting(self, resource: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-        """Enter a context, and count what entering it takes as ``queue``."""
+        """Enter a context, and count the wait for it as stage ``queue``."""
         with contextlib.ExitStack() as stack:
             with self.stage("queue"):
                 stack.enter_context(resource)
@@ -48,6 +48,6 @@ class StageClock:
         self._since = now
 
     def read(self) -> Stages:
-        """Return what was counted since the last reading, and begin anew."""
+        """Return the times since the last call, and reset them."""
         spent, self._spent = self._spent, dict.fromkeys(_STAGES, 0.0)
         return Stages(**{f"{name}_s": round(value, 6) for name, value in spent.items()})

@@ -1,4 +1,4 @@
-"""Tensors in nested values: found, measured and compared by their bytes."""
+"""Finds the tensors in nested values, sums up their sizes and compares their bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def leaves_of(value: Any) -> list[Any]:
-    """Return all but None in nested lists, tuples and dicts, in order: tensors, numbers."""
+    """Return the leaves of nested lists, tuples and dicts, in order, without None."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -26,33 +26,35 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def bytes_of(value: Any) -> int:
-    """Return the size of all tensors in a nested value."""
+    """Return the total size of the tensors in a nested value."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """View a tensor's bytes, those of a copy if they do not lie side by side.
+    """Return a tensor's bytes, as a view if it is contiguous, else of a copy.
 
-    A single element counts as contiguous whatever its stride, and cannot be viewed as bytes then.
+    The stride is set to 1 first: torch calls a single element contiguous whatever its stride, but
+    refuses to view it as bytes if its stride is not 1.
     """
     flat = tensor.contiguous().reshape(-1)
     return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
 
 
 def _words(flat: torch.Tensor) -> torch.Tensor:
-    """View bytes as the widest integers that they can be viewed as."""
+    """Return a view of bytes as 64-bit integers if aligned; else the bytes."""
     odd = flat.numel() % 8 or flat.storage_offset() % 8 or flat.data_ptr() % 8
     return flat if odd else flat.view(torch.int64)
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Compare two tensors bit for bit, so that NaNs equal themselves."""
+    """Return True if two tensors agree bit for bit, NaNs included."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     a, b = (_words(_flat_bytes(tensor)) for tensor in (a, b))
     if a.dtype != b.dtype:
         a, b = a.view(torch.uint8), b.view(torch.uint8)
-    # Comparing takes a byte for every word compared: large tensors go piece by piece.
+    # `torch.equal` allocates a byte for every word compared. Piece by piece, that is at most
+    # 256 MiB.
     pieces = range(0, a.numel(), _COMPARED_WORDS)
     return all(
         bool(torch.equal(a[start : start + _COMPARED_WORDS], b[start : start + _COMPARED_WORDS]))

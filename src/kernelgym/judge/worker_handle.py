@@ -26,19 +26,19 @@ from kernelgym.types import Kernel, Problem, Verdict
 
 __all__ = ["WorkerProcess"]
 
-_REFERENCE_S = 600.0  # what the problem's own code may take before we give up
-_FIRST_BUILD_S = 600.0  # the unit that all extensions share, on a machine that is very busy
+_REFERENCE_S = 600.0  # limit for the problem's own code
+_FIRST_BUILD_S = 600.0  # limit for the binding unit of all extensions, on a very busy machine
 _ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-# What stays for long, and is small, must not lie in a corner of gigabytes that inputs were drawn
-# into: they could not be given back, and new ones would not fit there.
+# Without this, torch places small long-lived tensors in the rest of a block of gigabytes that held
+# inputs: the block could not be given back, and new inputs of that size would not fit in it.
 _ALLOCATOR = "max_split_size_mb:1024"
 
 
 class WorkerProcess:
-    """Handle on one worker process; used by one thread at a time.
+    """Handle on one worker process, for one thread at a time.
 
     Raises:
-        OSError: Or EOFError, if the worker does not start.
+        OSError: If the worker does not start; or EOFError.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class WorkerProcess:
         beside: int = 1,
     ) -> None:
         limits = ruleset.limits
-        # A worker bounds the kernel itself; this bounds the worker and the problem's own code.
+        # The worker limits the kernel's time. This limits the worker's own, and the problem's code.
         self._job_s = 3 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
         self._job_s += _REFERENCE_S + _FIRST_BUILD_S
         self._socket, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()
-        # Its candidates see no other device, and no context of theirs touches one.
+        # The worker's candidates see this device only, so they make no context on another one.
         own, visible = alone(device, os.environ)
-        # -P: what lies in the current folder must not stand in for a library of the judge.
+        # -P: a file in the current folder must not be imported in place of a library of the judge.
         command = [sys.executable, "-P", "-m", "kernelgym.judge.worker"]
         with theirs:
             self._process = subprocess.Popen(
@@ -95,14 +95,15 @@ class WorkerProcess:
         )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict | JudgeFailure:
-        """Have one kernel judged; OSError or EOFError if the worker is lost.
+        """Have the worker judge one kernel.
 
         Returns:
-            The verdict, or what went wrong in the judge.
+            The verdict, or the failure of the judge.
 
         Raises:
-            UsageError: If the device has no room for the problem, or the sandbox that is
-                required cannot be had.
+            UsageError: If the device has too little memory for the problem, or the host does not
+                allow the required sandbox tier.
+            OSError: If the worker is lost; or EOFError.
         """
         answer = self._job(problem, {"kernel": _fields(kernel), "seed": seed})
         if "failed" in answer:
@@ -110,11 +111,12 @@ class WorkerProcess:
         return Verdict.from_dict(answer["verdict"])
 
     def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:
-        """Have a compiled baseline prepared; OSError or EOFError if the worker is lost.
+        """Have the worker prepare a compiled baseline.
 
         Raises:
-            ProblemError: If the device has no room for the problem.
+            UsageError: If the device has too little memory for the problem.
             JudgeError: If the judge or the problem's own code fails.
+            OSError: If the worker is lost; or EOFError.
         """
         answer = self._job(problem, {"baseline": {"refresh": refresh}})
         if "failed" in answer:
@@ -146,22 +148,25 @@ class WorkerProcess:
         return lines[-1] if lines else f"it exited with {self._process.returncode}"
 
     def close(self) -> None:
-        """End the process and all below it."""
+        """End the worker and all processes that it started."""
         self._finalizer()
 
     def abandon(self) -> None:
-        """In a forked child: let go of a worker that belongs to the parent."""
+        """Close this process's ends of the worker's channels, without ending the worker.
+
+        For a forked child: the worker belongs to its parent.
+        """
         if self._finalizer.detach() is not None:
             self._socket.close()
             os.close(self._lifeline)
 
 
 def _environment(folder: Path, visible: Mapping[str, str]) -> dict[str, str]:
-    """Return a worker's environment.
+    """Return a worker's environment variables.
 
     Args:
         folder: The cache folder.
-        visible: What says which devices it sees.
+        visible: Variables that limit which devices it sees.
     """
     environment = {**os.environ, **visible}
     environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
@@ -180,10 +185,10 @@ def _end(
     scratch: Path,
 ) -> None:
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
+        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that still waits for an answer
     sock.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1.0)  # an idle worker cleans up after itself
+        process.wait(1.0)  # an idle worker ends by itself and removes its files
     os.close(lifeline)
     try:
         process.wait(3.0)
@@ -207,5 +212,5 @@ def _abandon_all() -> None:
     _living.clear()
 
 
-# A forked child shares the sockets: it would read the parent's answers and end its workers.
+# A forked child shares the parent's sockets: it would read its answers and end its workers.
 os.register_at_fork(after_in_child=_abandon_all)

@@ -1,1 +1,1 @@
-"""One device of this machine: lock, health, memory budget."""
+"""One device of this machine: its lock, health, bandwidth and memory budget."""

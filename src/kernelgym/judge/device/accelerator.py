@@ -1,4 +1,8 @@
-"""The trusted side's device: its device lock, its health, its bandwidth. CPU or one CUDA device."""
+"""The worker's view of its device, the CPU or one CUDA device.
+
+It holds the device lock and the memory budget, checks that the device still computes and that no
+other program keeps it busy, and measures its bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -37,28 +41,31 @@ _COPIES = 8
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30
 _PROBED_BYTES, _PROBES, _PROBE_PAUSE_S = 256 << 20, 5, 0.02
-_PROBE_COPIES = 64  # longer than what the driver gives one process of several at a time
-_FULL_PACE = 0.75  # a shorter copy is a little slower; two processes at work halve it
+_PROBE_COPIES = 64  # longer than the time slice that the driver gives one of several processes
+# Part of the measured bandwidth that a free device reaches at least: a copy of 256 MiB is a little
+# slower than one of 1 GiB; a second process at work halves the rate.
+_FULL_PACE = 0.75
 _COUNTED = 1025
-_MADE_AT_ONCE = 2  # one is forked while the driver, one after the other, is at the other's context
+# The driver makes one context at a time. With two turns, one candidate is forked meanwhile.
+_MADE_AT_ONCE = 2
 _KEPT_BYTES = 2 << 30
-_SCARCE_OF = 4  # what is free is little if it is less than this part of all
+_SCARCE_OF = 4  # memory is scarce if less than a quarter of it is free
 _SHARED_PATIENCE_S, _SHARED_POLL_S = 2.0, 0.05
 _OWN_LOOKS, _LOOKS_APART_S = 3, 1.0
 
 
 class DeviceLost(JudgeError):
-    """The device does not compute any more for this process."""
+    """The device no longer computes for this process."""
 
 
 class Accelerator:
     """One device as the worker sees it.
 
     Args:
-        name: ``cpu`` or such as ``cuda:0``.
+        name: ``cpu`` or a name like ``cuda:0``.
         folder: Cache folder that all workers share.
-        called: What the caller calls it; as above if empty.
-        spare_contexts: Processes that stand ready on it beside one for each worker.
+        called: The caller's name for the device, used in messages; `name` if empty.
+        spare_contexts: Processes on standby on this device beyond one for each worker.
 
     Raises:
         JudgeError: If the device cannot be used.
@@ -76,7 +83,7 @@ class Accelerator:
         self._memory_budget: MemoryBudget | None = None
         self._holds_room = False
         self.is_alone = False
-        """Whether all of the device's memory is held here."""
+        """Whether this worker holds all of the device's memory."""
         owner = "cpu"
         if self.device.type == "cuda":
             try:
@@ -87,7 +94,7 @@ class Accelerator:
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
             owner = f"gpu-{properties.uuid}"
-            # Contexts of processes that stand ready take memory, too.
+            # Contexts of processes on standby take memory, too.
             usable = usable_bytes(int(properties.total_memory))
             self._memory_budget = MemoryBudget(folder, owner, usable - self._contexts_bytes)
         self.clock = StageClock()
@@ -95,14 +102,14 @@ class Accelerator:
         self.device_lock = DeviceLock(folder / f"{owner}.lock", self.clock)
         self.recent_kills = RecentKills(folder, owner)
         self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
-        """Turns at making processes and their contexts ahead, those of one device."""
+        """Turns at forking processes and making their contexts ahead of need, per device."""
         self._again = Turns(folder, f"{owner}.again", 1)
 
     def check_room(self, problem: Problem) -> None:
-        """Make sure that the device holds a problem's inputs twice.
+        """Check that the device can hold a problem's inputs twice.
 
         Raises:
-            ProblemError: If it does not.
+            ProblemError: If it cannot.
         """
         if self.device.type == "cpu":
             return
@@ -116,36 +123,43 @@ class Accelerator:
             )
 
     def room(self, problem: Problem) -> contextlib.AbstractContextManager[None]:
-        """Wait for memory enough for one kernel on a problem, and hold it, on a CUDA device."""
+        """Wait for enough of the memory budget for one kernel, and hold it.
+
+        Does nothing on the CPU, which has no memory budget.
+        """
         if self._memory_budget is None or self._holds_room:
-            return contextlib.nullcontext()  # nobody waits for what he holds himself
+            # A worker that asked for memory twice would wait for itself for ever.
+            return contextlib.nullcontext()
         size = kernel_bytes(input_bytes(problem), output_bytes(problem))
         return self._hold(self._memory_budget.taken(size))
 
     def while_nobody_is_timed(self) -> contextlib.AbstractContextManager[None]:
-        """Hold off timing on a CUDA device: contexts are made and ended, memory given back.
+        """Keep all workers from timing on a CUDA device during the block.
 
-        On the CPU such things take too little to be waited for.
+        For making and ending contexts and for giving memory back, which would slow a timed call
+        down. Does nothing on the CPU, where these take too little time to disturb one.
         """
         return self.device_lock.shared() if self.on_cuda else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def quiet(self, patience_s: float) -> Iterator[bool]:
-        """Hold the device lock alone, for timing; says whether the device is at full pace.
+        """Hold the device lock alone, for timing; yields True if the device is idle.
 
-        If it is not, others get the device lock for a while: what a kernel has left on the device
-        comes to an end, and another program may.
+        While the device is busy with other work, this releases the lock and tries again: a halted
+        kernel's launches will end, and another program may end.
 
         Args:
-            patience_s: How long to wait for what halted kernels have left to do on the device. It
-                begins anew when one is killed, three times as long is the most.
+            patience_s: How long to wait for the launches of halted kernels. The wait begins anew
+                when a kernel is killed, and lasts at most three times as long. Without a halted
+                kernel, `patience_s` counts as two seconds at most.
         """
         first = begun = math.inf
         looks = 0
         while True:
             with self.device_lock.exclusive():
                 now = time.monotonic()
-                # All others stand still for a look, and pay for it: those of all are apart.
+                # While this worker looks at the device, all others wait and their deadlines run
+                # on. After its own first looks, those of all workers are therefore 1 s apart.
                 if (
                     looks < _OWN_LOOKS
                     or self.device_lock.since_device_blocked_s() >= _LOOKS_APART_S
@@ -172,12 +186,13 @@ class Accelerator:
 
     @contextlib.contextmanager
     def second_chance(self, patience_s: float) -> Iterator[None]:
-        """Try a kernel again that may have been held up: one of them at a time, if that may be.
+        """Retry a timed-out kernel, in the block, while it is undisturbed.
 
-        Otherwise the one that has held up others does so again, whose last chance it is.
+        The block starts when no other retry runs and the device is idle. After `patience_s` it
+        starts anyway: a kernel that blocked others must not block the retry too.
 
         Args:
-            patience_s: How long to wait until nobody else is at it, and the device is free.
+            patience_s: How long to wait.
         """
         deadline = time.monotonic() + patience_s
         while True:
@@ -189,15 +204,15 @@ class Accelerator:
                 time.sleep(_LOOKS_APART_S)
 
     def is_kept_busy(self) -> bool:
-        """Say whether the device is at work though everything of ours stands still."""
+        """Return True if the device is busy though no candidate of any worker runs."""
         with self.device_lock.exclusive():
             return not self.is_ours()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody else holds memory of the device, and hold all of it."""
+        """Wait until no other worker holds memory of the device, and hold all of it."""
         assert self._memory_budget is not None and not self._holds_room
-        gc.collect()  # tensors may hang on a failed attempt's exception
+        gc.collect()  # the exception of a failed attempt may keep tensors alive
         with self.while_nobody_is_timed():
             torch.cuda.empty_cache()
         with self._hold(self._memory_budget.taken(self._memory_budget.total_bytes)):
@@ -209,7 +224,7 @@ class Accelerator:
 
     @property
     def shares_device(self) -> bool:
-        """Whether other workers may be using the device's memory, too."""
+        """Whether other workers may use the device's memory at the same time."""
         return self._memory_budget is not None and not self.is_alone
 
     @contextlib.contextmanager
@@ -222,18 +237,18 @@ class Accelerator:
                 self._holds_room = False
 
     def canary(self) -> None:
-        """Compute something small and look at it.
+        """Check that the device computes a small sum right.
 
         Raises:
-            DeviceLost: If the device no longer computes: this process's context is lost.
+            DeviceLost: If it does not: this process has lost its context.
         """
         if self.device.type == "cpu":
             return
         try:
-            if self._counted is None:  # once: a device that is full is not lost
+            if self._counted is None:  # allocated once: a full device must not pass for a lost one
                 self._counted = torch.empty(_COUNTED + 1, dtype=torch.int64, device=self.device)
             numbers, sum_of_them = self._counted.split([_COUNTED, 1])
-            first = secrets.randbelow(1 << 20)  # so that an old answer is no right one
+            first = secrets.randbelow(1 << 20)  # random, so that a stale sum is a wrong one
             torch.arange(first, first + _COUNTED, out=numbers)
             total = int(torch.sum(numbers, dim=0, keepdim=True, out=sum_of_them).item())
         except RuntimeError as error:
@@ -242,7 +257,7 @@ class Accelerator:
             raise DeviceLost("the device computes wrong sums after this kernel")
 
     def trial_memory(self) -> str:
-        """Return a handle of device memory that a sandbox can be tried with; empty on the CPU."""
+        """Return a handle of device memory for trying a sandbox; empty on the CPU."""
         if self.device.type == "cpu":
             return ""
         if self._trial is None:
@@ -251,26 +266,28 @@ class Accelerator:
         return str(fields["memory"])
 
     def floor_ms(self, moved_bytes: int) -> float:
-        """Return what moving so many bytes takes at the least, in milliseconds.
+        """Return the least milliseconds that moving `moved_bytes` takes.
 
-        On a CUDA device by the bandwidth of its memory; on the CPU by that of its caches, since
-        what is timed there need not have left them.
+        On a CUDA device this uses the bandwidth of its memory, on the CPU that of its caches: the
+        data of a timed call may still lie there.
         """
         if not self._bandwidth:
             self._bandwidth = self._measure_bandwidth()
         return moved_bytes / self._bandwidth * 1e3
 
     def is_ours(self) -> bool:
-        """Say whether a CUDA device does its work at full pace: nobody else keeps it busy.
+        """Return True if a CUDA device copies at full pace, so no other work uses it.
 
-        For who holds the device lock alone, and so knows of no work of ours.
+        The caller holds the device lock alone, so any other work is not that of a running
+        candidate. Always True on the CPU.
         """
         if not self.on_cuda:
             return True
-        self.floor_ms(0)  # what its memory can do is measured now, where it has to be
+        self.floor_ms(0)  # measures the bandwidth if that is not known yet
         most_ms = 2 * _PROBED_BYTES / self._bandwidth * 1e3 / _FULL_PACE
         for _ in range(_PROBES):
-            # Their mean, not the least: in between, other processes have the device to themselves.
+            # The mean, not the least: processes take turns, and a copy within this process's turn
+            # is as fast as on an idle device.
             if statistics.fmean(self._copy_ms(_PROBED_BYTES, _PROBE_COPIES)) < most_ms:
                 return True
             time.sleep(_PROBE_PAUSE_S)
@@ -288,7 +305,7 @@ class Accelerator:
         return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
 
     def _measure_bandwidth(self) -> float:
-        """Bytes that a copy reads and writes in a second, at best."""
+        """Return the most bytes that a copy reads and writes in a second."""
         if self.device.type == "cpu":
             source = torch.zeros(_CACHED_BYTES, dtype=torch.uint8)
             target = torch.empty_like(source)
@@ -304,25 +321,31 @@ class Accelerator:
         return float(2 * size / (shortest_ms / 1e3))
 
     def tidy(self) -> None:
-        """Give back memory that torch keeps for later, if it is much: others may want it."""
+        """Give back the memory that torch caches, if it is more than 2 GiB.
+
+        Other workers may need it.
+        """
         if self.is_untidy():
             torch.cuda.empty_cache()
 
     def make_room(self) -> None:
-        """Give that memory back if little is free: other processes are going to need it."""
+        """Give cached memory back if less than a quarter of the device's is free.
+
+        Otherwise candidates, which are other processes, run out of memory.
+        """
         if self.is_untidy():
             free, total = torch.cuda.mem_get_info(self.device)
             if free < total // _SCARCE_OF:
                 torch.cuda.empty_cache()
 
     def is_untidy(self) -> bool:
-        """Say whether torch keeps much memory for later, beside what is in use."""
+        """Return True if torch caches more than 2 GiB of unused device memory."""
         if not self.on_cuda:
             return False
         kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(kept) > _KEPT_BYTES
 
     def finish(self) -> None:
-        """Wait until the device has nothing to do for this process."""
+        """Wait until the device has finished this process's work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -1,4 +1,4 @@
-"""Cold starts of timed calls: a CUDA device's L2 cache, flushed."""
+"""Flushes a CUDA device's L2 cache, so that timed calls start cold."""
 
 from __future__ import annotations
 

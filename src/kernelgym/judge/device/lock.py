@@ -1,9 +1,13 @@
-"""A lock on one device for everything that is judged on this machine, across processes.
+"""The device lock: keeps judged calls and timing apart, across all processes of this machine.
 
-Judged calls share it; timing takes it alone, so that nothing else of ours runs meanwhile. Who holds
-it for long, for a kernel that is compiled or hangs, is told that another waits
-(`DeviceLock.is_wanted`) and may let him go first (`DeviceLock.released`). It is a `flock`, which
-the kernel releases when its holder dies. It cannot keep other programs away.
+Contract:
+
+- judged calls share the lock; timing takes it alone, so no other worker uses the device meanwhile;
+- a worker that holds a share for long (its kernel compiles or hangs) can see that another worker
+  waits to time (`DeviceLock.is_wanted`) and yield the device (`DeviceLock.released`);
+- the lock is a `flock`, which the operating system releases when its holder dies.
+
+Does not cover programs other than this judge: they may use the device at any time.
 """
 
 from __future__ import annotations
@@ -21,20 +25,24 @@ from kernelgym.judge.stage_clock import StageClock
 
 __all__ = ["DeviceLock"]
 
-_ONE_WAIT_S = 2.0  # looks in vain that are less apart tell of one wait
+# Two looks at a blocked device that lie less than this apart belong to one wait: the time between
+# them counts as blocked, too.
+_ONE_WAIT_S = 2.0
 
 
 class DeviceLock:
-    """A shared or exclusive lock on one file, made where it does not exist.
+    """A shared or exclusive lock on one file, which is created if missing.
 
-    Whoever wants it alone holds a second lock, the gate, while waiting; newcomers pass the gate
-    first. Otherwise a steady stream of sharers would keep the other waiting for ever.
+    A worker that waits to hold the lock alone holds a second lock, the gate, meanwhile. A worker
+    that wants a share must pass the gate first. Without the gate, a steady stream of shared
+    holders would keep the exclusive one waiting for ever.
 
-    One object is for one thread. A share that is held already may be asked for again, within.
+    One object serves one thread. A thread that holds a share may ask for it again; the inner
+    request does nothing.
 
     Args:
-        path: The file.
-        clock: Is told what waiting takes.
+        path: The lock's file.
+        clock: Counts the time spent waiting for the lock.
     """
 
     def __init__(self, path: Path, clock: StageClock) -> None:
@@ -44,17 +52,17 @@ class DeviceLock:
         self._clock = clock
         self._held = -1  # descriptor of the shared lock
         self.before_release: Callable[[], object] = lambda: None
-        """Ends what others must not be timed beside, before a share is ceded."""
+        """Called before a share is released: ends work that would disturb another's timing."""
 
     def shared(self) -> contextlib.AbstractContextManager[None]:
-        """Hold it together with others that do not mind company."""
+        """Hold the lock together with other shared holders."""
         if self.is_shared:
             return contextlib.nullcontext()
         return self._clock.waiting(self._shared())
 
     @contextlib.contextmanager
     def shared_now(self) -> Iterator[bool]:
-        """Hold it together with others if that takes no waiting; says whether it is held."""
+        """Hold a share if that takes no waiting; yields True if held."""
         if self.is_shared:
             yield True
             return
@@ -70,23 +78,23 @@ class DeviceLock:
             self._drop()
 
     def exclusive(self) -> contextlib.AbstractContextManager[None]:
-        """Wait until nobody else holds it, and hold it alone."""
+        """Wait until no other holder is left, and hold the lock alone."""
         return self._clock.waiting(self._exclusive())
 
     @property
     def is_shared(self) -> bool:
-        """Whether this object holds it together with others."""
+        """Whether this object holds a share."""
         return self._held >= 0
 
     def is_wanted(self) -> bool:
-        """Whether it is held here, together with others, while somebody waits to hold it alone."""
+        """Return True if a share is held here while another waits to hold it alone."""
         return self.is_shared and not is_free(self._gate, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """Give up one's share for the length of the block, and wait for it again at its end.
+        """Release the share for the block, and wait for it again at the end.
 
-        Whatever the share was for must stand still meanwhile.
+        The caller must have halted the candidate that the share was taken for.
         """
         self.before_release()
         self._drop()
@@ -98,18 +106,25 @@ class DeviceLock:
 
     @contextlib.contextmanager
     def halfway(self) -> Iterator[None]:
-        """Tell others that work of ours stands still half done, and may go on upon the device."""
+        """Mark, for the block, that a candidate of ours is halted amid its work.
+
+        What it has launched before may still run on the device.
+        """
         with locked(self._half_done, fcntl.LOCK_SH):
             yield
 
     def is_halfway(self) -> bool:
-        """Whether anybody's work stands still half done."""
+        """Return True if any worker's candidate is halted amid its work."""
         return not is_free(self._half_done, fcntl.LOCK_EX)
 
     def note_device_blocked(self, seconds: float) -> None:
-        """Say for how long it was held alone, up to now, while the device was kept busy.
+        """Add to the time for which a busy device blocked an exclusive holder.
 
-        What has passed since somebody said so before counts as well, if it is not long.
+        Any worker may add to it. The time since the addition before this one counts as blocked,
+        too, if that is less than two seconds ago.
+
+        Args:
+            seconds: For how long, up to now, the lock was held alone while the device was busy.
         """
         now, (total_s, before) = time.monotonic(), self._read_blocked()
         if 0.0 <= now - seconds - before < _ONE_WAIT_S:
@@ -119,19 +134,20 @@ class DeviceLock:
         new.replace(self._blocked_file)
 
     def device_blocked_s(self) -> float:
-        """Return for how long, all in all, anybody waited while the device was kept busy."""
+        """Return the total seconds for which a busy device blocked all workers."""
         return self._read_blocked()[0]
 
     def since_device_blocked_s(self) -> float:
-        """Return how long ago the device was last seen to be kept busy."""
+        """Return the seconds since the device was last seen busy."""
         ago = time.monotonic() - self._read_blocked()[1]
-        return ago if ago >= 0.0 else math.inf  # told before this machine was started
+        # The monotonic clock starts anew with the machine: a later time is from an earlier boot.
+        return ago if ago >= 0.0 else math.inf
 
     def _read_blocked(self) -> tuple[float, float]:
         try:
             total_s, moment = self._blocked_file.read_text(encoding="ascii").split()
             return float(total_s), float(moment)
-        except (OSError, ValueError):  # not there, or damaged
+        except (OSError, ValueError):  # the file is missing or damaged
             return 0.0, -math.inf
 
     @contextlib.contextmanager

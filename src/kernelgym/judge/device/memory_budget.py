@@ -1,8 +1,10 @@
-"""A device's memory, rationed among the workers that share it, across processes.
+"""A device's memory budget: divides the memory among the workers that share the device.
 
-Each part of the memory is a file; who holds its `flock` may use it. Parts come back when their
-holder dies. What a kernel allocates by itself cannot be known beforehand, so this keeps honest
-work of several workers from colliding; it does not bound anybody.
+Contract: each of 16 equal parts of the memory is a file, and a worker that holds the `flock` on a
+file may use that part. The operating system gives the parts back when their holder dies.
+
+Does not cover what a kernel allocates by itself: the judge cannot know that beforehand. The budget
+keeps honest kernels of several workers from running out of memory together; it bounds no kernel.
 """
 
 from __future__ import annotations
@@ -20,17 +22,19 @@ from kernelgym.judge.file_lock import take
 __all__ = ["SPARE_BYTES", "MemoryBudget", "holds_both", "kernel_bytes", "usable_bytes"]
 
 SPARE_BYTES = 1 << 30
-"""What a kernel and the judge take beside inputs and outputs."""
+"""Memory that a kernel and the judge need besides inputs and outputs."""
 
 _PARTS = 16
 _POLL_S = 0.002
-_INPUTS, _OUTPUTS = 3, 5  # drawn, and both sides'; the reference's, the kernel's, copies of theirs
-_BETWEEN = 2  # outputs that a reference or a kernel may hold on its way to one
-_CONTEXTS_OF = 14
+# Copies held at once. Inputs: as drawn, the reference's, the kernel's. Outputs: the reference's,
+# the kernel's and copies of both.
+_INPUTS, _OUTPUTS = 3, 5
+_BETWEEN = 2  # intermediate results, each as large as an output
+_CONTEXTS_OF = 14  # one part in 14 of the device's memory is left to the processes' contexts
 
 
 def kernel_bytes(inputs: int, outputs: int) -> int:
-    """Return what a kernel, and what it is compared with, take of a device at the most.
+    """Return the most memory that a kernel and its reference need together.
 
     Args:
         inputs: Bytes of one call's inputs.
@@ -40,12 +44,14 @@ def kernel_bytes(inputs: int, outputs: int) -> int:
 
 
 def usable_bytes(total_bytes: int) -> int:
-    """Return what of a device's memory its processes' contexts leave."""
+    """Return the device memory that the contexts of its processes leave free."""
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
 
 
 def holds_both(total_bytes: int, inputs: int, outputs: int) -> bool:
-    """Say whether a device holds a kernel and what it is timed against, with some to spare.
+    """Return True if a device can hold a kernel beside its baseline.
+
+    Intermediate results of both are allowed for.
 
     Args:
         total_bytes: The device's memory.
@@ -60,8 +66,8 @@ class MemoryBudget:
 
     Args:
         folder: Folder that all workers share.
-        owner: Names the device.
-        total_bytes: Its memory.
+        owner: Name of the device in file names.
+        total_bytes: Memory to divide.
     """
 
     def __init__(self, folder: Path, owner: str, total_bytes: int) -> None:
@@ -70,15 +76,17 @@ class MemoryBudget:
         self._gate = folder / f"{owner}.parts"
 
     def parts(self, wanted_bytes: int) -> int:
-        """Return how many parts hold so many bytes; all of them at the most."""
+        """Return how many parts hold `wanted_bytes`, at most all of them."""
         return max(1, min(_PARTS, math.ceil(wanted_bytes * _PARTS / self.total_bytes)))
 
     @contextlib.contextmanager
     def taken(self, wanted_bytes: int) -> Iterator[None]:
-        """Wait until there is room for so many bytes, first come, first served, and hold it."""
+        """Wait for memory, first come, first served, and hold it for the block."""
         held: list[int] = []
         with contextlib.ExitStack() as stack:
-            gate = take(self._gate, fcntl.LOCK_EX)  # who waits for much is not overtaken
+            # Later workers wait at the gate. Without it, small requests would overtake a worker
+            # that waits for many parts.
+            gate = take(self._gate, fcntl.LOCK_EX)
             try:
                 while not self._collect(held, self.parts(wanted_bytes)):
                     time.sleep(_POLL_S)
@@ -92,7 +100,7 @@ class MemoryBudget:
             yield
 
     def _collect(self, held: list[int], wanted: int) -> bool:
-        """Take what is free; False, with nothing held, if that is too little."""
+        """Take `wanted` free parts; False, holding none, if there are fewer."""
         for path in self._paths:
             if len(held) == wanted:
                 break

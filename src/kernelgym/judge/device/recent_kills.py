@@ -1,8 +1,11 @@
-"""Which workers had to kill a kernel that did not answer, and when: it may have held up others.
+"""Recent kills: when each worker of a device last killed a kernel that did not answer.
 
-Contract: one small file for each worker process in a folder that all workers of a device share. A
-kernel that keeps a device busy for ever also keeps contexts from being made and memory from being
-mapped there, so that whoever ran out of time meanwhile is judged again.
+A kernel that never ends also keeps the driver from making contexts and mapping memory on its
+device, for all processes. An honest kernel of another worker may run out of time meanwhile; its
+worker looks here and judges it again.
+
+Contract: each worker process writes one small file into a folder that all workers of the device
+share.
 """
 
 from __future__ import annotations
@@ -20,27 +23,28 @@ _POLL_S = 0.05
 
 
 class RecentKills:
-    """What is known of kernels that did not answer on one device.
+    """Times of the kills on one device.
 
     Args:
         folder: Folder that all workers share.
-        owner: Names the device.
+        owner: Name of the device in file names.
     """
 
     def __init__(self, folder: Path, owner: str) -> None:
         self._folder, self._prefix = folder, f"{owner}.hung."
 
     def note(self) -> None:
-        """Say that a kernel of this process's was just killed."""
+        """Record that this process has just killed a kernel."""
         path = self._folder / f"{self._prefix}{os.getpid()}"
         path.write_text(repr(time.time()), encoding="ascii")
 
     def others_since(self, moment: float, patience_s: float = 2.0) -> bool:
-        """Say whether a kernel of another process's was killed since a moment (`time.time`).
+        """Return True if another process has killed a kernel since `moment`.
 
         Args:
-            moment: The moment.
-            patience_s: How long to wait for it: whoever was held up may notice first.
+            moment: Of `time.time`.
+            patience_s: How long to wait for such a kill: the worker of a kernel that was held up
+                may time out before the worker of the kernel that blocked the device.
         """
         deadline = time.monotonic() + patience_s
         while not (found := any(noted >= moment for noted in self._others())):
@@ -50,7 +54,7 @@ class RecentKills:
         return found
 
     def latest(self) -> float:
-        """Return when any kernel was last killed (`time.time`); minus infinity if none was."""
+        """Return the `time.time` of the last kill; minus infinity without one."""
         return max(self._noted(), default=-math.inf)
 
     def _others(self) -> Iterator[float]:
@@ -59,5 +63,5 @@ class RecentKills:
     def _noted(self, besides: str = "") -> Iterator[float]:
         for path in self._folder.glob(f"{self._prefix}*"):
             if path.name != besides:
-                with contextlib.suppress(OSError, ValueError):  # half written
+                with contextlib.suppress(OSError, ValueError):  # another process is writing it
                     yield float(path.read_text(encoding="ascii"))

@@ -1,1 +1,1 @@
-"""The trusted handles on zygote and candidates."""
+"""The trusted side's handles on the zygote and its candidates."""

@@ -1,8 +1,11 @@
 """The trusted side's handle on one candidate process.
 
-A `Candidate` is asked one thing at a time and answers in JSON; everything it sends is treated as
-hostile. Its stdout and stderr are read while waiting and kept within bounds. Whatever happens, it
-is killed when its handle is closed.
+Contract:
+
+- the judge sends a `Candidate` one request at a time, and the candidate answers in JSON;
+- everything that the candidate sends is treated as hostile;
+- its stdout and stderr are read while waiting for an answer, and kept within bounds;
+- closing the handle kills the candidate, whatever happened before.
 """
 
 from __future__ import annotations
@@ -43,18 +46,18 @@ __all__ = [
 
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
-_MAX_BUILDS = 1024  # among them what Triton has assembled, for each configuration it tries
+_MAX_BUILDS = 1024  # Triton asks for one assembly for each configuration it tries
 _STOP_S = 5.0
-_YIELD_CHECK_S = 0.01  # from one look at whether somebody waits for the device to the next
+_YIELD_CHECK_S = 0.01  # between two checks whether another worker waits for the device
 
 
 _STREAMS = re.compile(r"\bStream\b|Stream(Create|FromPool|PerThread|Legacy)|[Gg]raph")
 
 
 def makes_streams(source: str) -> bool:
-    """Say whether a source may work on several streams of a CUDA device at once.
+    """Return True if a source may use several CUDA streams at once.
 
-    Those that hide it have their streams take turns.
+    A source that hides its streams from this search gets a context in which they take turns.
     """
     return _STREAMS.search(source) is not None
 
@@ -64,11 +67,11 @@ class Kind:
     """What a candidate is forked for."""
 
     exec: bool = False
-    """Whether it may start programs, in a scratch folder that outlives it: for compiling ahead,
-    never for a run that is judged."""
+    """Whether it may start programs, in a scratch folder that outlives it. Only for compiling
+    ahead, never for a judged run."""
     streams: bool = False
-    """Whether work on several streams of its own may run side by side on a CUDA device. A context
-    for that takes three times as long to make and to end."""
+    """Whether its CUDA streams may run side by side. Making and ending a context that allows this
+    takes three times as long."""
 
 
 USUAL = Kind()
@@ -85,7 +88,7 @@ class BoundedStream:
         self._head, self._tail = bytearray(), bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take in what was written next."""
+        """Append data, dropping what is neither beginning nor end."""
         self.total += len(data)
         room = _KEPT_OUTPUT_BYTES // 2 - len(self._head)
         self._head += data[:room]
@@ -93,7 +96,7 @@ class BoundedStream:
         del self._tail[: -_KEPT_OUTPUT_BYTES // 2]
 
     def text(self) -> str:
-        """Return beginning and end, and how much is missing between them."""
+        """Return the beginning and the end, with the number of bytes cut between."""
         cut = self.total - len(self._head) - len(self._tail)
         middle = f"\n... {cut} bytes cut ...\n" if cut > 0 else ""
         head = self._head.decode("utf-8", "replace")
@@ -101,7 +104,7 @@ class BoundedStream:
 
 
 class CandidateEnded(Exception):
-    """The candidate's process ended, or broke the protocol, before it answered."""
+    """The candidate ended, or broke the protocol, before it answered."""
 
 
 class CandidateTimedOut(Exception):
@@ -109,19 +112,19 @@ class CandidateTimedOut(Exception):
 
 
 class Keeper(Protocol):
-    """Who forked a candidate, can end it and knows how it ended."""
+    """The zygote as its candidates' handles see it: it forks, kills and reports exits."""
 
     def pid(self, candidate_id: int) -> int:
-        """Process id of a candidate that is known to run."""
+        """Return the process id of a running candidate."""
 
     def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
-        """Exit code of a candidate (negative: signal), or None if it still runs."""
+        """Return a candidate's exit code (negative: signal); None if it runs."""
 
     def kill(self, candidate_id: int) -> None:
-        """Kill a candidate with everything it started; returns when it is gone."""
+        """Kill a candidate and everything it started; wait until it is gone."""
 
     def begin_kill(self, candidate_id: int) -> None:
-        """Have a candidate be killed; returns at once."""
+        """Have the zygote kill a candidate; do not wait for it."""
 
 
 class Candidate:
@@ -140,32 +143,32 @@ class Candidate:
         self._nonce = ""
         self._threads: Threads | None = None
         self._context: bool | None = None
-        """Whether its context is made; None if nobody has asked for that."""
+        """Whether its context on the device is made; None if it was not requested."""
         self._killed = False
         self._builds = 0
         self._deadline = 0.0
         self.building_s = 0.0
         self.stood_s = 0.0
-        """Seconds for which it stood still while others went first; counted by who halts it."""
+        """Seconds for which it was halted while other workers timed; `Yielding` adds them up."""
         self.device_blocked_s = 0.0
-        """Seconds for which others waited meanwhile, or while it built, for a busy device."""
+        """Seconds of these, and of its builds, for which a busy device blocked other workers."""
         self.put_off_s = 0.0
-        """Seconds by which the deadlines of its answers were put off."""
-        # A candidate that never reads must not hold us up when its channel is full.
+        """Seconds by which the deadlines of its answers were extended."""
+        # A candidate that never reads would block the judge for ever once its channel is full.
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
     def start(self, control: socket.socket, kind: Kind = USUAL) -> None:
-        """Ask the zygote for the process behind this handle."""
+        """Ask the zygote to fork the process of this handle."""
         message = {"op": "spawn", "id": self._id, "scratch": self.scratch, **asdict(kind)}
         protocol.send(control, message, (self._their_channel.fileno(), *self._their_fds))
         self._close_their_ends()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until it stands in its sandbox, before it is given any code.
+        """Wait until it is confined by its sandbox; it has no kernel code before.
 
         Raises:
-            JudgeError: If it does not get there: our failure, or the machine's.
+            JudgeError: If that fails. The judge or the machine is at fault then.
         """
         if self._threads is not None:
             return
@@ -180,22 +183,22 @@ class Candidate:
         self._threads = Threads(self._keeper.pid(self._id))
 
     def ask_for_context(self) -> None:
-        """Have it make its context on the device, as soon as it stands in its sandbox."""
+        """Request that it makes its device context once it is sandboxed."""
         if self._context is None:
             self._context = False
             self.post({"op": "context"})
 
     @property
     def has_context(self) -> bool:
-        """Whether its context on the device is known to be made."""
+        """Whether it has reported that its context on the device is made."""
         return self._context is True
 
     def wait_for_context(self, timeout_s: float) -> None:
-        """Wait until its context is made, asking for it if need be.
+        """Wait until its context on the device is made; request it if necessary.
 
         Raises:
-            JudgeError: If it does not get there: our failure, or the machine's. `DeviceFull`, if
-                for want of memory.
+            DeviceFull: If the device lacks the memory.
+            JudgeError: If it fails otherwise. The judge or the machine is at fault then.
         """
         self.ask_for_context()
         if self._context:
@@ -210,26 +213,26 @@ class Candidate:
         self._context = True
 
     def ended(self) -> bool:
-        """True if its process is known to be gone."""
+        """Return True if its process is known to be gone."""
         return self._keeper.exit_code(self._id) is not None
 
     def stop(self) -> None:
-        """Halt all of its threads; returns when they stand still.
+        """Halt all of its threads; return when they have stopped.
 
         Raises:
-            CandidateEnded: If they do not: a system call that has begun is finished first, and one
-                that writes for seconds was made to.
+            CandidateEnded: If they do not stop within 5 s. A thread finishes its system call
+                before it stops, but only a deliberately made one lasts for seconds.
         """
         if not self.halt(_STOP_S):
             raise CandidateEnded("it did not stand still when it was halted")
 
     def halt(self, patience_s: float) -> bool:
-        """Halt all of its threads; False, and it goes on, if they do not stand still in time."""
+        """Halt all threads; if they do not stop in time, resume them and return False."""
         assert self._threads is not None
         return self._threads.halt(patience_s)
 
     def resume(self) -> None:
-        """Let a halted candidate go on.
+        """Resume a halted candidate.
 
         Raises:
             CandidateEnded: If it has run since it was halted.
@@ -239,7 +242,10 @@ class Candidate:
             raise CandidateEnded("it ran while it was halted")
 
     def threads(self) -> int:
-        """Count its threads and its children, as this side sees them; 0 if it is gone."""
+        """Return the number of its threads and children; 0 if it is gone.
+
+        The operating system counts them, not the candidate.
+        """
         return 0 if self._threads is None else self._threads.count()
 
     def _close_their_ends(self) -> None:
@@ -248,9 +254,9 @@ class Candidate:
             os.close(self._their_fds.pop())
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        """Send a request without waiting for its answer."""
+        """Send a request without waiting for the answer."""
         self._nonce = secrets.token_hex(8)
-        # A candidate that is gone is noticed when its answer is awaited.
+        # `answer` raises if the candidate is gone.
         with contextlib.suppress(OSError):
             protocol.send(self._channel, {**message, "nonce": self._nonce}, fds)
 
@@ -263,12 +269,12 @@ class Candidate:
         """Wait for the answer to the last request.
 
         Args:
-            deadline: `time.monotonic` at which to give up; builds push it back by what they take,
-                but for what others wait in vain meanwhile.
-            build: Serves extension builds: returns the answer and the descriptors to go with it,
-                which are closed here. None where none is allowed.
-            yield_device: Called every now and then; returns for how many seconds the candidate
-                stood still meanwhile, which push the deadline back.
+            deadline: `time.monotonic` at which to give up. The time of a build extends it, except
+                the part for which a busy device blocked other workers.
+            build: Builds an extension and returns the answer and the descriptors to send with it,
+                which are closed here. None if the candidate may not ask for builds.
+            yield_device: Called every 10 ms to yield the device to a worker that waits for it;
+                returns for how many seconds the candidate was halted, which extend the deadline.
 
         Raises:
             CandidateTimedOut: If there is no answer by the deadline.
@@ -308,7 +314,7 @@ class Candidate:
             if yield_device is not None:
                 self._put_off(yield_device())
             late += time.monotonic() > self._deadline
-            if late > _MAX_LATE_READS:  # it dribbles bytes to keep us here
+            if late > _MAX_LATE_READS:  # it sends single bytes to delay its timeout for ever
                 raise CandidateTimedOut
         return message
 
@@ -323,7 +329,7 @@ class Candidate:
             raise CandidateEnded(f"it sent {error}") from None
         if message is not None:
             return message
-        # An answer that is there already counts even if we come for it late.
+        # An answer that has arrived in time counts even if it is read after the deadline.
         left = max(0.0, self._deadline - time.monotonic())
         ready = _readable([self._channel.fileno(), *self._pipes], min(left, longest_s))
         if not ready and not left:
@@ -346,7 +352,7 @@ class Candidate:
         if sum(stream.total for stream in self._streams()) > self._output_bytes:
             raise CandidateEnded(f"it wrote more than {self._output_bytes} bytes of output")
         if not data:
-            # An end of file would make every later select return at once.
+            # A stream at its end is always readable: every later poll would return at once.
             self._ended_streams.append(self._pipes.pop(fd))
             os.close(fd)
 
@@ -360,7 +366,7 @@ class Candidate:
         return f"it exited with status {code} before answering"
 
     def output(self) -> str:
-        """What it wrote to stdout and stderr, cut in the middle."""
+        """Return its stdout and stderr, each cut in the middle."""
         for fd in list(self._pipes):
             while _readable([fd], 0):
                 data = os.read(fd, 1 << 16)
@@ -374,7 +380,7 @@ class Candidate:
         return [*self._ended_streams, *self._pipes.values()]
 
     def kill(self) -> None:
-        """Kill the process; its scratch folder and what it wrote stay until `discard`.
+        """Kill the process; keep its scratch folder and output until `discard`.
 
         Raises:
             JudgeError: If it cannot be killed.
@@ -384,16 +390,16 @@ class Candidate:
             self._killed = True
 
     def begin_kill(self) -> None:
-        """Have the process be killed, without waiting until it is gone.
+        """Have the zygote kill the process; do not wait until it is gone.
 
         Raises:
-            JudgeError: If nobody is there to do so.
+            JudgeError: If the zygote is gone.
         """
         if not self._killed:
             self._keeper.begin_kill(self._id)
 
     def discard(self) -> None:
-        """Kill the process and remove what it left. Never raises for a process already gone.
+        """Kill the process, if it still runs, and remove its scratch folder.
 
         Raises:
             JudgeError: If it cannot be killed.
@@ -419,7 +425,10 @@ class Candidate:
 
 
 def _readable(fds: list[int], timeout_s: float) -> set[int]:
-    """Return which descriptors can be read; `poll`, since `select` ends at number 1023."""
+    """Return the descriptors that can be read without waiting longer.
+
+    Uses `poll`, since `select` takes no descriptor above 1023.
+    """
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

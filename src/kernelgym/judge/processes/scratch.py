@@ -1,8 +1,9 @@
-"""Scratch folders of workers: one each, gone with it, swept if it could not clean up itself.
+"""Scratch folders of workers: each worker has one, which is removed when the worker ends.
 
-A worker holds a lock beside its folder for as long as it lives. The kernel releases the lock
-whatever ends the worker, so a folder whose lock can be had is nobody's any more; process ids would
-not tell, since several containers may share the cache folder.
+A worker holds a lock beside its folder for as long as it lives. The operating system releases the
+lock however the worker ends. Another worker that can take the lock therefore knows that the folder
+is abandoned, and sweeps it. A process id would not tell: several containers may share the cache
+folder, each with process ids of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ __all__ = ["claim", "remove_folder", "sweep"]
 
 
 def claim(folder: Path) -> None:
-    """Make a folder this process's own until it ends."""
+    """Create a folder and hold its lock until this process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # The lock comes first and stays open: a folder without one may be swept.
+    # The lock is taken first and never closed: another worker may sweep a folder without a lock.
     take(_lock_of(folder), fcntl.LOCK_EX)
     folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -36,15 +37,19 @@ def sweep(root: Path) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_folder(lock.with_suffix(""))
         except BlockingIOError:
-            pass  # its owner lives
+            pass  # the worker that owns the folder is alive
         finally:
             os.close(fd)
 
 
 def remove_folder(path: str | Path) -> None:
-    """Remove a folder that hostile code may have filled: however deep, without recursion."""
+    """Remove a folder that hostile code may have filled, however deep.
+
+    `rm` removes it: a recursive Python function would fail on folders nested deeply enough.
+    """
     try:
-        os.rmdir(path)  # empty in the strongest tier, where scratch is a private mount
+        # Succeeds in the strongest tier: scratch is a private mount there, so the folder is empty.
+        os.rmdir(path)
     except FileNotFoundError:
         pass
     except OSError:

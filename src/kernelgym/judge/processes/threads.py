@@ -1,7 +1,11 @@
-"""The threads of another process, seen from outside: counted, halted, let go on.
+"""Counts, halts and resumes the threads of a candidate from outside.
 
-Contract: what the kernel tells in `/proc` and does for a signal; the process has no say in it. Only
-its own children may send it on its way, and `Threads.resume` notices that.
+Contract:
+
+- everything rests on `/proc` and signals of the operating system, which the candidate cannot
+  influence;
+- a child of the candidate may send it SIGCONT while it is halted; `Threads.resume` detects that
+  from the time that the candidate's threads have run.
 """
 
 from __future__ import annotations
@@ -15,21 +19,25 @@ import time
 
 __all__ = ["Threads"]
 
-_ASLEEP_NS, _UNTOLD_NS = 200_000, 4_000_000  # the latter is a tick, after which clocks are right
+# Run time that a halted process may seem to gain: with `wchan` readable, and without. A timer tick
+# lasts 4 ms, and a clock read while its thread leaves the processor is right after the next tick.
+_ASLEEP_NS, _UNTOLD_NS = 200_000, 4_000_000
 _ALL_THREADS = 2  # clock_getcpuclockid(3): the scheduler's clock of a process, its number inverted
 _SETTLE_S = 1e-4
-_LEAVES_S = 0.02  # far longer than it takes a thread to leave the processor
+_LEAVES_S = 0.02  # far longer than a stopped thread needs to leave the processor
 _STOPPED = frozenset("TtZX")
 _LEAVING = "leaving"
-_NOWHERE = b"0"  # where a thread waits that is on a processor, or that may not be asked
-_TELLS_SINCE = (5, 16)  # Linux; before, a stopped thread is said to wait while it still leaves
+_NOWHERE = b"0"  # `wchan` of a thread that is on a processor, or that this process may not inspect
+# Linux version. Before it, `wchan` shows a stopped thread as waiting while it still leaves the
+# processor.
+_TELLS_SINCE = (5, 16)
 
 
 class Threads:
     """All threads of one process.
 
     Args:
-        pid: Its process id; the process is not yet gone.
+        pid: Process id; the process must exist.
     """
 
     def __init__(self, pid: int) -> None:
@@ -40,11 +48,11 @@ class Threads:
         self._tells = _release() >= _TELLS_SINCE and os.path.exists(f"{self._folder}/{pid}/wchan")
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the process descriptor."""
         os.close(self._pidfd)
 
     def halt(self, patience_s: float) -> bool:
-        """Halt all of them; False, and they go on, if they do not stand still in time."""
+        """Halt all threads; if they do not stop in time, resume them and return False."""
         self._signal(signal.SIGSTOP)
         deadline, stopped = time.monotonic() + patience_s, math.inf
         while not (states := self._states()) <= _STOPPED:
@@ -52,12 +60,13 @@ class Threads:
             if states <= _STOPPED | {_LEAVING}:
                 stopped = min(stopped, now)
             if now > stopped + _LEAVES_S:
-                self._tells = False  # it may not be asked
+                self._tells = False  # this process may not read `wchan`
             if now > deadline:
                 return self._give_up()
             time.sleep(0)
         self._ran_ns = self._run_ns()
-        while not self._tells:  # its clock stands still, which is nearly as good
+        # Without `wchan`, wait until the run time no longer grows: nearly as good a sign.
+        while not self._tells:
             time.sleep(_SETTLE_S)
             before, self._ran_ns = self._ran_ns, self._run_ns()
             if self._ran_ns == before:
@@ -72,7 +81,7 @@ class Threads:
         return False
 
     def resume(self) -> bool:
-        """Let them go on; False, and they do not, if they have run since they were halted."""
+        """Resume all threads; if they ran while halted, leave them and return False."""
         borne_ns = _ASLEEP_NS if self._tells else _UNTOLD_NS
         if self._ran_ns is not None and self._run_ns() > self._ran_ns + borne_ns:
             return False
@@ -81,7 +90,7 @@ class Threads:
         return True
 
     def count(self) -> int:
-        """Count them and the process's children; 0 if it is gone."""
+        """Return the number of threads and child processes; 0 if the process is gone."""
         count = 0
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
@@ -91,12 +100,14 @@ class Threads:
         return count
 
     def _run_ns(self) -> int:
-        """Return for how long they have run so far; 0 where the kernel does not say.
+        """Return the threads' run time so far; 0 if the operating system hides it.
 
-        Asked at the start of a window, where files take 3 us or more for every thread: that would
-        be on the account of who has many.
+        Called at the start of a timed window. Reading a file takes 3 us or more per thread, which
+        would count against a candidate with many threads, so the process's clock is read instead
+        where there is one.
         """
-        with contextlib.suppress(OSError):  # not known everywhere, and of no process that is gone
+        # Some systems have no such clock, and a process that is gone has none.
+        with contextlib.suppress(OSError):
             return time.clock_gettime_ns(self._clock)
         total = 0
         with contextlib.suppress(OSError):
@@ -110,11 +121,12 @@ class Threads:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def _states(self) -> set[str]:
-        """Return the states that they are in, `_LEAVING` among them.
+        """Return the states of all threads, `_LEAVING` among them.
 
-        A thread that is called stopped may still be on its way off the processor, for as long as
-        an interrupt or a busy host keeps it there, and its clock may stand still until it is off:
-        what it ran would seem to be run while it was halted. Where it waits is told only then.
+        A thread whose state is "stopped" may still be on the processor, for as long as an interrupt
+        or a busy host keeps it there. Its clock may be updated only when it leaves, and the time
+        that it ran before would then seem to be run while it was halted. `wchan` shows where the
+        thread waits only once it has left.
         """
         states = set()
         with contextlib.suppress(OSError):
@@ -128,14 +140,17 @@ class Threads:
         return states
 
     def _is_off(self, task: str) -> bool:
-        """Say whether a stopped thread is known to have left the processor."""
-        with contextlib.suppress(OSError):  # it is gone
+        """Return True if a stopped thread has left the processor or is gone."""
+        with contextlib.suppress(OSError):  # the thread is gone
             return _read(f"{self._folder}/{task}/wchan") != _NOWHERE
         return True
 
 
 def _read(path: str) -> bytes:
-    """Return what a small file says; half of what `open` takes, for what is asked so often."""
+    """Return the contents of a small file.
+
+    Takes half the time of `open`, which counts in the loops above.
+    """
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, 1 << 14)

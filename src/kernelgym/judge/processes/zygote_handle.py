@@ -1,4 +1,8 @@
-"""The trusted side's handle on a zygote, the process that forks candidates."""
+"""The trusted side's handle on a zygote, the process that forks candidates.
+
+The handle also keeps candidates on standby: processes that are forked and sandboxed, and on a GPU
+have their context, before a kernel needs them.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,9 @@ from kernelgym.rulesets import Limits
 __all__ = ["Zygote", "start_zygote"]
 
 _PROGRAM = Path(protocol.__file__).with_name("zygote.py")
-_START_S = 120.0  # importing torch and Triton on a busy machine
-_AHEAD_S = 5.0  # a driver that takes longer is held up by a kernel that hangs
-_KILL_S = 10.0  # freeing gigabytes takes the kernel a while
+_START_S = 120.0  # a busy machine needs this long to import torch and Triton
+_AHEAD_S = 5.0  # a driver that takes longer is blocked by a kernel that never ends
+_KILL_S = 10.0  # the operating system needs time to free gigabytes
 
 
 class Zygote:
@@ -40,11 +44,11 @@ class Zygote:
     Args:
         interpreted: Whether Triton is imported with its interpreter on.
         limits: What each candidate may use.
-        readable: Paths its candidates may read, as from `readable_paths`.
-        scratch_root: Folder in which scratch folders are made.
+        readable: Paths its candidates may read, from `readable_paths`.
+        scratch_root: Folder for the candidates' scratch folders.
         tier: A tier name, or ``auto`` for the strongest the host allows.
-        device: Where candidates run. If that is not the CPU, it waits until it `meets` it.
-        tier_is_known: Whether `tier` was found to work before, and need not be tried.
+        device: Where candidates run. On a GPU, the zygote waits for `meet` before it is ready.
+        tier_is_known: Whether `tier` has worked before; it is not tried again then.
 
     Raises:
         JudgeError: If it does not start.
@@ -106,7 +110,7 @@ class Zygote:
         self.tier = ""
 
     def meet(self, capability: tuple[int, int], shared: str) -> None:
-        """Tell it of its device; it is told once.
+        """Send the zygote the facts about its device; later calls do nothing.
 
         Args:
             capability: The device's compute capability.
@@ -114,12 +118,15 @@ class Zygote:
         """
         told = {"shared": shared, "arch": 10 * capability[0] + capability[1]}
         if not self._has_met:
-            with contextlib.suppress(OSError):  # if it is gone, who waits for it is told why
+            with contextlib.suppress(OSError):  # if the zygote is gone, `wait_ready` says why
                 protocol.send(self._control, told)
         self._has_met = True
 
     def wait_ready(self) -> None:
-        """Block until it serves; called by `take`, so only needed to start several at once."""
+        """Wait until the zygote can fork candidates.
+
+        `take` calls this. A caller needs it only to start several zygotes at the same time.
+        """
         if self.tier:
             return
         deadline = time.monotonic() + _START_S
@@ -128,7 +135,10 @@ class Zygote:
                 raise JudgeError(f"the zygote did not start: {self._complaint()}")
 
     def take(self, kind: Kind = USUAL) -> Candidate:
-        """Return a fresh candidate; the next one is forked by `replenish`."""
+        """Return a fresh candidate, one on standby if there is one.
+
+        `replenish` forks its successor.
+        """
         self.wait_ready()
         taken = self._longest_standing(kind) or self._next(kind)
         try:
@@ -136,15 +146,16 @@ class Zygote:
         except JudgeError:
             taken.discard()
             raise
-        if not kind.streams:  # few kernels have any; to hold a second process ready costs them all
+        # Few kernels use several streams. A second process on standby would cost every kernel.
+        if not kind.streams:
             self._wanted.add(kind)
         return taken
 
     def replenish(self) -> None:
-        """Have one of each kind that was taken so far stand by, where none does.
+        """Put one candidate of each kind taken so far on standby, if none is.
 
-        On a device the one after it is forked, too. It starts the driver, which takes as long as
-        making a context does and needs no device lock, and makes its context when it is its turn.
+        On a GPU the next one is forked, too. It starts the driver, which takes as long as making
+        a context and needs no device lock. It makes its context when it goes on standby itself.
         """
         for kind in self._wanted:
             if not self._standby.get(kind):
@@ -153,14 +164,17 @@ class Zygote:
                 self._coming[kind] = self._spawn(kind)
 
     def lacks(self, ready: int) -> bool:
-        """Say whether fewer than so many of the usual kind stand by, though they are wanted."""
+        """Return True if fewer than `ready` usual candidates are on standby.
+
+        False before the first usual candidate was taken.
+        """
         return USUAL in self._wanted and len(self._standby.get(USUAL, ())) < ready
 
     def add(self) -> None:
-        """Fork one more of the usual kind, to stand by once it stands in its sandbox.
+        """Put one more candidate of the usual kind on standby.
 
         Raises:
-            JudgeError: If it does not get there.
+            JudgeError: If its sandbox cannot be set up.
         """
         candidate = self._next(USUAL)
         try:
@@ -171,27 +185,32 @@ class Zygote:
         self._standby.setdefault(USUAL, []).append(candidate)
 
     def ask_for_contexts(self) -> None:
-        """Have what stands by make its context on the device."""
+        """Request that the candidates on standby make their device contexts."""
         if self._on_device:
             for candidate in self._all_standing():
                 candidate.ask_for_context()
 
     def is_settled(self) -> bool:
-        """Say whether all that stands by has its context on the device, if it is to have one."""
+        """Return True if every candidate on standby has its context.
+
+        On the CPU, where candidates make no context, always True.
+        """
         return not self._on_device or all(each.has_context for each in self._all_standing())
 
     def settle(self, ahead: bool = False) -> bool:
-        """Wait until what stands by has its context on the device; False if something fails to.
+        """Wait for the contexts of candidates on standby; False if one fails.
+
+        A candidate that fails is discarded.
 
         Args:
-            ahead: Nothing waits for them: give up sooner.
+            ahead: Whether no kernel waits for them; gives up after 5 s then, not 120 s.
         """
         settled = True
         for standing in self._standby.values():
             for candidate in list(standing):
                 try:
                     self._await(candidate, _AHEAD_S if ahead else _START_S)
-                except JudgeError:  # the next one may fare better, when it is needed
+                except JudgeError:  # a fresh candidate may succeed when one is needed
                     settled = False
                     standing.remove(candidate)
                     candidate.discard()
@@ -201,7 +220,7 @@ class Zygote:
         return [candidate for standing in self._standby.values() for candidate in standing]
 
     def _next(self, kind: Kind) -> Candidate:
-        """Return one that is to stand by from now on."""
+        """Return the candidate forked ahead, or fork one."""
         coming = self._coming.pop(kind, None)
         if coming is not None and coming.ended():
             coming.discard()
@@ -214,7 +233,7 @@ class Zygote:
             candidate = standing.pop(0)
             if not candidate.ended():
                 return candidate
-            candidate.discard()  # what killed it while it stood by was not a kernel of anybody's
+            candidate.discard()  # it ended while on standby, before it was given a kernel
         return None
 
     def _await(self, candidate: Candidate, patience_s: float = _START_S) -> None:
@@ -233,14 +252,14 @@ class Zygote:
         return candidate
 
     def pump(self, timeout_s: float) -> bool:
-        """Handle what the zygote says; False if it said nothing in time or is gone."""
+        """Handle the zygote's messages; False if none comes in time or it is gone."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         if not poll.poll(timeout_s * 1e3):
             return False
         try:
             data = self._control.recv(1 << 16)
-        except ConnectionError:  # gone, with something unread that it was told
+        except ConnectionError:  # the zygote ended before it read all requests
             return False
         if not data:
             return False
@@ -255,7 +274,11 @@ class Zygote:
         return True
 
     def pid(self, candidate_id: int) -> int:
-        """Process id of a candidate that is known to run."""
+        """Return the process id of a running candidate.
+
+        Raises:
+            JudgeError: If the zygote does not report it.
+        """
         deadline = time.monotonic() + _START_S
         while candidate_id not in self._pids:
             if not self.pump(max(0.0, deadline - time.monotonic())):
@@ -263,7 +286,7 @@ class Zygote:
         return self._pids[candidate_id]
 
     def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
-        """Exit code of a candidate (negative: signal), or None if it still runs."""
+        """Return a candidate's exit code (negative: signal); None if it runs."""
         deadline = time.monotonic() + timeout_s
         while candidate_id not in self._exits:
             if not self.pump(max(0.0, deadline - time.monotonic())):
@@ -271,10 +294,10 @@ class Zygote:
         return self._exits[candidate_id]
 
     def kill(self, candidate_id: int) -> None:
-        """Kill a candidate with everything it started; returns when it is gone.
+        """Kill a candidate and everything it started; wait until it is gone.
 
         Raises:
-            JudgeError: If it is still there after two seconds.
+            JudgeError: If it still runs after 10 s.
         """
         if candidate_id not in self._exits:
             self.begin_kill(candidate_id)
@@ -284,7 +307,7 @@ class Zygote:
         self._pids.pop(candidate_id, None)
 
     def begin_kill(self, candidate_id: int) -> None:
-        """Have a candidate be killed with everything it started; returns at once.
+        """Have the zygote kill a candidate and all it started; do not wait.
 
         Raises:
             JudgeError: If the zygote is gone.
@@ -300,9 +323,9 @@ class Zygote:
         return lines[-1] if lines else "it said nothing"
 
     def close(self) -> None:
-        """End the zygote; the kernel takes every candidate down with it."""
+        """End the zygote; the operating system ends every candidate with it."""
         for candidate in [*self._all_standing(), *self._coming.values()]:
-            with contextlib.suppress(JudgeError):  # it may be what failed
+            with contextlib.suppress(JudgeError):  # the zygote may be gone, or the candidate stuck
                 candidate.discard()
         self._standby.clear()
         self._coming.clear()
@@ -323,7 +346,7 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "HOME": str(scratch_root),
         "TRITON_INTERPRET": "1" if interpreted else "0",
-        # Each arena of the C library reserves address space, which is what we limit.
+        # Each arena of the C library reserves address space, and the limit is on address space.
         "MALLOC_ARENA_MAX": "8",
     }
 
@@ -331,12 +354,12 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
 def start_zygote(
     language: str, limits: Limits, folder: Path, scratch: Path, tier: str, device: str
 ) -> Zygote:
-    """Start what forks the processes for a language, without waiting for it to be there.
+    """Start a zygote for a language, without waiting until it is ready.
 
     Args:
         language: The language.
         limits: What each candidate may use.
-        folder: Cache folder, which remembers tiers.
+        folder: Cache folder, which holds the known sandbox tiers.
         scratch: Folder for temporary files.
         tier: Sandbox tier, ``auto`` or ``require:TIER``.
         device: Where candidates run.

@@ -1,1 +1,1 @@
-"""The trusted side of the sandbox: what may be read, which tier the host allows."""
+"""The trusted side of the sandbox: readable paths, and the tier that the host allows."""

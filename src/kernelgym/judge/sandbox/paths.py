@@ -1,4 +1,4 @@
-"""Which files and folders sandboxed processes may read: Python's, compilers', the driver's."""
+"""Returns the paths that sandboxed processes may read: of Python, compilers and the CUDA driver."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PACKAGE = Path(__file__).resolve().parents[2]  # kernelgym
 
 
 def readable_paths(*extra: str) -> tuple[str, ...]:
-    """Files and folders a sandboxed Python with torch needs to read.
+    """Return the paths that a sandboxed Python with torch needs to read.
 
-    This package is not among them: it holds correct kernels for the Synthetic suite.
+    This package is excluded: it holds correct kernels for the Synthetic suite.
     """
     paths = [*_python_folders(), *extra]
     paths += ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/usr/share/zoneinfo"]
@@ -35,22 +35,23 @@ def readable_paths(*extra: str) -> tuple[str, ...]:
 
 
 def listable_paths() -> tuple[str, ...]:
-    """Folders above this package that Python's import system lists."""
+    """Return the folders above this package that Python's import system lists."""
     real = [os.path.realpath(path) for path in _python_folders()]
     return tuple(str(p) for p in _PACKAGE.parents if any(p.is_relative_to(path) for path in real))
 
 
 def compiler_paths() -> tuple[str, ...]:
-    """Files and folders that compilers and what they call need to read and run."""
+    """Return the paths that compilers and their tools need to read and run."""
     paths = ["/usr/bin", "/bin", "/usr/include", "/usr/local/bin", "/usr/local/include"]
     paths += ["/usr/libexec", "/sbin", "/usr/sbin", "/etc/alternatives"]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
 
 
 def driver_paths() -> tuple[str, ...]:
-    """Files and folders that the CUDA driver and toolkit are read from, besides `/dev`."""
+    """Return the paths of the CUDA driver and toolkit, besides `/dev`."""
     with contextlib.suppress(OSError):
-        ctypes.CDLL("libcuda.so.1")  # makes no context, but shows where the driver lies
+        # Makes no context. Once loaded, the driver's path stands in this process's memory map.
+        ctypes.CDLL("libcuda.so.1")
     with open("/proc/self/maps") as file:
         mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
     folders = {
@@ -70,28 +71,29 @@ def driver_paths() -> tuple[str, ...]:
 
 
 def driver_libraries() -> tuple[str, ...]:
-    """Return the path of the CUDA driver's library; nothing where this process has none loaded."""
+    """Return the path of the CUDA driver's library, if this process has loaded it."""
     with open("/proc/self/maps") as file:
         mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
     return tuple(sorted(path for path in mapped if re.search(r"/libcuda\.so[.\d]*$", path)))[:1]
 
 
 def _python_folders() -> list[str]:
-    found = importlib.util.find_spec("torch")  # without importing it, which takes seconds
+    found = importlib.util.find_spec("torch")  # does not import torch, which would take seconds
     if found is None or found.origin is None:
         raise ImportError("PyTorch is not installed; `pip install torch`")
     return [sys.prefix, sys.base_prefix, str(Path(found.origin).parent.parent)]
 
 
 def without(path: str, excluded: Path) -> list[str]:
-    """Return what together holds everything under `path` except `excluded`."""
+    """Return paths that together hold all of `path` except `excluded`."""
     if not excluded.is_relative_to(path):
         return [path]
     if excluded == Path(path):
         return []
     parts = []
     for entry in os.scandir(path):
-        # A link back to a folder above the excluded one (lib64 in a venv) adds nothing but a hole.
+        # Skip links to a folder above the excluded one (lib64 in a venv): its parts are listed
+        # under its own name.
         real = os.path.realpath(entry.path)
         if not (entry.is_symlink() and excluded.is_relative_to(real)):
             parts += without(real, excluded)

@@ -1,7 +1,8 @@
-"""Which sandbox tier a host allows, remembered: finding out tries whole compositions.
+"""Remembers the strongest sandbox tier that a host allows, since finding it takes several trials.
 
-What is remembered holds for this boot of this machine, this user, these namespaces and these
-capabilities: a container beside this one may share the cache folder and allow less.
+Contract: an entry holds for one boot of the machine, one user, one set of namespaces and one set
+of capabilities. Another container may share the cache folder and allow less. A tier weaker than
+the strongest is forgotten after an hour.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ _TRIED_AGAIN_S = 3600.0
 
 
 def suffices(tier: str, wanted: str) -> bool:
-    """Say whether a tier is what was asked for: by name, ``auto`` or ``require:NAME``."""
+    """Return True if a tier satisfies a request.
+
+    Args:
+        tier: Name of the tier.
+        wanted: The request: a tier's name, ``auto``, or ``require:NAME`` for that tier or a
+            stronger one.
+    """
     if wanted == "auto":
         return True
     if wanted.startswith("require:"):
@@ -28,19 +35,19 @@ def suffices(tier: str, wanted: str) -> bool:
 
 
 def recall(folder: Path, device: str, wanted: str) -> str:
-    """Return the strongest tier found here before if it suffices; else an empty string."""
+    """Return the remembered tier if it suffices; otherwise an empty string."""
     path = _file(folder, device)
     try:
         tier, age_s = path.read_text(), time.time() - path.stat().st_mtime
     except OSError:
         return ""
     if tier != TIERS[0] and age_s > _TRIED_AGAIN_S:
-        return ""  # what stood in the way of a stronger one may be gone
+        return ""  # the host may allow a stronger tier by now
     return tier if tier in TIERS and suffices(tier, wanted) else ""
 
 
 def remember(folder: Path, device: str, tier: str) -> None:
-    """Keep the strongest tier that was found by trying."""
+    """Store the strongest tier that the trials found."""
     path = _file(folder, device)
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = path.with_name(f"{path.name}.{os.getpid()}")
@@ -49,7 +56,7 @@ def remember(folder: Path, device: str, tier: str) -> None:
 
 
 def forget(folder: Path, device: str) -> None:
-    """Try again next time."""
+    """Remove the stored tier, so that the next start tries all of them again."""
     _file(folder, device).unlink(missing_ok=True)
 
 
