@@ -19,7 +19,6 @@ HOMES = (
     ROOT / "judge" / "untrusted",  # beside the candidate, where nothing of ours is imported
     ROOT / "suites" / "synthetic",  # writes kernels: a writer a language
     TRAIN / "demo",
-    *(ROOT / "cli").glob("demo*.py"),
 )
 """Where code may know a language by its name."""
 SOURCES = sorted(

@@ -258,7 +258,7 @@ def test_other_presets_do_without_a_timing(name: str) -> None:
 
 def test_the_judge_calls_a_withheld_speed_by_that_code() -> None:
     judge = Path(kernelgym.__file__).parent / "judge"
-    found = [path for path in judge.glob("*.py") if "two processes disagree" in path.read_text()]
+    found = [path for path in judge.rglob("*.py") if "two processes disagree" in path.read_text()]
     assert len(found) == 1
     text = found[0].read_text()
     assert f'Finding("{UNCONFIRMED_SPEED}"' in text or "Finding(UNCONFIRMED_SPEED" in text
