@@ -78,7 +78,10 @@ class AwaitedEvaluator:
         return await all_of(self.evaluate(job.problem, job.kernel) for job in jobs)
 
     async def close(self) -> None:
-        """Wait for kernels being judged; fail those that wait. Keep the evaluator open."""
+        """Wait for kernels being judged, and fail those not yet begun.
+
+        The wrapped evaluator stays open.
+        """
         with self._lock:
             self._closed = True
             left, self._waiting = self._waiting, []
@@ -106,7 +109,7 @@ class AwaitedEvaluator:
                 return
 
     def _judge(self, batch: Sequence[_Waiting]) -> None:
-        """Judge a batch, then the kernels that arrived meanwhile; runs in a thread."""
+        """Judge a batch, then the kernels that arrived meanwhile."""
         while batch:
             # From here on, cancelling a caller no longer keeps its kernel from being judged.
             kept = [each for each in batch if each.verdict.set_running_or_notify_cancel()]
@@ -150,7 +153,7 @@ async def all_of(awaited: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _settle(waiting: _Waiting, outcome: Verdict | BaseException) -> None:
-    """Give a caller its verdict or its error, unless it already has one."""
+    """Give a caller its verdict or error, unless it has one."""
     if waiting.verdict.done():
         return
     if isinstance(outcome, StopIteration | CancelledError | asyncio.CancelledError):

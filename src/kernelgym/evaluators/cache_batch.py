@@ -48,7 +48,7 @@ class Flights:
         self._by_key: dict[str, Flight] = {}
 
     def join(self, key: str) -> tuple[Flight, bool]:
-        """Return the key's flight, and True if the caller must judge and land it."""
+        """Return the key's flight, and True if the caller must land it."""
         if self._process != os.getpid():
             self._begin()  # a forked child lacks the threads that would land its parent's flights
         with self._lock:
@@ -69,7 +69,7 @@ class Flights:
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A kernel without a verdict yet, and the jobs that wait for it."""
+    """A kernel without a verdict, and the jobs waiting for it."""
 
     job: Job
     key: str
@@ -190,7 +190,7 @@ class Batch:
         self._look_at_others()
 
     def _look_at_others(self) -> None:
-        """Take the verdicts of others, and the kernels that got none from them."""
+        """Take the verdicts of others, and kernels left without one."""
         landed = [each for each in self._waiting if each[1].done()]
         self._waiting = [each for each in self._waiting if each not in landed]
         for asked, flight in landed:
@@ -200,7 +200,7 @@ class Batch:
                 self._share(asked, verdict)
 
     def _share(self, asked: _Asked, verdict: Verdict | None) -> None:
-        """Give a verdict to all waiting jobs; if it is None, judge each by itself."""
+        """Give a verdict to all waiting jobs; None: judge each alone."""
         if self._asked.get(asked.key) is asked:
             del self._asked[asked.key]
         self._land(asked, verdict)

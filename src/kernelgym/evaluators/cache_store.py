@@ -49,7 +49,7 @@ class VerdictStore:
         self._unseen_bytes = limit_bytes  # so that the first verdict checks the folder's size
 
     def find(self, key: str) -> Verdict | None:
-        """Return a verdict and mark it as used; None if missing or damaged."""
+        """Return a verdict and mark it used; None if missing or damaged."""
         path = self._path(key)
         try:
             verdict = _read(path.read_bytes(), key)

@@ -54,7 +54,7 @@ _LIMIT_BYTES = 1 << 30
 
 
 def is_kept(verdict: Verdict, kernel: Kernel, times: bool) -> bool:
-    """Return True if a verdict may be cached: judged again, it should be the same.
+    """Return True if judging again should give the same verdict.
 
     Args:
         verdict: The verdict.
@@ -135,7 +135,7 @@ class CachedEvaluator:
         return self._times
 
     def key(self, problem: Problem, kernel: Kernel) -> str:
-        """Return the key of a kernel's verdict: a digest of 64 hexadecimal digits."""
+        """Return the key of a kernel's verdict: 64 hexadecimal digits."""
         rules = json.dumps(dataclasses.asdict(self.ruleset), sort_keys=True)
         parts = (_FORMAT, problem.source, kernel.language, kernel.source, rules)
         # JSON, so that no two different lists of parts give the same text.
@@ -203,7 +203,7 @@ class CachedEvaluator:
             self._inner.close()
 
     def _given(self, verdict: Verdict, started: float) -> Verdict:
-        """Return a cached or shared verdict with the device and time of this call."""
+        """Return a cached or shared verdict with this call's device and time."""
         with self._count_lock:
             self.hits += 1
         device = self.device if verdict.device else ""

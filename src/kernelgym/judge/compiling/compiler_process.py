@@ -44,7 +44,7 @@ class Running:
     allowed_s: float
 
     def finish(self, deadline: float) -> str:
-        """Wait until it ends; return its log, prefixed with `FAILED` after a failure.
+        """Wait until it ends; return its log, behind `FAILED` after failure.
 
         Raises:
             JudgeError: If the compiler could not be started.
@@ -77,7 +77,7 @@ class Running:
 
 
 class Ready:
-    """A sandboxed process on standby that becomes a compiler when it gets a command.
+    """A sandboxed process on standby that becomes a compiler on command.
 
     Starting Python and setting up a sandbox takes several times as long as assembling a kernel.
 
@@ -135,7 +135,7 @@ def _open(command: list[str], plan: Plan, stdin: int) -> subprocess.Popen[bytes]
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int:
-    """Wait for a process to end and return its exit status at once.
+    """Wait for a process to end; return its exit status at once.
 
     `subprocess.Popen.wait` with a timeout checks only every 50 ms, which is longer than
     assembling a kernel takes.
@@ -161,7 +161,7 @@ def has_failed(log: str) -> bool:
 
 
 def is_transient(log: str) -> bool:
-    """Return True if a command failed because time or another resource ran out."""
+    """Return True if a command lacked time, memory or another resource."""
     lower = log.lower()
     return _TOO_LONG in log or any(sign in lower for sign in _TRANSIENT)
 

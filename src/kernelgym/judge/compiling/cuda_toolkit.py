@@ -58,7 +58,7 @@ def find_nvcc() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CudaToolkit:
-    """nvcc, its target device and torch's CUDA libraries; part of every library's key."""
+    """nvcc, its device and torch's CUDA libraries; part of every library's key."""
 
     nvcc: str
     root: str
@@ -85,12 +85,12 @@ class CudaToolkit:
         return [*_FLAGS, *self.defines, *own]
 
     def includes(self) -> list[str]:
-        """Return the include flags that a C++ unit needs; nvcc has them built in."""
+        """Return the include flags for a C++ unit; nvcc needs none."""
         folder = f"{self.root}/include"
         return ["-isystem", folder] if os.path.isdir(folder) and folder != "/usr/include" else []
 
     def link_flag(self, flag: str) -> str | None:
-        """Return a candidate's linker flag with the library's path; None to drop it."""
+        """Return a linker flag with the library's path; None to drop it."""
         if flag.startswith("-L") or flag == "-lcudart":
             return None
         found = _library(flag[2:], self.library_folders) if flag.startswith("-l") else None
@@ -161,7 +161,7 @@ def _ask(*command: str) -> str:
 
 
 def _loaded_runtime() -> str | None:
-    """Return the path of the CUDA runtime that torch has loaded into this process."""
+    """Return the path of the CUDA runtime that torch has loaded."""
     with open("/proc/self/maps") as file:
         paths = (line.split(maxsplit=5)[-1].strip() for line in file if "/libcudart" in line)
         return next(paths, None)

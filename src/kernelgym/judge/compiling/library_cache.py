@@ -66,7 +66,7 @@ class LibraryCache:
         folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, key: str) -> Built | None:
-        """Return a library and mark it as used; None if it is not there."""
+        """Return a library and mark it as used; None if missing."""
         folder = self.folder / key
         try:
             with locked(self._lock, fcntl.LOCK_SH):
@@ -102,7 +102,7 @@ class LibraryCache:
         return dataclasses.replace(built, path=str(folder / "extension.so"))
 
     def find_object(self, name: str) -> Path | None:
-        """Return an object file and mark it as used; None if it is not there."""
+        """Return an object file and mark it as used; None if missing."""
         path = self.folder / name
         with contextlib.suppress(OSError), locked(self._lock, fcntl.LOCK_SH):
             os.utime(path)

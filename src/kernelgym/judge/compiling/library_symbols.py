@@ -67,7 +67,7 @@ _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
 
 @dataclass(frozen=True, slots=True)
 class LibraryWork:
-    """Work that an extension leaves to other libraries, as names of their functions."""
+    """Functions of other libraries that do an extension's work, by name."""
 
     hidden: tuple[str, ...] = ()
     """Functions whose work evidence cannot see."""

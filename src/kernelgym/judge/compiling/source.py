@@ -68,7 +68,7 @@ class Unit:
 
 
 def units(request: Request) -> tuple[Unit, ...]:
-    """Return the units to compile: a C++ unit, a CUDA unit or both."""
+    """Return the units to compile: C++, CUDA or both."""
     implicit = request.implicit_headers or any(map(_BRINGS_TORCH.search, request.cpp_sources))
     found = []
     blank = not any(text.strip() for text in request.cpp_sources)
@@ -102,7 +102,7 @@ def compile_flags(unit: Unit, thin: bool) -> tuple[str, ...]:
 
 
 def compose(request: Request, unit: Unit, thin: bool) -> dict[str, str]:
-    """Return the files to compile, by name; the unit's file includes the others.
+    """Return a unit's files by name; the main one includes the others.
 
     Each of the candidate's texts becomes an unchanged file of its own, so that line numbers in
     compiler messages are those of the author's text.

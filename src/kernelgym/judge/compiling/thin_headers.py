@@ -138,7 +138,7 @@ def _operator_headers(include: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """Facts about one header, or about a set of headers and all that they include."""
+    """Facts about one header, or about several and all they include."""
 
     called: frozenset[str]
     """Names called as methods."""
@@ -166,7 +166,7 @@ def _reach(folders: tuple[Path, ...], headers: Iterable[str]) -> _Reach:
 
 @functools.lru_cache(maxsize=8192)
 def _read_header(folders: tuple[Path, ...], name: str) -> _Reach:
-    """Return the facts about one header; none if it is in no folder."""
+    """Return the facts about one header, empty if it is missing."""
     for folder in folders:
         try:
             text = (folder / name).read_text(errors="replace")

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def find_compiler() -> str:
-    """Return the path of the C++ compiler: $CXX if set, else g++, c++ or clang++.
+    """Return the path of $CXX if set, else of g++, c++ or clang++.
 
     Raises:
         UnsupportedLanguage: If it is not found.
@@ -82,7 +82,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A C++ compiler and the torch version it builds for; part of every library's key."""
+    """A C++ compiler and its torch; part of every library's key."""
 
     compiler: str
     version: str

@@ -106,7 +106,7 @@ def _make(
     allowed_s: float,
     away: Away,
 ) -> Built:
-    """Return the cached output of a command for a text, or run it."""
+    """Run a command on a text, or return its cached output."""
     started = time.monotonic()
     given, made = names
     text = "\0".join([*command, source])
@@ -134,7 +134,7 @@ def _make(
 
 
 def _include_folders() -> list[str]:
-    """Return the folders of Python's headers and of Triton's copy of the driver's."""
+    """Return the folders of Python's and the driver's headers."""
     return [sysconfig.get_paths()["include"], str(_backend() / "include")]
 
 
