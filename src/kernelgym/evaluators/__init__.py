@@ -1,1 +1,1 @@
-"""Evaluators that wrap others."""
+"""Evaluators that wrap another evaluator, to cache its verdicts or to make it awaitable."""

@@ -1,12 +1,12 @@
-"""`AwaitedEvaluator`: lets any evaluator be awaited.
+"""`AwaitedEvaluator`: makes any evaluator awaitable.
 
 Contract:
 
 - kernels that are awaited at the same time are judged together, in one `evaluate_iter`, and each
-  awaiting caller goes on as soon as its own verdict is there;
-- what the evaluator raises for a kernel reaches the caller that awaits it, and no other; none is
-  left waiting;
-- a caller that is cancelled disturbs no other; a kernel not yet begun is then not judged;
+  caller goes on as soon as its own verdict is there;
+- an error that the evaluator raises for a kernel reaches only the caller that awaits this kernel;
+  no caller is left waiting;
+- cancelling one caller does not affect another. Its kernel is not judged if that has not begun;
 - it never closes the evaluator it was given.
 """
 
@@ -35,15 +35,15 @@ class _Waiting:
 
 
 class AwaitedEvaluator:
-    """An evaluator that is awaited, and judges together what is awaited at the same time.
+    """An awaitable evaluator that judges kernels awaited at the same time together.
 
     Args:
-        evaluator: What judges. It is used from several threads and never closed here.
-        most: Most kernels of a batch.
-        batches: Most batches that are judged at the same time.
+        evaluator: The evaluator that judges. It is used from several threads and never closed here.
+        most: Largest number of kernels in a batch.
+        batches: Largest number of batches judged at the same time.
 
     Raises:
-        UsageError: If an argument makes no sense.
+        UsageError: If `most` or `batches` is less than 1.
     """
 
     def __init__(self, evaluator: Evaluator, *, most: int = 256, batches: int = 8) -> None:
@@ -69,16 +69,19 @@ class AwaitedEvaluator:
             if self._closed:
                 raise UsageError("this AwaitedEvaluator is closed; make another one")
             self._waiting.append(waiting)
-        # Not now, but after every task that is ready had its turn to ask for a verdict as well.
+        # Later, so that all tasks that are ready now can add their kernels to the batch.
         asyncio.get_running_loop().call_soon(self._dispatch)
         return await asyncio.wrap_future(waiting.verdict)
 
     async def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Judge many kernels; verdicts in the order of the jobs."""
+        """Judge many kernels; return verdicts in the order of the jobs."""
         return await all_of(self.evaluate(job.problem, job.kernel) for job in jobs)
 
     async def close(self) -> None:
-        """Wait for what is being judged; what waits to be is not. The evaluator stays open."""
+        """Wait for kernels being judged, and fail those not yet begun.
+
+        The wrapped evaluator stays open.
+        """
         with self._lock:
             self._closed = True
             left, self._waiting = self._waiting, []
@@ -92,7 +95,7 @@ class AwaitedEvaluator:
         await self.close()
 
     def _dispatch(self) -> None:
-        """Begin as many batches as there is room for."""
+        """Start as many batches as are allowed at the same time."""
         while True:
             with self._lock:
                 if not self._waiting or self._running >= self._batches:
@@ -101,14 +104,14 @@ class AwaitedEvaluator:
                 self._running += 1
             try:
                 self._threads.submit(self._judge, batch)
-            except RuntimeError:  # closed from another thread meanwhile
+            except RuntimeError:  # another thread has closed this evaluator
                 _give_up(batch)
                 return
 
     def _judge(self, batch: Sequence[_Waiting]) -> None:
-        """Judge a batch, and whatever has come to wait meanwhile; runs in a thread."""
+        """Judge a batch, then the kernels that arrived meanwhile."""
         while batch:
-            # From here on a caller that is cancelled no longer takes its kernel back.
+            # From here on, cancelling a caller no longer keeps its kernel from being judged.
             kept = [each for each in batch if each.verdict.set_running_or_notify_cancel()]
             try:
                 self._judge_together(kept)
@@ -121,7 +124,9 @@ class AwaitedEvaluator:
 
     def _judge_together(self, batch: Sequence[_Waiting]) -> None:
         if len(batch) > 1:
-            with contextlib.suppress(Exception):  # whose fault it is, the second try tells
+            # The kernels without a verdict are judged one by one below, so that an error reaches
+            # only the caller whose kernel causes it.
+            with contextlib.suppress(Exception):
                 for index, verdict in self.evaluator.evaluate_iter([each.job for each in batch]):
                     _settle(batch[index], verdict)
         for waiting in batch:
@@ -134,7 +139,10 @@ class AwaitedEvaluator:
 
 
 async def all_of(awaited: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all; if one raises, cancel the others, wait until they are gone, and raise it."""
+    """Await all and return their results in order.
+
+    If one raises, cancel the others, wait until they have ended, and raise its error.
+    """
     tasks = [asyncio.create_task(each) for each in awaited]
     try:
         return list(await asyncio.gather(*tasks))
@@ -145,11 +153,11 @@ async def all_of(awaited: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _settle(waiting: _Waiting, outcome: Verdict | BaseException) -> None:
-    """Give a caller its verdict or its error, unless it has one."""
+    """Give a caller its verdict or error, unless it has one."""
     if waiting.verdict.done():
         return
     if isinstance(outcome, StopIteration | CancelledError | asyncio.CancelledError):
-        # A future does not take these; as they are, the caller would wait for ever.
+        # A future does not accept these exceptions: the caller would wait for ever.
         error = JudgeError(f"the evaluator raised {type(outcome).__name__}")
         error.__cause__ = outcome
         outcome = error

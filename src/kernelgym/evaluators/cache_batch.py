@@ -1,9 +1,12 @@
-"""A batch of jobs on its way through a cache of verdicts.
+"""Passes a batch of jobs through the cache of verdicts.
 
-Kept verdicts come out at once, the others as they are judged; a kernel that occurs twice, or that
-another batch or thread of this process is judging, is waited for. The jobs are taken and the
-evaluator is driven by a thread of the batch's own, since a job must not wait for another one's
-verdict; a bounded queue keeps that thread from running ahead of the caller.
+Contract:
+
+- cached verdicts are yielded at once, the others as they are judged;
+- a kernel that occurs twice in the batch, or that another batch or thread of this process is
+  judging, is not judged again: its jobs wait for that verdict;
+- a thread of the batch takes the jobs and calls the evaluator, so that a job never waits for the
+  verdict of another. A bounded queue keeps this thread from running far ahead of the caller.
 """
 
 from __future__ import annotations
@@ -23,16 +26,19 @@ from kernelgym.types import Job, Kernel, Verdict
 __all__ = ["Batch", "Flight", "Flights"]
 
 _AHEAD = 64
-_LOOK_S = 0.1  # between two looks at whether the caller still wants verdicts
+_LOOK_S = 0.1  # between two checks whether the caller still wants verdicts
 
 _Results = queue.Queue[tuple[int, Verdict] | BaseException | None]
 
 Flight = concurrent.futures.Future[Verdict | None]
-"""A verdict that is on its way; None if it says nothing, and each who waits must judge."""
+"""A verdict being judged; None as its result means that each waiting job must be judged."""
 
 
 class Flights:
-    """Verdicts that this process is judging, by key, so that it judges none twice at a time."""
+    """The verdicts that this process is judging, by key.
+
+    They keep a process from judging a kernel twice at the same time.
+    """
 
     def __init__(self) -> None:
         self._begin()
@@ -42,9 +48,9 @@ class Flights:
         self._by_key: dict[str, Flight] = {}
 
     def join(self, key: str) -> tuple[Flight, bool]:
-        """Return the key's flight, and True if the caller has begun it and must land it."""
+        """Return the key's flight, and True if the caller must land it."""
         if self._process != os.getpid():
-            self._begin()  # a forked child has no thread that would land its parent's flights
+            self._begin()  # a forked child lacks the threads that would land its parent's flights
         with self._lock:
             if (known := self._by_key.get(key)) is not None:
                 return known, False
@@ -52,7 +58,10 @@ class Flights:
             return flight, True
 
     def land(self, key: str, verdict: Verdict | None) -> None:
-        """End a flight that the caller has begun; a verdict to keep is in the store by now."""
+        """End a flight that the caller has begun.
+
+        A verdict that is cached must be in the store before, or a new caller would judge it again.
+        """
         with self._lock:
             flight = self._by_key.pop(key)
         flight.set_result(verdict)
@@ -60,7 +69,7 @@ class Flights:
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A kernel whose verdict is on its way, and the jobs that want it."""
+    """A kernel without a verdict, and the jobs waiting for it."""
 
     job: Job
     key: str
@@ -75,12 +84,12 @@ class Batch:
 
     Args:
         jobs: The jobs.
-        flights: What this process is judging.
-        evaluate_iter: Judges what is not kept.
+        flights: The verdicts that this process is judging.
+        evaluate_iter: Judges the kernels without a cached verdict.
         key: Returns the key of a job's verdict.
-        find: Returns the kept verdict of a key, if there is one.
-        given: Makes a kept or shared verdict the caller's, who asked at that time.
-        judged: Is told of every verdict that was judged, to keep it.
+        find: Returns the cached verdict of a key, or None.
+        given: Returns a cached or shared verdict as that of a caller that asked at the given time.
+        judged: Called with every new verdict, to cache it.
     """
 
     def __init__(
@@ -98,9 +107,9 @@ class Batch:
         self._key, self._find, self._given, self._judged = key, find, given, judged
         self._results: _Results = queue.Queue(_AHEAD)
         self._stopped = threading.Event()
-        self._asked: dict[str, _Asked] = {}  # by key: what this batch wants and does not have
-        self._waiting: list[tuple[_Asked, Flight]] = []  # of these, what others are judging
-        self._ready: collections.deque[_Asked] = collections.deque()  # to judge beside others
+        self._asked: dict[str, _Asked] = {}  # by key: kernels of this batch without a verdict
+        self._waiting: list[tuple[_Asked, Flight]] = []  # those that another batch is judging
+        self._ready: collections.deque[_Asked] = collections.deque()  # those left to this batch
 
     def stream(self) -> Iterator[tuple[int, Verdict]]:
         """Yield (index of the job, verdict) in order of completion."""
@@ -130,7 +139,7 @@ class Batch:
                 self._land(asked, None)
 
     def _first_pass(self) -> Iterator[_Asked]:
-        """Go through the jobs; yields those that are ours to judge."""
+        """Go through the jobs; yield the kernels that this batch must judge."""
         for index, job in enumerate(self._jobs):
             yield from self._from_ready()
             if self._stopped.is_set():
@@ -153,7 +162,7 @@ class Batch:
             yield self._ready.popleft()
 
     def _judge(self, asked: Iterator[_Asked]) -> None:
-        """Have all of them judged, and look at what others judge between two verdicts."""
+        """Judge kernels; after each verdict, take those that others have judged."""
         given_away: list[_Asked] = []
 
         def jobs() -> Iterator[Job]:
@@ -181,7 +190,7 @@ class Batch:
         self._look_at_others()
 
     def _look_at_others(self) -> None:
-        """Take what others have judged meanwhile, or left to us."""
+        """Take the verdicts of others, and kernels left without one."""
         landed = [each for each in self._waiting if each[1].done()]
         self._waiting = [each for each in self._waiting if each not in landed]
         for asked, flight in landed:
@@ -191,7 +200,7 @@ class Batch:
                 self._share(asked, verdict)
 
     def _share(self, asked: _Asked, verdict: Verdict | None) -> None:
-        """Give a verdict to all jobs that still want it; without one each is judged by itself."""
+        """Give a verdict to all waiting jobs; None: judge each alone."""
         if self._asked.get(asked.key) is asked:
             del self._asked[asked.key]
         self._land(asked, verdict)

@@ -1,11 +1,14 @@
-"""Verdicts on disk, one file each, filed under a digest of all that decides them.
+"""Stores verdicts on disk, one file each, under a digest of all that decides them.
 
-Any number of processes and threads may use one folder. A file appears whole or not at all and
-says what it holds, so a damaged one is not believed and the next verdict replaces it. The folder
-is kept under a size: what was used longest ago goes first.
+Contract:
 
-Two processes that judge the same file it twice; the later file stands. Nothing here judges, or
-decides what is worth keeping.
+- any number of processes and threads may use one folder;
+- a file is written atomically and holds its own digest, so a damaged file is ignored and the next
+  verdict replaces it;
+- the folder is kept under a size limit; the least recently used files are removed first;
+- if two processes judge the same kernel, both write the file, and the later one stays.
+
+Does not judge, and does not decide which verdicts are cached.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from kernelgym.types import Verdict
 __all__ = ["VerdictStore"]
 
 _ENTRY, _STAGING = ".json", ".tmp"
-_LOOKS = 16  # at the folder's size, in the time it takes to fill it once
+_LOOKS = 16  # checks of the folder's size while as many bytes are written as the limit allows
 _ABANDONED_S = 3600.0
 
 
@@ -35,18 +38,18 @@ class VerdictStore:
     """A folder of verdicts.
 
     Args:
-        folder: Made if it does not exist.
-        limit_bytes: Size of all entries above which it is cut back.
+        folder: The folder; created if missing.
+        limit_bytes: Total size above which files are removed.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder, self.limit_bytes = folder, limit_bytes
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._unseen_bytes = limit_bytes  # so that the first entry looks at what is there
+        self._unseen_bytes = limit_bytes  # so that the first verdict checks the folder's size
 
     def find(self, key: str) -> Verdict | None:
-        """Look a verdict up, and note that it is used; None too if its file is damaged."""
+        """Return a verdict and mark it used; None if missing or damaged."""
         path = self._path(key)
         try:
             verdict = _read(path.read_bytes(), key)
@@ -57,10 +60,10 @@ class VerdictStore:
         return verdict
 
     def file(self, key: str, verdict: Verdict) -> None:
-        """Keep a verdict in place of any other.
+        """Store a verdict, replacing an earlier one.
 
         Raises:
-            OSError: If the disk is full or the folder gone.
+            OSError: If the disk is full or the folder is gone.
         """
         data = _write(key, verdict)
         path = self._path(key)
@@ -83,17 +86,17 @@ class VerdictStore:
             self.cut_back()
 
     def cut_back(self) -> None:
-        """Remove what was used longest ago until the folder is under its limit."""
+        """Remove the least recently used verdicts while above the limit."""
         try:
             with locked(self.folder / ".lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
                 for entry in over_limit(self._tidy(), self.limit_bytes):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
         except BlockingIOError:
-            return  # another process is at it
+            return  # another process is removing files
 
     def _tidy(self) -> list[Entry]:
-        """List the entries, and remove what killed processes were writing."""
+        """Return the entries; remove files that killed processes left unfinished."""
         entries, abandoned = [], time.time() - _ABANDONED_S
         for folder in os.scandir(self.folder):
             if not folder.is_dir(follow_symlinks=False):
@@ -112,14 +115,18 @@ class VerdictStore:
 
 
 def _write(key: str, verdict: Verdict) -> bytes:
-    # ASCII only: what a kernel prints may hold lone surrogates.
+    # ASCII only: a kernel's output may hold lone surrogates, which UTF-8 cannot encode.
     text = json.dumps(verdict.to_dict()).encode("ascii")
     head = {"key": key, "sha256": hashlib.sha256(text).hexdigest()}
     return json.dumps(head).encode() + b"\n" + text
 
 
 def _read(data: bytes, key: str) -> Verdict:
-    """Rebuild a verdict; ValueError and the like if the data is not what was written."""
+    """Return the verdict in a file's data.
+
+    Raises:
+        ValueError: If the data is damaged; or another exception of JSON and `Verdict.from_dict`.
+    """
     head, _, text = data.partition(b"\n")
     expected = {"key": key, "sha256": hashlib.sha256(text).hexdigest()}
     if json.loads(head) != expected:

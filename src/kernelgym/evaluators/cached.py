@@ -1,18 +1,28 @@
-"""`CachedEvaluator`: judges a kernel once, however often its verdict is asked for.
+"""`CachedEvaluator`: caches verdicts on disk, so that a kernel is judged only once.
 
-A verdict is kept on disk under a digest of all that decides it: the problem's source, the kernel's
-exact source and language, every field of the ruleset, the kind of device, and the tools' versions
-(see `kernelgym.judge.provenance`). Exact, since lines are quoted in findings and comments may be
-what a model is trained on. A thread or batch that asks while this process judges the same waits
-for that verdict. Two processes may judge the same kernel at the same time; the later verdict stays.
+A verdict is cached under a digest of all that decides it: the problem's source, the kernel's source
+and language, every field of the ruleset, the kind of device, and the tools' versions (see
+`kernelgym.judge.provenance`). The kernel's source counts character by character, since findings
+quote lines and a model may be trained on comments.
 
-Not kept: what says nothing about the kernel (`unavailable`), what the machine's load decides
-(`timeout`, a build for want of time or memory, a timing that was not possible). In-flight
-duplicates share a timeout all the same, and judge for themselves after an `unavailable`.
+Contract:
 
-A verdict from the cache is the kept one, but for `device` (this evaluator's name for it) and
-`wall_s` (what this call took). Under secret seeds a kept verdict is one draw of the seed that is
-not drawn again: a kernel that is wrong once in ten verdicts stays what it was found to be first.
+- a thread or batch that asks for a verdict that this process is judging waits for it. After a
+  `timeout` it gets that verdict, too; after an `unavailable` it judges the kernel itself;
+- a cached verdict is returned as stored, except `device` (this evaluator's name for the device) and
+  `wall_s` (the time of this call).
+
+Not cached:
+
+- `unavailable`, which says nothing about the kernel;
+- verdicts that depend on the machine's load: `timeout`, a build that ran out of time or memory, a
+  correct kernel that could not be timed.
+
+Does not cover:
+
+- two processes: both may judge the same kernel at the same time, and the later verdict stays;
+- chance: under secret seeds, a cached verdict stands for one drawn seed, and no other is drawn. A
+  kernel that is wrong in one of ten verdicts keeps the verdict that it got first.
 """
 
 from __future__ import annotations
@@ -39,23 +49,23 @@ from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Verdict
 
 __all__ = ["CachedEvaluator", "is_kept"]
 
-_FORMAT = "1"  # raise it when what is kept, or what decides it, changes
+_FORMAT = "1"  # raise it when the cached data, or the facts that decide a verdict, change
 _LIMIT_BYTES = 1 << 30
 
 
 def is_kept(verdict: Verdict, kernel: Kernel, times: bool) -> bool:
-    """Return True if a verdict would be the same another time, as far as one can tell.
+    """Return True if judging again should give the same verdict.
 
     Args:
         verdict: The verdict.
-        kernel: The kernel it is about.
-        times: Whether its evaluator times correct kernels; then one that could have been timed
-            and was not (the device was busy, no baseline was prepared) may be another time.
+        kernel: The kernel that was judged.
+        times: Whether its evaluator times correct kernels. A correct kernel that was not timed
+            (the device was busy, no baseline was prepared) may then be timed another time.
     """
     if verdict.status in (Status.UNAVAILABLE, Status.TIMEOUT):
         return False
     if verdict.status is Status.COMPILE_ERROR:
-        # The mark in front was taken off when the log became the verdict's.
+        # `is_transient` expects the prefix, which the verdict's log no longer has.
         return not any(is_transient(f"{FAILED}{text}") for text in (verdict.log, verdict.message))
     language = LANGUAGES.get(kernel.language)
     timeable = times and language is not None and language.is_timed(verdict.device)
@@ -63,22 +73,22 @@ def is_kept(verdict: Verdict, kernel: Kernel, times: bool) -> bool:
 
 
 class CachedEvaluator:
-    """Keeps another evaluator's verdicts on disk.
+    """Caches another evaluator's verdicts on disk.
 
-    Safe to use from several threads, and with one folder from any number of processes.
+    Several threads may use one object, and any number of processes one folder.
 
     Args:
-        evaluator: Judges what is not kept.
-        folder: Where verdicts are kept; by default ``verdicts`` in the judge's cache folder.
-        limit_bytes: Size of all verdicts above which those used longest ago go.
-        judged_by: What verdicts depend on beside problem, kernel and ruleset: the device's kind
-            and the tools' versions. By default this machine's, which is right for a
-            `LocalEvaluator`; an evaluator that judges elsewhere needs its own.
-        owns: Whether closing this one closes `evaluator`, too.
+        evaluator: Judges kernels without a cached verdict.
+        folder: Folder for verdicts; by default ``verdicts`` in the judge's cache folder.
+        limit_bytes: Total size above which the least recently used verdicts are removed.
+        judged_by: The device's kind and the tools' versions, on which verdicts depend besides
+            problem, kernel and ruleset. The default describes this machine, which is right for a
+            `LocalEvaluator`. An evaluator that judges on another machine needs that machine's.
+        owns: Whether closing this object closes `evaluator`, too.
 
     Raises:
-        UsageError: If `judged_by` is not given and this machine lacks the evaluator's device, or
-            if the limit is no positive number.
+        UsageError: If `judged_by` is not given and this machine lacks the evaluator's device, if
+            the limit is no positive number, or if the folder cannot be created.
     """
 
     def __init__(
@@ -99,15 +109,15 @@ class CachedEvaluator:
             self._store = VerdictStore(where, limit_bytes)
         except OSError as error:
             raise UsageError(f"verdicts cannot be kept in {str(where)!r}: {error}") from None
-        # Evaluators need not say these; what they say of themselves decides their verdicts.
+        # Optional attributes of an evaluator that decide its verdicts, and so belong to the key.
         self._times = getattr(evaluator, "timing", None) is True
         self._traits = [str(getattr(evaluator, name, "")) for name in ("timing", "isolation")]
         self._flights = Flights()
         self._count_lock = threading.Lock()
         self.hits = 0
-        """Verdicts this object has given without having them judged."""
+        """Number of verdicts returned without judging the kernel."""
         self.misses = 0
-        """Verdicts it has had judged."""
+        """Number of verdicts that the evaluator judged."""
 
     @property
     def device(self) -> str:
@@ -116,7 +126,7 @@ class CachedEvaluator:
 
     @property
     def ruleset(self) -> Ruleset:
-        """The rules of its verdicts."""
+        """The ruleset that its verdicts follow."""
         return self._inner.ruleset
 
     @property
@@ -125,24 +135,24 @@ class CachedEvaluator:
         return self._times
 
     def key(self, problem: Problem, kernel: Kernel) -> str:
-        """Return the digest that a kernel's verdict is kept under: 64 hexadecimal digits."""
+        """Return the key of a kernel's verdict: 64 hexadecimal digits."""
         rules = json.dumps(dataclasses.asdict(self.ruleset), sort_keys=True)
         parts = (_FORMAT, problem.source, kernel.language, kernel.source, rules)
-        # JSON, so that no two lists of parts make one text.
+        # JSON, so that no two different lists of parts give the same text.
         text = json.dumps([*parts, *self._traits, self._decides])
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        """Return the kept verdict, or judge and keep it.
+        """Return the cached verdict, or judge the kernel and cache its verdict.
 
         Args:
             problem: The problem.
             kernel: The kernel.
-            seed: `Verdict.seed` of an earlier verdict, to repeat it on the same inputs; such a
-                verdict is neither looked for nor kept.
+            seed: `Verdict.seed` of an earlier verdict, to repeat it on the same inputs. The cache
+                is not used then.
 
         Raises:
-            UsageError: Whatever the evaluator refuses.
+            UsageError: If the evaluator raises it.
         """
         if seed:
             repeat: Callable[..., Verdict] = self._inner.evaluate
@@ -166,10 +176,10 @@ class CachedEvaluator:
                 self._flights.land(key, landed)
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        """Judge many; yields kept verdicts at once, the others as they come.
+        """Judge many kernels; yields cached verdicts at once, others when judged.
 
-        `jobs` is gone through in another thread, ahead of what has been yielded by a bounded
-        number of verdicts. An error that the evaluator raises is raised here.
+        Another thread goes through `jobs`, ahead of the yielded verdicts by a bounded number. An
+        error that the evaluator raises is raised here.
         """
         batch = Batch(
             jobs,
@@ -183,17 +193,17 @@ class CachedEvaluator:
         return batch.stream()
 
     def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Judge many; verdicts in the order of the jobs."""
+        """Judge many kernels; return verdicts in the order of the jobs."""
         verdicts = dict(self.evaluate_iter(jobs))
         return [verdicts[index] for index in range(len(jobs))]
 
     def close(self) -> None:
-        """Close the evaluator that it was given, if it owns it; verdicts stay kept."""
+        """Close the wrapped evaluator, if this object owns it; keep cached verdicts."""
         if self._owns:
             self._inner.close()
 
     def _given(self, verdict: Verdict, started: float) -> Verdict:
-        """Return a verdict that was not judged for its asker, as that asker's."""
+        """Return a cached or shared verdict with this call's device and time."""
         with self._count_lock:
             self.hits += 1
         device = self.device if verdict.device else ""
@@ -203,7 +213,7 @@ class CachedEvaluator:
         with self._count_lock:
             self.misses += 1
         if is_kept(verdict, kernel, self._times):
-            # A full disk costs the next asker time, and nothing else.
+            # If the disk is full, the verdict is not cached and the kernel is judged again later.
             with contextlib.suppress(OSError):
                 self._store.file(key, verdict)
 

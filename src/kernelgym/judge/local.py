@@ -144,7 +144,7 @@ class LocalEvaluator:
         return verdict_of_failures(answer, circumstances, blamed)
 
     def _blames(self, problem: Problem, kernel: Kernel) -> bool:
-        """Return True if the reference, judged in the kernel's place, gets a correct verdict.
+        """Return True if the reference, judged in the kernel's place, is correct.
 
         The kernel has brought the judge down in every attempt. If that gave it `unavailable`, a
         kernel that is about to fail could avoid its verdict by bringing the judge down.

@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class JudgedCalls:
-    """Counts of the judged calls so far, and the first failure among them."""
+    """Counts of the judged calls so far, and the first failure."""
 
     planned: int = 0
     passed: int = 0
@@ -92,7 +92,7 @@ class End:
 
 @dataclass(slots=True)
 class JudgeOutcome:
-    """The outcome of one attempt at a kernel; a stage not reached is None."""
+    """The outcome of one attempt; a stage not reached is None."""
 
     calls: JudgedCalls = field(default_factory=JudgedCalls)
     loaded: bool = False
@@ -131,7 +131,7 @@ class JudgeFailure:
 
     @property
     def may_be_the_kernels(self) -> bool:
-        """Whether the kernel may have caused it; an exception in the judge never counts so."""
+        """Whether the kernel may be the cause; false for the judge's exceptions."""
         return self.code in ("worker_lost", "device_lost")
 
 
@@ -182,7 +182,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
 
 
 def _read(outcome: JudgeOutcome) -> _Reading:
-    """Return the result of the first stage that fails, or of the last stage."""
+    """Return the result of the first failed stage, or the last."""
     calls, end, evidence, timing = outcome.calls, outcome.end, outcome.evidence, outcome.timing
     findings = outcome.noticed
     if end is not None:
@@ -216,7 +216,7 @@ def _read(outcome: JudgeOutcome) -> _Reading:
 def verdict_of_failures(
     failures: Sequence[JudgeFailure], circumstances: Circumstances, blamed: bool = False
 ) -> Verdict:
-    """Return the verdict if the judge failed in every attempt at a kernel.
+    """Return the verdict if every attempt ended in a judge failure.
 
     Args:
         failures: One for each attempt, at least one.

@@ -109,7 +109,7 @@ class Pool:
     def judge(
         self, ask: Callable[[WorkerProcess], Verdict | JudgeFailure], attempts: int = 0
     ) -> Verdict | list[JudgeFailure]:
-        """Have a worker judge a kernel; if the judge fails, have another retry.
+        """Judge a kernel with a worker; after a failure, with another.
 
         Args:
             ask: Has one worker judge the kernel.

@@ -39,7 +39,7 @@ def input_bytes(problem: Problem) -> int:
 
 
 def output_bytes(problem: Problem) -> int:
-    """Return the bytes of the reference's output; those of the inputs if unknown."""
+    """Return the bytes of the output; of the inputs if unknown."""
     return _sizes(problem.source, problem.id)[1]
 
 

@@ -87,7 +87,7 @@ _FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
 
 
 def retry_for(verdict: Verdict, was_watched: bool, shares_device: bool) -> Retry | None:
-    """Return the retry that a verdict calls for; None if the verdict stands.
+    """Return the retry that a verdict calls for; None without one.
 
     Never returns that of `Reason.HELD_UP`: it depends on the device and on other workers, so the
     worker decides on it.

@@ -15,7 +15,7 @@ _STAGES = tuple(field.name.removesuffix("_s") for field in fields(Stages))
 
 
 class StageClock:
-    """The clock of one worker; an inner stage stops the clock of the outer one."""
+    """The clock of one worker; an inner stage pauses the outer."""
 
     def __init__(self) -> None:
         self._spent = dict.fromkeys(_STAGES, 0.0)

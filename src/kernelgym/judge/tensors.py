@@ -17,7 +17,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def leaves_of(value: Any) -> list[Any]:
-    """Return the leaves of nested lists, tuples and dicts, in order, without None."""
+    """Return the leaves other than None of nested values, in order."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -31,7 +31,7 @@ def bytes_of(value: Any) -> int:
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's bytes, as a view if it is contiguous, else of a copy.
+    """Return a tensor's bytes; of a copy unless it is contiguous.
 
     The stride is set to 1 first: torch calls a single element contiguous whatever its stride, but
     refuses to view it as bytes if its stride is not 1.
@@ -41,7 +41,7 @@ def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _words(flat: torch.Tensor) -> torch.Tensor:
-    """Return a view of bytes as 64-bit integers if aligned; else the bytes."""
+    """Return bytes viewed as 64-bit integers if aligned, else unchanged."""
     odd = flat.numel() % 8 or flat.storage_offset() % 8 or flat.data_ptr() % 8
     return flat if odd else flat.view(torch.int64)
 

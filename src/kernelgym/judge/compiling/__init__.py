@@ -1,1 +1,1 @@
-"""C++ and CUDA extensions built for candidates, and the tools that Triton needs."""
+"""Builds C++ and CUDA extensions for candidates, and runs the tools that Triton needs."""

@@ -1,14 +1,21 @@
-"""Build C++ and CUDA extensions for candidates: elsewhere, confined, once per content, and fast.
+"""Builds C++ and CUDA extensions for candidates, in sandboxed processes of their own.
 
-A candidate's `load_inline` sends its arguments here. Its C++ and its CUDA sources are compiled side
-by side against thin headers (the tensor, and only those operators whose names occur), beside the
-binding unit, which is the same for every kernel and therefore compiled once per toolchain. Only if
-a compiler misses something that torch's headers do declare is that unit compiled again with the
-real ones; a genuine error is never compiled twice. A candidate is handed a sealed copy of its
-library (`sealed_copy`).
+A candidate's `load_inline` sends its arguments here, and gets a sealed copy of the library back
+(`sealed_copy`).
 
-Does not cover headers of the candidate's own, and compiles the files of `load` as one unit per
-language.
+Contract:
+
+- the same content is built once, and then served from a cache;
+- the C++ and the CUDA sources are compiled at the same time, against thin headers: the tensor, and
+  only those operators whose names occur in the source;
+- the binding unit is the same for every kernel, so it is compiled once per toolchain;
+- a unit is compiled again with torch's real headers only if the compiler misses a name that those
+  declare. A genuine error is never compiled twice.
+
+Does not cover:
+
+- headers that a candidate brings along;
+- separate units within a language: the files of `load` are compiled as one unit per language.
 """
 
 from __future__ import annotations
@@ -42,9 +49,9 @@ from kernelgym.rulesets import Limits
 __all__ = ["Away", "Builder", "Built", "sealed_copy"]
 
 _MEMORY_BYTES = 8 << 30
-"""Address space of one compiler process; nvcc's passes over torch's headers take 3 GiB."""
+"""Address space of one compiler process; nvcc needs 3 GiB for torch's headers."""
 _FILE_BYTES = 256 << 20
-"""Least size of a compiler's file: preprocessed CUDA is longer than any kernel may write."""
+"""Least limit on a compiler's files: preprocessed CUDA exceeds the limit on a kernel's files."""
 _MAX_FAILURES = 256
 
 
@@ -52,14 +59,14 @@ class Builder:
     """Builds extensions for one worker.
 
     Args:
-        cache: Folder of finished libraries; shared with other workers.
+        cache: Folder of finished libraries, shared with other workers.
         scratch_root: Folder for intermediate files.
         tier: Sandbox tier of the compiler.
-        limits: `build_s` bounds one build.
-        readable: Paths that a sandboxed Python needs, from `sandbox_paths.readable_paths`.
+        limits: `build_s` limits one build.
+        readable: Paths that a sandboxed Python needs, from `kernelgym.judge.sandbox.paths`.
         capability: Compute capability of the worker's CUDA device; None on a CPU, where CUDA
             sources are refused.
-        cache_bytes: Size above which the folder is cut back.
+        cache_bytes: Size above which the least recently used libraries are removed.
     """
 
     def __init__(
@@ -79,26 +86,26 @@ class Builder:
         self._standing: Ready | None = None
 
     def stand_by(self) -> None:
-        """Have a process stand in its sandbox for the next kernel that is assembled."""
+        """Start a sandboxed process that will assemble the next kernel."""
         if self._standing is None:
             self._standing = self._ready()
 
     def close(self) -> None:
-        """End what stands by."""
+        """End the process on standby."""
         if self._standing is not None:
             self._standing.end()
             self._standing = None
 
     def build(self, arguments: Any, away: Away = nullcontext) -> Built:
-        """Build what a candidate asked for. Never raises for the candidate's mistakes.
+        """Build an extension for a candidate. Never raises for its mistakes.
 
         Args:
-            arguments: What it asked for.
-            away: Entered for as long as anything slow is done: others may go first meanwhile.
+            arguments: The candidate's request.
+            away: Entered during slow steps, so that the device can be yielded meanwhile.
 
         Raises:
-            UnsupportedLanguage: If there is no compiler; a missing nvcc fails the build instead,
-                since C++ kernels on a CUDA device do without.
+            UnsupportedLanguage: If there is no C++ compiler. A missing nvcc fails the build
+                instead, since C++ kernels on a CUDA device do not need it.
             JudgeError: If a compiler cannot be run.
         """
         started = time.monotonic()
@@ -133,8 +140,8 @@ class Builder:
             compilation = Compilation(request, tools, Path(scratch), self._start, self._cache)
             built = compilation.run(started + allowed_s)
             if built.path:
-                # pybind11 takes modules of one name for the same one; the initializer is named
-                # after the last part alone.
+                # pybind11 treats two modules of the same name as one, so the name holds the key.
+                # Python derives the initializer's name from the last part only.
                 unique = f"kernelgym_{key}.{built.module}"
                 built = self._cache.file(dataclasses.replace(built, module=unique), key)
         if not built.path and not built.may_pass_later:
@@ -148,10 +155,10 @@ class Builder:
         return compiler_process.start(command, plan, allowed_s or self._limits.build_s)
 
     def _take(self) -> Ready:
-        """Return what stands by, or another that does from now on."""
+        """Return the process on standby if it is alive; otherwise start one."""
         ready, self._standing = self._standing, None
         if ready is not None and not ready.stands():
-            ready.end()  # whatever became of it
+            ready.end()  # it died; this removes its folder
             ready = None
         return ready or self._ready()
 
@@ -184,7 +191,10 @@ class Builder:
 
 
 def sealed_copy(path: str) -> int:
-    """Return a descriptor of a copy of a file that nobody can write to; the caller closes it."""
+    """Return a descriptor of a read-only copy of a file in memory.
+
+    The caller closes it. Seals keep every process from changing the copy.
+    """
     fd = os.memfd_create("extension", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(path, "rb") as file, os.fdopen(os.dup(fd), "wb") as copy:

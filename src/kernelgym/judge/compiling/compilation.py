@@ -1,4 +1,4 @@
-"""Compile one extension: its units side by side, against thin headers where possible; link them."""
+"""Compiles one extension: its units at the same time, with thin headers if possible; links them."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from kernelgym.judge.compiling.toolchain import Toolchain
 __all__ = ["STAGES", "Compilation", "Tools", "content_key"]
 
 STAGES = Path(__file__).with_name("nvcc_stages.py")
-"""The program that runs nvcc's stages side by side."""
-_BINDING_S = 600.0  # compiled once per toolchain, so no kernel's own time is spent on it
+"""The program that runs nvcc's stages at the same time."""
+_BINDING_S = 600.0  # compiled once per toolchain; does not count against a kernel's build time
 _PYTHON = (sys.executable, "-I", "-S", "-B")
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What builds: the host's compiler and, where CUDA can be built, a toolkit."""
+    """The C++ compiler and, if CUDA can be built, the CUDA toolkit."""
 
     host: Toolchain
     cuda: CudaToolkit | None
 
 
 class Compilation:
-    """One extension on its way.
+    """The compilation of one extension.
 
     Args:
-        request: What a candidate asked for.
-        tools: What builds it.
-        scratch: An empty folder of its own; the binding unit gets another one beside it.
-        start: Starts a command in a folder, confined; its third argument bounds it in seconds, 0
-            for what a build is usually allowed.
-        cache: Where the binding unit is kept.
+        request: The candidate's request.
+        tools: The compilers.
+        scratch: An empty folder for this compilation. The binding unit gets another one beside it.
+        start: Starts a command, sandboxed, in a folder. The third argument is its limit in
+            seconds; 0 means the usual limit of a build.
+        cache: Cache that keeps the binding unit.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class Compilation:
         self._start, self._cache = start, cache
 
     def run(self, deadline: float) -> Built:
-        """Compile every unit, thin where possible, and link them.
+        """Compile every unit, with thin headers if possible, and link them.
 
         Args:
-            deadline: `time.monotonic` by which the extension's own units must be done.
+            deadline: `time.monotonic` by which the extension's units must be compiled. The wait
+                for the binding unit extends it.
 
         Raises:
             JudgeError: If a compiler cannot be run.
@@ -111,7 +112,7 @@ class Compilation:
                 waiting_since = time.monotonic()
                 finished = binding.finish()
                 deadline += time.monotonic() - waiting_since
-                # A copy, since the linker may not see the folder the binding unit lies in.
+                # Copied, since the sandboxed linker cannot read the folder of the binding unit.
                 objects.append(scratch / "binding.o")
                 shutil.copyfile(finished, objects[-1])
             else:
@@ -125,7 +126,7 @@ class Compilation:
             (scratch / name).write_text(text, encoding="utf-8", errors="replace")
         host, toolkit = self._tools.host, self._tools.cuda
         if unit.cuda:
-            assert toolkit is not None  # or the request would have been refused
+            assert toolkit is not None  # the builder refuses CUDA sources without one
             own = not names_architecture(unit.flags)
             command = [*_PYTHON, str(STAGES), toolkit.nvcc, "-ccbin", host.compiler]
             command += [*host.defines, *toolkit.flags(own)]
@@ -159,12 +160,12 @@ class Compilation:
             return _failed(link_log)
         try:
             work = library_work(needed_symbols(library))
-        except ValueError as error:  # linker flags of its own made something else of it
+        except ValueError as error:  # the candidate's linker flags made it no shared library
             return _failed(f"error: {error}")
         return Built(str(library), module, bounded(log + link_log), False, 0.0, work=work)
 
     def _binding(self) -> _Binding:
-        """Begin to compile the binding unit, unless it is there already."""
+        """Start compiling the binding unit, unless the cache holds it."""
         host = self._tools.host
         name = f"binding-{content_key(dataclasses.astuple(host))}.o"
         if (path := self._cache.find_object(name)) is not None:
@@ -178,7 +179,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The binding unit, there already or being compiled, and where it is to go."""
+    """The binding unit, either compiled already or being compiled."""
 
     running: Running | None
     path: Path
@@ -186,7 +187,7 @@ class _Binding:
     name: str
 
     def finish(self) -> Path:
-        """Wait for it.
+        """Wait for the unit and return its path in the cache.
 
         Raises:
             JudgeError: If it does not compile.
@@ -208,7 +209,7 @@ class _Binding:
 
 
 def content_key(*parts: Any) -> str:
-    """Return a name for what has this content: anything that JSON can hold."""
+    """Return a digest of values that JSON can hold, as a name."""
     text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

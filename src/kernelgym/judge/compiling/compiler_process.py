@@ -1,4 +1,4 @@
-"""A compiler at work in a sandbox and a folder of its own."""
+"""Runs one compiler process in a sandbox and in a folder of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["FAILED", "Ready", "Running", "bounded", "has_failed", "is_transient"
 
 _LOG_CHARACTERS = 8000
 FAILED = "\0failed\0"
-"""In front of the log of a command that failed."""
+"""Prefix of the log of a command that failed."""
 _TOO_LONG = f"{FAILED}the build took longer than "
 _SILENT = "the compiler exited with "
 _TRANSIENT = (
@@ -44,10 +44,10 @@ class Running:
     allowed_s: float
 
     def finish(self, deadline: float) -> str:
-        """Wait; return the log, with `FAILED` in front if the command failed.
+        """Wait until it ends; return its log, behind `FAILED` after failure.
 
         Raises:
-            JudgeError: If it could not even be started.
+            JudgeError: If the compiler could not be started.
         """
         try:
             code = _wait(self.process, max(0.0, deadline - time.monotonic()))
@@ -62,7 +62,7 @@ class Running:
         return log if code == 0 else f"{FAILED}{log or f'{_SILENT}{code}'}"
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for so long at the most; say whether it has ended."""
+        """Wait at most `seconds`; return True if it has ended."""
         try:
             _wait(self.process, seconds)
         except subprocess.TimeoutExpired:
@@ -70,20 +70,22 @@ class Running:
         return True
 
     def end(self) -> None:
-        """Kill it with everything it started, if it still runs."""
+        """Kill it and everything it started, if it still runs."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 
 class Ready:
-    """A process that stands in its sandbox and becomes a compiler when it is told which.
+    """A sandboxed process on standby that becomes a compiler on command.
 
-    To start Python and to raise the walls takes several times what assembling a kernel does. For a
-    compiler that starts no processes: how many there may be is counted when the walls are raised.
+    Starting Python and setting up a sandbox takes several times as long as assembling a kernel.
+
+    Does not suit a compiler that starts other processes: the sandbox fixes the allowed number of
+    processes when it is set up.
 
     Args:
-        plan: Its walls. The folder that it may write to is its own, and removed with it.
+        plan: Its sandbox. The writable folder belongs to this process and is removed with it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -91,7 +93,7 @@ class Ready:
         self._process = _open([], plan, subprocess.PIPE)
 
     def stands(self) -> bool:
-        """Say whether it is still there."""
+        """Return True if the process is still alive."""
         return self._process.poll() is None
 
     def run(self, command: list[str], allowed_s: float) -> Running:
@@ -112,7 +114,7 @@ class Ready:
 
 
 def start(command: list[str], plan: Plan, allowed_s: float) -> Running:
-    """Start a compiler inside the walls of a plan; `allowed_s` is for its message only."""
+    """Start a sandboxed compiler; `allowed_s` only appears in the timeout message."""
     return Running(_open(command, plan, subprocess.DEVNULL), Path(plan.scratch), allowed_s)
 
 
@@ -133,12 +135,13 @@ def _open(command: list[str], plan: Plan, stdin: int) -> subprocess.Popen[bytes]
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int:
-    """Wait for a process's end, and return at once when it has come.
+    """Wait for a process to end; return its exit status at once.
 
-    The library's own wait with a limit looks every 50 ms: longer than assembling a kernel takes.
+    `subprocess.Popen.wait` with a timeout checks only every 50 ms, which is longer than
+    assembling a kernel takes.
 
     Raises:
-        subprocess.TimeoutExpired: If it still runs after `limit_s`.
+        subprocess.TimeoutExpired: If the process still runs after `limit_s`.
     """
     if process.poll() is None:
         fd = os.pidfd_open(process.pid)
@@ -153,16 +156,16 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int:
 
 
 def has_failed(log: str) -> bool:
-    """Say whether a log is that of a command that failed."""
+    """Return True if a log is that of a failed command."""
     return log.startswith(FAILED)
 
 
 def is_transient(log: str) -> bool:
-    """Say whether a command failed for want of time or memory."""
+    """Return True if a command lacked time, memory or another resource."""
     lower = log.lower()
     return _TOO_LONG in log or any(sign in lower for sign in _TRANSIENT)
 
 
 def bounded(log: str) -> str:
-    """Return a log as a kernel's author may see it."""
+    """Return a log without the prefix, at most 8000 characters long."""
     return cut_middle(log.replace(FAILED, "").strip(), _LOG_CHARACTERS)

@@ -1,4 +1,4 @@
-"""Which CUDA toolkit builds extensions for which device, and what they are linked with."""
+"""Finds the CUDA toolkit that builds extensions for a device, and its flags and libraries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _HINT = (
     "language 'cuda' needs one: install the CUDA toolkit or set CUDA_HOME, or use language 'triton'"
 )
 _USUAL_HOME = "/usr/local/cuda"
-# As torch's own builds have them, so that a source means the same here and there.
+# The flags of torch's own extension builds, so that a source means the same in both.
 _FLAGS = (
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__",
-    # Beyond these: CUB and Thrust mark ranges for profilers, with a loader of their own.
+    # Not a flag of torch's builds. CUB and Thrust mark ranges for profilers and load the profiler's
+    # library themselves.
     "-DNVTX_DISABLE",
     "--expt-relaxed-constexpr",
     "--compiler-options=-fPIC",
@@ -33,10 +34,13 @@ _FLAGS = (
 
 
 def find_nvcc() -> str:
-    """Return the path of nvcc (in $CUDA_HOME or $CUDA_PATH, on the PATH or where it usually is).
+    """Return the path of nvcc.
+
+    Looks in $CUDA_HOME or $CUDA_PATH if one is set; otherwise on the PATH, in /usr/local/cuda and
+    in pip's packages.
 
     Raises:
-        UnsupportedLanguage: If there is none, or none where the environment says.
+        UnsupportedLanguage: If nvcc is not found.
     """
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
@@ -54,34 +58,39 @@ def find_nvcc() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CudaToolkit:
-    """nvcc, the device it builds for and the CUDA side of torch; part of every library's key."""
+    """nvcc, its device and torch's CUDA libraries; part of every library's key."""
 
     nvcc: str
     root: str
-    """The toolkit's folder: what a sandboxed nvcc has to read."""
+    """The toolkit's folder, which a sandboxed nvcc must be able to read."""
     version: str
     capability: tuple[int, int]
     torch_cuda: str
-    """CUDA version torch was built for; empty for a torch without CUDA."""
+    """CUDA version that torch was built for; empty for a torch without CUDA."""
     defines: tuple[str, ...]
     libraries: tuple[str, ...]
     """torch's CUDA libraries and the CUDA runtime that torch has loaded."""
     library_folders: tuple[str, ...]
 
     def flags(self, architecture: bool) -> list[str]:
-        """Flags of every nvcc run; without `architecture` the candidate names its own."""
+        """Return the flags of every nvcc run.
+
+        Args:
+            architecture: Whether to choose the device's architecture; False if the candidate's
+                flags choose one.
+        """
         major, minor = self.capability
         number = f"{major}{minor}"
         own = [f"-gencode=arch=compute_{number},code=sm_{number}"] if architecture else []
         return [*_FLAGS, *self.defines, *own]
 
     def includes(self) -> list[str]:
-        """Include folders that a C++ unit needs, and nvcc finds by itself."""
+        """Return the include flags for a C++ unit; nvcc needs none."""
         folder = f"{self.root}/include"
         return ["-isystem", folder] if os.path.isdir(folder) and folder != "/usr/include" else []
 
     def link_flag(self, flag: str) -> str | None:
-        """Return a candidate's linker flag with a library's path for its name; None to drop it."""
+        """Return a linker flag with the library's path; None to drop it."""
         if flag.startswith("-L") or flag == "-lcudart":
             return None
         found = _library(flag[2:], self.library_folders) if flag.startswith("-l") else None
@@ -90,7 +99,7 @@ class CudaToolkit:
 
 @functools.lru_cache(maxsize=8)
 def cuda_toolkit(nvcc: str, capability: tuple[int, int]) -> CudaToolkit:
-    """Describe the toolkit around one nvcc, for one compute capability.
+    """Return the toolkit of one nvcc, for one compute capability.
 
     Raises:
         UnsupportedLanguage: If its version does not fit torch's, or it cannot build for the device.
@@ -114,12 +123,12 @@ def cuda_toolkit(nvcc: str, capability: tuple[int, int]) -> CudaToolkit:
             f"{nvcc} (CUDA {version}) cannot build for this device's {name}, only for "
             f"{', '.join(known)}; set CUDA_HOME to a toolkit that can"
         )
-    # nvcc may be a script that starts one from elsewhere.
+    # The file may be a script that starts an nvcc in another folder.
     top = re.search(r"TOP=(.+)", _ask(nvcc, "--dryrun", "-c", "unit.cu"))
     root = os.path.realpath(top[1].strip() if top else Path(nvcc).resolve().parent.parent)
     own = shutil.which(f"{root}/bin/nvcc")
     folder = Path(torch.__file__).parent
-    # The macros' header is generated with torch's CUDA side.
+    # Only torch builds with CUDA contain this generated header of macros.
     generated = folder / "include/c10/cuda/impl/cuda_cmake_macros.h"
     folders = (
         *map(str, sorted(_site_packages().glob("nvidia/*/lib"))),
@@ -152,14 +161,17 @@ def _ask(*command: str) -> str:
 
 
 def _loaded_runtime() -> str | None:
-    """Path of the CUDA runtime in this process: torch's, since torch is imported."""
+    """Return the path of the CUDA runtime that torch has loaded."""
     with open("/proc/self/maps") as file:
         paths = (line.split(maxsplit=5)[-1].strip() for line in file if "/libcudart" in line)
         return next(paths, None)
 
 
 def _library(name: str, folders: tuple[str, ...]) -> str | None:
-    """Find a shared library by name: pip's packages lack the links that `-l` goes by."""
+    """Return the path of a shared library, or None.
+
+    The linker's `-l` does not find libraries in pip's packages: they lack the unversioned links.
+    """
     for folder in folders:
         for pattern in (f"lib{name}.so", f"lib{name}.so.*"):
             if found := sorted(Path(folder).glob(pattern)):

@@ -1,9 +1,11 @@
-"""Finished extensions, filed by content and shared by all workers of this machine.
+"""The cache of finished extensions, keyed by content and shared by all workers of this machine.
 
-The folder is kept under a size: what was used longest ago goes first. A worker that uses an entry
-notes so under a shared lock, and entries go under an exclusive one, so that what one worker has
-just been given is never taken from under it by another. Neither candidates nor compilers can read
-the folder.
+Contract:
+
+- the folder is kept under a size limit; the least recently used entries are removed first;
+- a worker marks an entry as used under a shared lock, and entries are removed under an exclusive
+  one. So no worker removes a library that another has just been given;
+- neither candidates nor compilers can read the folder.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from kernelgym.judge.file_lock import locked
 __all__ = ["CACHE_BYTES", "Built", "LibraryCache"]
 
 CACHE_BYTES = 4 << 30
-_IN_USE_S = 60.0  # from being handed out to being copied takes milliseconds
-_OBJECT_IN_USE_S = 86400.0  # a shared object is linked at the end of a build
+_IN_USE_S = 60.0  # a library is copied within milliseconds after `find` returns it
+_OBJECT_IN_USE_S = 86400.0  # an object file is used only at the end of a build, by the linker
 _ABANDONED_S = 3600.0
 _STAGING = "staging-"
 
@@ -39,23 +41,23 @@ class Built:
     path: str
     """The library; empty if it did not build."""
     module: str
-    """Name under which Python imports it: no two libraries share one."""
+    """Name under which Python imports it; unique to the library."""
     log: str
-    """What the compiler said, bounded."""
+    """The compiler's output, shortened."""
     cached: bool
     wall_s: float
     may_pass_later: bool = False
-    """True for a failure for want of time or memory, which says little about the source."""
+    """True if it failed because time or memory ran out, which says little about the source."""
     work: LibraryWork = NOTHING_LEFT
-    """What the library has done elsewhere."""
+    """Work that the library leaves to other libraries."""
 
 
 class LibraryCache:
-    """A folder of finished libraries and of objects they share.
+    """A folder of finished libraries and of object files that they share.
 
     Args:
-        folder: Made if it does not exist.
-        limit_bytes: Size above which it is cut back.
+        folder: The folder; created if missing.
+        limit_bytes: Size above which entries are removed.
     """
 
     def __init__(self, folder: Path, limit_bytes: int = CACHE_BYTES) -> None:
@@ -64,7 +66,7 @@ class LibraryCache:
         folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, key: str) -> Built | None:
-        """Look a library up, and note that it is used."""
+        """Return a library and mark it as used; None if missing."""
         folder = self.folder / key
         try:
             with locked(self._lock, fcntl.LOCK_SH):
@@ -82,7 +84,7 @@ class LibraryCache:
             return None
 
     def file(self, built: Built, key: str) -> Built:
-        """Move a finished library in; whoever is first wins."""
+        """Move a finished library into the cache; an existing entry stays."""
         folder = self.folder / key
         staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.folder))
         shutil.move(built.path, staging / "extension.so")
@@ -100,7 +102,7 @@ class LibraryCache:
         return dataclasses.replace(built, path=str(folder / "extension.so"))
 
     def find_object(self, name: str) -> Path | None:
-        """Look a shared object file up, and note that it is used."""
+        """Return an object file and mark it as used; None if missing."""
         path = self.folder / name
         with contextlib.suppress(OSError), locked(self._lock, fcntl.LOCK_SH):
             os.utime(path)
@@ -108,18 +110,18 @@ class LibraryCache:
         return None
 
     def file_object(self, source: Path, name: str) -> Path:
-        """Move an object file in; of two the later one wins, since both are the same."""
+        """Move an object file into the cache, replacing an equal one."""
         os.replace(source, self.folder / name)
         return self.folder / name
 
     def cut_back(self) -> None:
-        """Remove what was used longest ago until the folder is under its limit."""
+        """Remove the least recently used entries while above the limit."""
         gone = []
         with locked(self._lock, fcntl.LOCK_EX):
             now = time.time()
             entries = []
             for found in os.scandir(self.folder):
-                with contextlib.suppress(OSError):  # another worker's staging folder, moved on
+                with contextlib.suppress(OSError):  # another worker has just renamed it
                     used = found.stat(follow_symlinks=False).st_mtime
                     if found.name.startswith(_STAGING):
                         if now - used > _ABANDONED_S:
@@ -129,7 +131,7 @@ class LibraryCache:
                         in_use = now - used < in_use_s
                         entries.append(Entry(used, _size(found), found.path, in_use))
             for entry in over_limit(entries, self._limit_bytes):
-                # Out of everybody's sight at once; files are deleted without the lock.
+                # Renamed under the lock, deleted after it: deleting gigabytes would block others.
                 hidden = tempfile.mkdtemp(prefix=_STAGING, dir=self.folder)
                 os.rename(entry.path, f"{hidden}/gone")
                 gone.append(hidden)

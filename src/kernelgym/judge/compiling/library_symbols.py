@@ -1,13 +1,17 @@
-"""What a built extension leaves to other libraries, read from the symbols that it needs.
+"""Finds the work that a built extension leaves to other libraries, from the symbols it needs.
 
-Evidence watches torch's dispatcher. Work that an extension has done past it (torch's own CPU
-functions called directly, a BLAS that lies in torch's library, operators in a thread of its own)
-is seen by no mode, and the extension's function passes for a custom kernel. Its library has to
-name what it calls, so this reads the names: of every undefined symbol that a relocation refers to,
-whatever became of the tables that linkers and strip may leave out.
+Evidence watches torch's dispatcher. An extension can get work done without the dispatcher: it can
+call torch's CPU functions directly, use the BLAS inside torch's library, or run operators in a
+thread of its own. No torch mode sees that work, and the extension's function would pass for a
+custom kernel. But the library has to name the functions that it calls. So this module reads the
+name of every undefined symbol that a relocation refers to. It does not need the tables that
+linkers and strip may leave out.
 
-Does not run or load the library, and does not see what is linked into it or called by address.
-Policy for models that take the easy way: whoever writes a loader of their own gets past it.
+Does not:
+
+- run or load the library;
+- see code that is linked into the library, or functions called by address;
+- stop an extension with a loader of its own. This is a policy for models that take the easy way.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ __all__ = [
 ]
 
 RULES = 1
-"""Number of these rules: part of a library's key, so that none is served with older findings."""
+"""Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
 _NAMED = re.compile(r"_ZNK?(?=\d)")
@@ -44,7 +48,7 @@ _DEVICE_LIBRARY = re.compile(
 _LAUNCH = re.compile(r"(__)?cu(da)?Launch(Cooperative)?Kernel")
 _LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym"))
 _THREAD = frozenset(("pthread_create", "thrd_create"))
-# Where tensors come from, what they look like and how they are copied: not what is computed.
+# Operators that create, view or copy tensors, but compute nothing.
 _PLAIN = re.compile(
     r"(empty|zeros?|ones?|full|new|view|reshape|expand|_?to|_to_copy|copy|clone|contiguous|permute"
     r"|transpose|t|slice|select|narrow|squeeze|unsqueeze|flatten|unflatten|detach|alias|as_strided"
@@ -55,22 +59,23 @@ _COMPUTES = ("at::native::", "at::cuda::blas::", "at::cuda::solver::", "at::cuda
 _STATIC = ("at::cpu::", "at::cuda::", "at::compositeexplicitautograd::", "at::mkldnn::")
 _OTHER_CODE = ("dnnl::", "ideep::", "fbgemm::", "oneapi::mkl::")
 _OTHER_THREADS = ("std::thread::_M_start_thread", "at::launch", "at::intraop_launch")
-# Not ExcludeDispatchKeyGuard: torch's headers have it inline in `torch::empty` and the like.
+# Without ExcludeDispatchKeyGuard: torch's headers use it inline, as in `torch::empty`, so honest
+# extensions need it too.
 _UNWATCHED = ("c10::impl::tls_set_dispatch_key_", "c10::impl::TorchDispatchModeTLS::")
 _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryWork:
-    """Names of work that is done elsewhere, as far as a library's symbols show it."""
+    """Functions of other libraries that do an extension's work, by name."""
 
     hidden: tuple[str, ...] = ()
-    """Work that evidence cannot see."""
+    """Functions whose work evidence cannot see."""
     beside: tuple[str, ...] = ()
-    """NVIDIA's libraries, called by an extension that has kernels of its own as well."""
+    """Functions of NVIDIA's libraries, called by an extension with kernels of its own."""
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what a verdict should say of it: a hard finding first, if there is one."""
+        """Return the findings for a verdict, a hard one first."""
         found = []
         if self.hidden:
             message = (
@@ -85,7 +90,7 @@ class LibraryWork:
         return tuple(found)
 
     def __or__(self, other: LibraryWork) -> LibraryWork:
-        """Return what two libraries show together."""
+        """Return the work of two libraries together."""
         hidden = dict.fromkeys((*self.hidden, *other.hidden))
         return LibraryWork(tuple(hidden), tuple(dict.fromkeys((*self.beside, *other.beside))))
 
@@ -94,7 +99,7 @@ NOTHING_LEFT = LibraryWork()
 
 
 def library_work(symbols: frozenset[str]) -> LibraryWork:
-    """Say which of the symbols that a library needs stand for work done elsewhere.
+    """Return the work that a library's needed symbols stand for.
 
     Args:
         symbols: From `needed_symbols`.
@@ -122,7 +127,7 @@ def _is_hidden(symbol: str, name: str) -> bool:
         return last.startswith("redispatch") and _is_operator(name)
     if name.startswith(_COMPUTES):
         return not _PLAIN.match(last)
-    # Helpers lie in these namespaces too; what computes is given a tensor.
+    # These namespaces also hold helpers; only functions that take a tensor compute.
     return name.startswith(_STATIC) and "6Tensor" in symbol and not _PLAIN.match(last)
 
 
@@ -136,7 +141,10 @@ def _leads_away(name: str) -> bool:
 
 
 def _readable(symbol: str) -> str:
-    """Return a mangled name's plain part, such as ``at::cpu::_softmax``; others as they are."""
+    """Return the plain part of a mangled name, like ``at::cpu::_softmax``.
+
+    Other names are returned unchanged.
+    """
     match = _NAMED.match(symbol)
     if match is None:
         if symbol.startswith("_ZNSt"):
@@ -160,13 +168,13 @@ _DT_PLTRELSZ, _DT_JMPREL = 2, 23
 
 
 def needed_symbols(library: Path) -> frozenset[str]:
-    """Return the names that a shared library wants of others.
+    """Return the symbols that a shared library needs from others.
 
     Args:
         library: A 64-bit little-endian ELF file.
 
     Raises:
-        ValueError: If it is not one, or its tables lie outside of it.
+        ValueError: If it is no such file, or its tables reach beyond its end.
     """
     data = library.read_bytes()
     try:
@@ -180,7 +188,7 @@ def _needed(data: bytes) -> frozenset[str]:
         raise ValueError("no 64-bit little-endian ELF file")
     (start,) = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
-    # Per segment: type, place in the file, address, size in the file.
+    # For each segment: type, offset in the file, address, size in the file.
     segments: list[tuple[int, int, int, int]] = []
     for at in range(start, start + count * size, size or 1):
         kind, _, place, address, _, length = struct.unpack_from("<IIQQQQ", data, at)

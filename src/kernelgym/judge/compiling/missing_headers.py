@@ -1,7 +1,8 @@
-"""Whether a compiler's errors could go away with torch's real headers.
+"""Decides from compiler errors whether to compile a unit again with torch's real headers.
 
-Reads what g++ and nvcc's front end (EDG) say; clang's messages are not known and never lead to a
-second attempt.
+Reads the messages of g++ and of nvcc's front end (EDG).
+
+Does not cover clang: its messages are not known, and never lead to a second attempt.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ __all__ = ["missing_from_thin"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
-# The log may quote a hostile source. Every piece below is possessive and ends at a quote, so a
-# line is searched in linear time; lines and their number are bounded besides.
+# The log may quote a hostile source that is made to slow the search down. Every repetition below
+# is possessive and ends at a quote, so a line is searched in linear time. The length and the number
+# of lines are limited, too.
 _NOT_A_MEMBER = re.compile(
     r"[‘'](\w++)[^‘’']*+[’'] is not a member of [‘'](?:torch|at|c10|pybind11|py)\b|"
     r"[‘'](\w++)[^‘’']*+[’'] in namespace [‘'](?:torch|at|c10|pybind11|py)\b|"
@@ -29,12 +31,12 @@ _UNDECLARED = re.compile(
 )
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _QUALIFIED = re.compile(r"\b(?:torch|at|c10|pybind11|py)::(\w++)")
-# Of the tensor, whose methods are there by name.
+# The thin header of the tensor has only the methods that the source names.
 _NO_METHOD = re.compile(
     r"[‘'][^‘’']*\bat::Tensor[^‘’']*+[’'] has no member named [‘'](\w++)|"
     r'class "at::Tensor" has no member "(\w++)"'
 )
-# An error within torch's headers or ours that a missing declaration can be behind.
+# An error within torch's headers or the thin ones may come from a missing declaration.
 _IN_HEADERS = re.compile(r"/torch/include/|/judge/compiling/thin/|\bATen/core/")
 _MISSING = re.compile(
     r"has no member|is not a member|is undefined|not declared|not defined|is not a template|"
@@ -52,14 +54,14 @@ _CUDA_HEADER = re.compile(r"#\s*include\s*[<\"](?:ATen|c10)/cuda/")
 
 
 def missing_from_thin(log: str, source: str = "") -> bool:
-    """Say whether the errors could go away with torch's real headers.
+    """Return True if torch's real headers might remove the errors.
 
     True if an undeclared name occurs in torch's headers, or a type cannot be bound without
-    pybind11; false for an ordinary mistake, which must not be compiled twice.
+    pybind11. False for an ordinary mistake, which must not be compiled twice.
 
     Args:
-        log: What the compiler said.
-        source: The candidate's text; its includes say whether torch's CUDA names can be had.
+        log: The compiler's output.
+        source: The candidate's text. Names of torch's CUDA headers count only if it includes one.
     """
     if "is defined in header" in log:
         return True
@@ -77,12 +79,13 @@ def missing_from_thin(log: str, source: str = "") -> bool:
         if _IN_HEADERS.search(kind) and _MISSING.search(text):
             return True
         if (method := _NO_METHOD.search(text)) and not {*method.groups()} & own:
-            return True  # a method that the source calls by a name put together
+            return True  # a macro of the source puts the method's name together
         names.update(name for found in _NOT_A_MEMBER.findall(line) for name in found if name)
-        if _NO_NAMESPACE in text:  # it says which in the next line, where it quotes the source
+        if _NO_NAMESPACE in text:  # the next line of the log quotes the source, with the name
             names.update(_QUALIFIED.findall("".join(lines[number + 1 : number + 2])))
-        # A name without a namespace is torch's only if it is a macro, or pybind11's own
-        # namespace; anything else is a slip, however common a word it is in torch's headers.
+        # A name without a namespace can come from torch only if it is a macro or itself one of the
+        # namespaces. Any other is a mistake of the author, even if the word occurs in torch's
+        # headers.
         bare = (first or second for first, second in _UNDECLARED.findall(line))
         names.update(name for name in bare if name.isupper() or name in _NAMESPACES)
     return not names.isdisjoint(_torch_words(_CUDA_HEADER.search(source) is not None))
@@ -90,9 +93,10 @@ def missing_from_thin(log: str, source: str = "") -> bool:
 
 @functools.lru_cache(maxsize=2)
 def _torch_words(cuda: bool) -> frozenset[str]:
-    """Names that torch's C++ front end and its pybind11 headers declare.
+    """Return the words of torch's C++ front end and pybind11 headers.
 
-    Those of its CUDA headers count only if the source includes one: the front end brings none.
+    Those of its CUDA headers are included only if `cuda`: the front end includes none of them, so
+    the real headers would not help a source that includes none either.
     """
     import torch
 

@@ -1,13 +1,17 @@
-"""Run nvcc's stages, the device's beside the host's; a program of its own, inside the sandbox.
+"""Runs nvcc's stages for device and host at the same time; a program that runs in the sandbox.
 
 ``python nvcc_stages.py nvcc ARGUMENT...`` does what ``nvcc ARGUMENT...`` does. nvcc runs one
 program after another: the host's front end (cudafe++), the device's compiler (cicc, ptxas) and the
-host's compiler, each of which reads the headers anew. The first two need nothing of each other but
-a name of the unit, which both put into theirs; here they run side by side. The commands are those
-that ``nvcc --dryrun`` names, and what they say comes in nvcc's order, up to the first that fails.
+host's compiler. Each of them reads the headers anew. The first two share nothing but a name of the
+unit, which both write into their output, so this program runs them at the same time.
 
-Knows one shape of a compilation; any other is left to nvcc itself. Imports nothing of this package,
-since it runs by its path.
+Contract:
+
+- the commands are those that ``nvcc --dryrun`` prints;
+- their output comes in nvcc's order, up to the first command that fails;
+- this file imports nothing of this package, since it is started by its path.
+
+Does not cover compilations whose commands are not in the expected order: nvcc runs those itself.
 """
 
 from __future__ import annotations
@@ -33,19 +37,22 @@ _FRONT, _DEVICE = "cudafe++ ", "cicc"
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The commands of one compilation, for a shell."""
+    """The shell commands of one compilation."""
 
     environment: dict[str, str]
     host: tuple[str, ...]
     device: tuple[str, ...]
     last: str
-    """Compiles what both have written."""
+    """Compiles the output of both."""
     name_file: str
-    """Where the unit's name is to be before either starts."""
+    """The file that must hold the unit's name before either starts."""
 
 
 def read_stages(said: str) -> Stages | None:
-    """Read what ``nvcc --dryrun`` says; None for a compilation of another shape."""
+    """Return the stages in the output of ``nvcc --dryrun``.
+
+    None if the commands are not those expected.
+    """
     environment: dict[str, str] = {}
     commands: list[str] = []
     for line in said.splitlines():
@@ -55,9 +62,7 @@ def read_stages(said: str) -> Stages | None:
         assignment = _ASSIGNMENT.fullmatch(command)
         if assignment and not commands:
             environment[assignment[1]] = assignment[2]
-        elif not command.startswith(
-            "rm "
-        ):  # of what an earlier run may have left, and this has not
+        elif not command.startswith("rm "):  # removes files of an earlier run; there are none here
             commands.append(command)
     if len(commands) < 4 or not commands[1].startswith(_FRONT):
         return None
@@ -113,7 +118,7 @@ class _Chain(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """End it, if it still runs."""
+        """End the running command and start no other."""
         with self._lock:
             self._stopped = True
             if self._process is not None and self._process.poll() is None:
@@ -122,11 +127,11 @@ class _Chain(threading.Thread):
 
 
 def run_stages(stages: Stages, name: str) -> tuple[bytes, int]:
-    """Run them; return what they said and nvcc's exit status.
+    """Run the stages; return their output and nvcc's exit status.
 
     Args:
         stages: From `read_stages`.
-        name: A word for the unit that no other unit has.
+        name: A name for the unit that no other unit has.
     """
     with open(stages.name_file, "w") as file:
         file.write(name)
@@ -135,7 +140,7 @@ def run_stages(stages: Stages, name: str) -> tuple[bytes, int]:
     host.start()
     device.start()
     host.join()
-    if host.status:  # the device's front end would say the same once more
+    if host.status:  # the device's front end would print the same errors again
         device.stop()
         return b"".join(host.said), host.status
     device.join()
@@ -148,7 +153,7 @@ def run_stages(stages: Stages, name: str) -> tuple[bytes, int]:
 
 
 def main(command: list[str]) -> int:
-    """Compile as `command`, nvcc with its arguments, does; return its exit status."""
+    """Compile like `command`, nvcc with its arguments; return its exit status."""
     asked = [command[0], "--dryrun", *command[1:]]
     answer = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)
     stages = read_stages(answer.stderr) if answer.returncode == 0 and not answer.stdout else None

@@ -1,9 +1,14 @@
-"""What a candidate may ask of an extension build: its arguments, checked.
+"""Checks the arguments of a candidate's request for an extension build.
 
-Pure. The arguments come from untrusted code: types are checked, and every flag must be on a list.
-The lists tune code generation, warnings, macros and standards; nothing on them loads plug-ins,
-writes other files or changes which programs the compiler drivers run. Reading is the sandbox's
-business, so include folders need no list.
+Contract:
+
+- the arguments come from untrusted code: their types are checked, and every flag must be on a list;
+- the listed flags tune code generation, warnings, macros and standards. None of them loads a
+  plug-in, writes another file or changes which programs the compiler drivers run.
+
+Does not restrict include folders: the sandbox decides which files a compiler can read.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -28,8 +33,8 @@ _COMPILE_FLAG = re.compile(
 _LINK_FLAG = re.compile(
     r"-(fopenmp|pthread|lgomp|lm|lpthread|lrt|ldl|lstdc\+\+|O[0-3]|s|shared|fPIC|march=[\w-]+)"
 )
-# Whether a vendor's library did the work is for the evidence to tell, not for the linker. Folders
-# are taken and not used: the toolkit's libraries are found by us.
+# Vendor libraries are allowed here: the evidence decides whether one did the work. `-L` folders are
+# accepted but not used: `CudaToolkit.link_flag` finds the toolkit's libraries.
 _CUDA_LINK_FLAG = re.compile(
     rf"{_LINK_FLAG.pattern}|-l(cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|"
     r"nvrtc|c10|c10_cuda|torch|torch_cpu|torch_cuda|torch_python)|-L/[\w./+-]+"
@@ -53,7 +58,7 @@ _EDG_FLAG = re.compile(r"--?(diag_(suppress|warning|remark)=[\w,]+|display_error
 
 
 def _words(allowed: re.Pattern[str]) -> Callable[[str], bool]:
-    """Accept flags of another program, apart by commas or blanks."""
+    """Return a check that accepts allowed flags, separated by commas or blanks."""
     return lambda value: all(allowed.fullmatch(word) for word in re.split(r"[,\s]+", value) if word)
 
 
@@ -66,7 +71,7 @@ _ONE_ARCHITECTURE = _matches(rf"{_ARCHITECTURE}|native")
 _PAIRS = _matches(rf"arch=compute_\d+[af]?,code=(\[?\"?{_ARCHITECTURE}(,{_ARCHITECTURE})*\"?\]?)")
 _SWITCH = _matches("true|false|0|1")
 _NUMBER = _matches(r"\d{1,3}")
-# nvcc takes these with "=" or with the next word; by name, what the value must be.
+# nvcc's flags with a value, after "=" or as the next word, and the check of the value.
 _NVCC_VALUED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("-arch", "--gpu-architecture"), _ONE_ARCHITECTURE),
     **dict.fromkeys(("-code", "--gpu-code"), _matches(rf"{_ARCHITECTURE}(,{_ARCHITECTURE})*")),
@@ -89,7 +94,7 @@ _NAMES_ARCHITECTURE = ("-arch", "--gpu-a", "-gencode", "--generate-code", "-code
 
 
 class BadRequest(ValueError):
-    """A candidate asked for a build that is not allowed or makes no sense."""
+    """A candidate's request for a build is invalid or not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +114,14 @@ class Request:
 
 
 def read_request(arguments: Any, cuda: bool = False) -> Request:
-    """Check what an untrusted process sent.
+    """Return the checked request of an untrusted process.
 
     Args:
-        arguments: What it sent.
-        cuda: Whether its device is a CUDA one.
+        arguments: The message of the process.
+        cuda: Whether its device is a CUDA device.
 
     Raises:
-        BadRequest: With a sentence for the kernel's author.
+        BadRequest: If the request is refused; the message is written for the kernel's author.
     """
     if not isinstance(arguments, dict):
         raise BadRequest("a build request must be an object")
@@ -152,7 +157,7 @@ def read_request(arguments: Any, cuda: bool = False) -> Request:
 
 
 def names_architecture(flags: tuple[str, ...]) -> bool:
-    """Say whether nvcc flags choose the architectures themselves."""
+    """Return True if nvcc flags choose the target architectures."""
     return any(flag.startswith(_NAMES_ARCHITECTURE) for flag in flags)
 
 
@@ -172,9 +177,9 @@ def _flags(arguments: dict[str, Any], key: str, allowed: re.Pattern[str]) -> tup
 
 
 def _nvcc_flags(arguments: dict[str, Any]) -> tuple[str, ...]:
-    """Check nvcc's flags, each of which may have its value in the next word."""
+    """Return the checked nvcc flags, each joined with its value."""
     key = "cuda_cflags"
-    try:  # torch hands them to a shell, so people quote them
+    try:  # torch passes the flags to a shell, so authors quote them
         words = [word for text in _strings(arguments, key) for word in shlex.split(text)]
     except ValueError as error:
         raise BadRequest(f"the flags in {key} cannot be split: {error}") from None

@@ -1,6 +1,8 @@
-"""From the arguments of `load_inline` to the text that is compiled.
+"""Composes the source files of an extension from the arguments of `load_inline`.
 
-Pure. Which headers that text meets is for `thin_headers` to say.
+Does not choose the headers that the files are compiled against: `thin_headers` does.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ __all__ = [
 
 UNIT, CUDA_UNIT = "unit.cpp", "unit.cu"
 BINDING_UNIT = THIN_HEADERS / "binding.cpp"
-# Kernels name the standards that torch once wanted. Its headers need C++17, the thin ones C++20.
+# Many kernels name a C++ standard that older versions of torch wanted. torch's headers need C++17
+# now, the thin ones C++20.
 _OLD_STANDARD = {
     thin: re.compile(rf"-std=(c|gnu)\+\+(98|03|0x|11|1y|14{'|1z|17' if thin else ''})")
     for thin in (False, True)
 }
 _CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
 _BINDS_ITSELF = re.compile(r"\b(PYBIND11_\w+|TORCH_LIBRARY\w*|pybind11|py::)")
-# Parts of the C++ front end that thin headers would only be tried for in vain.
+# Parts of the C++ front end that thin headers lack: an attempt with them would waste time.
 _WANTS_ALL = re.compile(r"\btorch::(nn|autograd|optim|data|serialize)\b")
 _BRINGS_TORCH = re.compile(r"^\s*#\s*include\s*[<\"]torch/(extension|torch|all)\.h[>\"]", re.M)
 
@@ -44,9 +47,9 @@ class Unit:
     file: str
     sources: tuple[str, ...]
     flags: tuple[str, ...]
-    """The candidate's own, for this unit's compiler."""
+    """The candidate's flags for this unit's compiler."""
     tabled: bool = False
-    """Whether its functions are bound by our table, so that it can do without pybind11."""
+    """Whether the table in kernelgym_bind.h binds its functions, so that it needs no pybind11."""
 
     @property
     def cuda(self) -> bool:
@@ -55,17 +58,17 @@ class Unit:
 
     @property
     def can_be_thin(self) -> bool:
-        """Whether it is worth trying without all of torch's headers."""
+        """Whether thin headers may be enough for it."""
         return not any(_WANTS_ALL.search(text) for text in self.sources)
 
     @property
     def binds(self) -> bool:
-        """Whether it needs Python's headers."""
+        """Whether it uses pybind11 or ``TORCH_LIBRARY``, and so needs Python's headers."""
         return any(_BINDS_ITSELF.search(text) for text in self.sources)
 
 
 def units(request: Request) -> tuple[Unit, ...]:
-    """Return what is to be compiled: a C++ unit, a CUDA unit or both."""
+    """Return the units to compile: C++, CUDA or both."""
     implicit = request.implicit_headers or any(map(_BRINGS_TORCH.search, request.cpp_sources))
     found = []
     blank = not any(text.strip() for text in request.cpp_sources)
@@ -78,26 +81,31 @@ def units(request: Request) -> tuple[Unit, ...]:
 
 
 def module_name(request: Request, tabled: bool) -> str:
-    """Name under which Python imports the library, by whether our table binds its functions."""
+    """Return the name under which Python imports the library.
+
+    Args:
+        request: The checked request.
+        tabled: Whether the table in kernelgym_bind.h binds its functions.
+    """
     return "kernelgym_extension" if tabled else request.name
 
 
 def compile_flags(unit: Unit, thin: bool) -> tuple[str, ...]:
-    """Return the candidate's flags for the compiler, without a standard the headers are past."""
+    """Return the candidate's compiler flags, with C++20 for outdated standards."""
     old = _OLD_STANDARD[thin and not unit.cuda]  # only the table of functions needs C++20
     flags = tuple(
         f"-std={match[1]}++20" if (match := old.fullmatch(flag)) else flag for flag in unit.flags
     )
     if unit.cuda and not any(flag.startswith(("-std", "--std")) for flag in flags):
-        return ("-std=c++20", *flags)  # nvcc warns of a second one
+        return ("-std=c++20", *flags)  # only without another one: nvcc warns about a second
     return flags
 
 
 def compose(request: Request, unit: Unit, thin: bool) -> dict[str, str]:
-    """Return the files to compile, by name; the unit's own includes the others.
+    """Return a unit's files by name; the main one includes the others.
 
-    Each of the candidate's texts is a file of its own, unchanged, so that the compiler's line
-    numbers are those its author knows.
+    Each of the candidate's texts becomes an unchanged file of its own, so that line numbers in
+    compiler messages are those of the author's text.
     """
     suffix = Path(unit.file).suffix
     files = {_file_name(number, suffix): text for number, text in enumerate(unit.sources)}

@@ -1,12 +1,15 @@
-"""torch's own header of the tensor, cut down to the methods that a source can call.
+"""Cuts torch's header of the tensor down to the methods that a source can call.
 
-Half of what a compiler reads for ``ATen/core/Tensor.h`` are some 790 methods and the headers of the
-operators behind them. `tensor_body` writes the installed header again without those methods whose
-names occur nowhere: not in the kernel, and not in what the headers themselves call. What remains is
-torch's text, word for word, so layout, overloads and ABI are torch's. A name decides for all of its
-overloads, so that no other overload can be chosen than with the whole header.
+About half of the text that a compiler reads for ``ATen/core/Tensor.h`` are some 790 methods and the
+headers of their operators. `tensor_body` copies the installed header without the methods whose
+names occur neither in the kernel nor among the calls in other headers.
 
-Does not guess: a header that does not read as torch writes it today is taken whole.
+Contract:
+
+- the remaining text is torch's, word for word, so layout, overloads and ABI are torch's;
+- all overloads of a name are kept or left out together, so the compiler chooses the same overload
+  as with the whole header;
+- a header that does not have the expected form is used whole.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ __all__ = ["TENSOR_BODY", "tensor_body"]
 
 TENSOR_BODY = "ATen/core/TensorBody.h"
 _ALL_OPERATORS = "#include <ATen/MethodOperators.h>\n"
-# As torchgen writes them: a declaration is a line, a definition three and a comment before.
+# The form that torchgen writes: a declaration has one line, a definition three after a comment.
 _DEFINITION = re.compile(
     r"^(?:// aten::[^\n]*\n)?inline [^\n]*? Tensor::(\w+)\([^\n]*\{\n"
     r" *return at::_ops::(\w+)::call\([^\n]*\n\}\n",
@@ -34,7 +37,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """The header, and which operator headers each removable method needs."""
+    """The header's text, and the operator headers that each removable method needs."""
 
     text: str
     operators: dict[str, frozenset[str]]
@@ -42,14 +45,14 @@ class _Body:
 
 
 def tensor_body(include: Path, names: frozenset[str]) -> str | None:
-    """Return the text of ``ATen/core/TensorBody.h`` with only those methods among `names`.
+    """Return the text of ``ATen/core/TensorBody.h`` with only the methods in `names`.
 
     Args:
         include: torch's folder of headers.
-        names: Every word of the sources, and what other headers call.
+        names: All words of the sources, and all names that other headers call.
 
     Returns:
-        None if the installed header is not as expected and has to be taken whole.
+        The text, or None if the installed header has an unexpected form and must be used whole.
     """
     body = _read_body(include)
     if body is None:
@@ -90,7 +93,7 @@ def _read_body(include: Path) -> _Body | None:
 
 
 def _header_of(operator: str, known: set[str]) -> str | None:
-    """Return what an operator's header is called: its name without the overload's."""
+    """Return the name of an operator's header: the operator's without the overload's."""
     for prefix in ("", "__", "__i"):  # __and__ and __iand__ are in and_ops.h
         name = operator.removeprefix(prefix)
         for end in range(len(name), 0, -1):

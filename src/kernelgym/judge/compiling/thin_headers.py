@@ -1,11 +1,11 @@
-"""What a unit is compiled against in place of all of torch's headers.
+"""Chooses the thin headers that a unit is compiled against in place of all of torch's.
 
-Names in the source decide: ``torch::empty_like`` brings ``ATen/ops/empty_like.h``, ``x.relu()``
-keeps that method of the tensor, ``at::parallel_for`` brings ``ATen/Parallel.h``, a word with
-"complex" in it the functions of complex numbers. The files under ``thin`` stand in for those that
-bring the rest; what they leave out is switched on again by macros.
+Names in the source decide: ``torch::empty_like`` adds ``ATen/ops/empty_like.h``, ``x.relu()`` keeps
+that method of the tensor, ``at::parallel_for`` adds ``ATen/Parallel.h``, and a word that contains
+"complex" adds the functions of complex numbers. The files in the folder ``thin`` replace torch's
+headers that include everything else. Macros switch the parts that they leave out on again.
 
-Does not preprocess: a name in a comment counts, and one glued together by macros does not.
+Does not preprocess: a name in a comment counts, and a name that a macro puts together does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">\n]+)[">]', re.M)
 _CALL = re.compile(r"(?:\.|->)\s*(\w+)\s*\(")
 
-# Names outside ATen/ops whose header has another name.
+# Headers of names that are not operators, and therefore have no header under ATen/ops.
 _HEADERS = {
     "AT_DISPATCH_": "ATen/Dispatch.h",
     "parallel_for": "ATen/Parallel.h",
@@ -44,9 +44,10 @@ _HEADERS = {
     "py": "torch/csrc/utils/pybind.h",
     "TORCH_LIBRARY": "torch/library.h",
 }
-# What `thin` leaves out, by the macro that brings it back: names in a source that call for it...
+# Each macro switches on a part that the files in `thin` leave out. It is set if one of these
+# patterns occurs in a source...
 _IN_SOURCES = {
-    # Complex numbers, CCCL, and the small floating-point types that only CCCL brings.
+    # Complex numbers, CCCL, and the small floating-point types that only CCCL declares.
     "KERNELGYM_COMPLEX": re.compile(
         r"complex|thrust|\bcub\b|cccl|cutlass|\bcute\b|libcu|\bfp[468]|_fp[468]|\bNV_|"
         r"(?<!at::)(?<!c10::)\bcuda::",
@@ -62,7 +63,7 @@ _IN_SOURCES = {
         re.I,
     ),
 }
-# ... and in torch's other headers.
+# ... or one of these in another header of torch.
 _IN_HEADERS = {
     "KERNELGYM_COMPLEX": re.compile(r"#\s*include\s*<(thrust/(?!complex\.h)|cub/)"),
     "KERNELGYM_CONTEXT": re.compile(r"\bglobalContext\b"),
@@ -73,15 +74,15 @@ _ENTRY = "torch/extension.h"
 
 @dataclass(frozen=True, slots=True)
 class ThinHeaders:
-    """What is particular to one unit."""
+    """Headers and macros for one unit."""
 
     files: dict[str, str]
-    """Texts by path, to be found by the compiler after those of ``thin``."""
+    """Generated headers by path; the compiler searches for them after those in ``thin``."""
     macros: tuple[str, ...]
 
 
 def thin_headers(sources: tuple[str, ...], include: Path) -> ThinHeaders:
-    """Return what sources need beside `THIN_HEADERS`.
+    """Return the headers and macros that sources need besides `THIN_HEADERS`.
 
     Args:
         sources: The candidate's texts.
@@ -106,7 +107,7 @@ def thin_headers(sources: tuple[str, ...], include: Path) -> ThinHeaders:
 
 
 def _needed(text: str, words: frozenset[str], include: Path) -> frozenset[str]:
-    """Return the headers that the names in the sources call for."""
+    """Return the headers that declare the names in the sources."""
     wanted = {
         header
         for name, header in _HEADERS.items()
@@ -117,7 +118,7 @@ def _needed(text: str, words: frozenset[str], include: Path) -> frozenset[str]:
     operators = named & _operator_headers(include)
     wanted |= {f"ATen/ops/{name}.h" for name in operators}
     if any("ITensorListRef" in _text(include / f"ATen/ops/{name}.h") for name in operators):
-        wanted.add("ATen/core/IListRef.h")  # declared only, until something makes one
+        wanted.add("ATen/core/IListRef.h")  # the operators' headers declare the type only
     return frozenset(wanted)
 
 
@@ -137,17 +138,17 @@ def _operator_headers(include: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """What headers and those they include do: one header's, or all that can be got to."""
+    """Facts about one header, or about several and all they include."""
 
     called: frozenset[str]
-    """Names called as a member of something."""
+    """Names called as methods."""
     read: frozenset[str]
     included: frozenset[str]
     macros: frozenset[str]
 
 
 def _reach(folders: tuple[Path, ...], headers: Iterable[str]) -> _Reach:
-    """Follow includes, with `thin`'s files in place of those they stand in for."""
+    """Return the facts about headers and their includes, `thin`'s files first."""
     seen = set(headers)
     waiting = list(seen)
     found: list[_Reach] = []
@@ -165,7 +166,7 @@ def _reach(folders: tuple[Path, ...], headers: Iterable[str]) -> _Reach:
 
 @functools.lru_cache(maxsize=8192)
 def _read_header(folders: tuple[Path, ...], name: str) -> _Reach:
-    """Read one header; nothing of those that do not lie in the folders."""
+    """Return the facts about one header, empty if it is missing."""
     for folder in folders:
         try:
             text = (folder / name).read_text(errors="replace")
@@ -174,7 +175,8 @@ def _read_header(folders: tuple[Path, ...], name: str) -> _Reach:
         included = frozenset(_INCLUDE.findall(text)) - {"ATen/MethodOperators.h"}
         called = frozenset(_CALL.findall(text))
         named = {macro for macro, pattern in _IN_HEADERS.items() if pattern.search(text)}
-        if folder == THIN_HEADERS or name == TENSOR_BODY:  # what those leave out is on purpose
+        # These leave parts out on purpose, so they must not switch them on again.
+        if folder == THIN_HEADERS or name == TENSOR_BODY:
             named = set()
             called = frozenset() if name == TENSOR_BODY else called
         return _Reach(called, frozenset({name}), included, frozenset(named))

@@ -1,4 +1,4 @@
-"""Which compiler builds extensions, and with what flags."""
+"""Finds the C++ compiler that builds extensions, and its flags."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
 
 
 def find_compiler() -> str:
-    """Return the path of the C++ compiler ($CXX, c++, g++ or clang++).
+    """Return the path of $CXX if set, else of g++, c++ or clang++.
 
     Raises:
-        UnsupportedLanguage: If there is none, or not the one that $CXX names.
+        UnsupportedLanguage: If it is not found.
     """
     own = os.environ.get("CXX")
     wanted = [own] if own else ["g++", "c++", "clang++"]
@@ -50,14 +50,14 @@ _FINDERS = {"c++": find_compiler, "nvcc": find_nvcc}
 
 
 def check_tools(language: Language, source: str = "") -> None:
-    """Look for the programs that building a kernel needs.
+    """Check that the programs are installed that a kernel's build needs.
 
     Args:
         language: The kernel's language.
-        source: The kernel's source, if there is one yet.
+        source: The kernel's source; empty if it is not known yet.
 
     Raises:
-        UnsupportedLanguage: If one is missing.
+        UnsupportedLanguage: If a program is missing.
     """
     for tool in language.tools:
         if tool.needed_by in source:
@@ -66,10 +66,10 @@ def check_tools(language: Language, source: str = "") -> None:
 
 @functools.lru_cache(maxsize=4)
 def compiler_folders(compiler: str) -> tuple[str, ...]:
-    """Return the folders that a compiler's programs and libraries lie in, links resolved.
+    """Return the folders of a compiler's programs and libraries, links resolved.
 
-    A compiler need not lie under ``/usr``; its whole prefix, which may be somebody's home, is more
-    than a sandbox should open.
+    A compiler may be installed outside ``/usr``. The sandbox opens only these folders and not the
+    whole prefix, which may be a user's home folder.
     """
     asked = [compiler, "-print-search-dirs"]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
@@ -82,7 +82,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A compiler and the torch it builds for; part of every library's key."""
+    """A C++ compiler and its torch; part of every library's key."""
 
     compiler: str
     version: str
@@ -93,15 +93,15 @@ class Toolchain:
     torch_include: str
     headers_digest: str
     cpu: str
-    """Model and features of this machine's CPU: ``-march=native`` means another one elsewhere."""
+    """Model and features of this machine's CPU; ``-march=native`` depends on them."""
 
     @property
     def defines(self) -> list[str]:
-        """Macros that torch's headers want of any compiler."""
+        """The macros that torch's headers need, for any compiler."""
         return [flag for flag in self.flags if flag.startswith("-D")]
 
     def includes(self, python: bool) -> list[str]:
-        """Include folders of torch, and of Python where it is asked for."""
+        """Return the include flags for torch's headers and, if `python`, for Python's."""
         folders = [self.torch_include, f"{self.torch_include}/torch/csrc/api/include"]
         if python:
             folders.append(sysconfig.get_paths()["include"])
@@ -110,7 +110,7 @@ class Toolchain:
 
 @functools.lru_cache(maxsize=4)
 def toolchain(compiler: str) -> Toolchain:
-    """Describe the toolchain around one compiler."""
+    """Return the toolchain of one compiler."""
     import torch
 
     answer = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
@@ -138,7 +138,11 @@ def _cpu() -> str:
 
 
 def describe_cpu(cpuinfo: str) -> str:
-    """Return what identifies the first CPU in the text of ``/proc/cpuinfo``, shortened."""
+    """Return the first CPU's model and a digest of its features.
+
+    Args:
+        cpuinfo: The text of ``/proc/cpuinfo``.
+    """
     lines = [line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines()]
     fields = {name.strip(): value.strip() for name, _, value in lines}
     known = [f"{name}={fields[name]}" for name in _CPU_FIELDS if name in fields]
@@ -146,7 +150,8 @@ def describe_cpu(cpuinfo: str) -> str:
     return f"{fields.get('model name', platform.machine())} {digest}"
 
 
-# Of x86 and of ARM; frequencies and the like change from one look to the next.
+# The fields of x86, then those of ARM. Others are left out: frequencies, for one, change all the
+# time.
 _CPU_FIELDS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),

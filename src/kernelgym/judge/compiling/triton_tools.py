@@ -1,8 +1,9 @@
 """Runs the programs that Triton would start: the assembler, and a C compiler for launchers.
 
-A candidate hands over the text, as it does with extensions, and gets what a sandboxed program made
-of it, filed by that text: what one kernel asked for may serve another. Triton writes a launcher
-for each signature; to compile one takes as long as all the rest of compiling a kernel.
+A candidate sends a source text, as for an extension, and gets the output of a sandboxed program.
+The output is cached by the text, so another kernel with the same text gets it at once. Triton
+writes a launcher for each signature of a kernel; compiling one takes as long as all other steps of
+compiling a kernel together.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from kernelgym.judge.sandbox.paths import driver_libraries
 __all__ = ["Away", "assemble", "build_launcher"]
 
 Away = Callable[[], AbstractContextManager[object]]
-"""Makes a block in which others may go first, while a candidate waits for what it asked for."""
+"""Returns a block during which the device can be yielded, as the candidate waits for a build."""
 
 _FLAGS = ("-O2", "-shared", "-fPIC", "-Wno-psabi", "-w")
 _MODULE = "triton"
 _OPTION = re.compile(r"(?!-o$)-{1,2}[A-Za-z][A-Za-z-]*(=[\w.,-]+)?|\d+")
 _PROMPT_S = 0.25
-_NEWER_ARCH = 100  # from which on Triton takes an assembler of its own
+_NEWER_ARCH = 100  # Triton uses a separate assembler from sm_100 on
 
 
 def build_launcher(
@@ -43,18 +44,18 @@ def build_launcher(
     allowed_s: float,
     away: Away,
 ) -> Built:
-    """Build a module from C.
+    """Compile a launcher's C text to a Python module.
 
     Args:
-        source: Its text.
-        cache: Keeps what was built.
-        take: Returns what stands in a sandbox and can become the compiler.
-        allowed_s: Wall seconds it may take.
-        away: Entered if it takes long.
+        source: The C text.
+        cache: Keeps the result.
+        take: Returns a sandboxed process on standby.
+        allowed_s: Limit on the build in wall seconds.
+        away: Entered if the build takes more than 0.25 s.
 
     Raises:
         UnsupportedLanguage: If there is no compiler.
-        JudgeError: If it cannot be run.
+        JudgeError: If the compiler cannot be run.
     """
     command = [find_compiler(), *_FLAGS, "-xc", "launcher.c", "-o", "launcher.so"]
     command += [f"-I{folder}" for folder in _include_folders()]
@@ -72,15 +73,15 @@ def assemble(
     allowed_s: float,
     away: Away,
 ) -> Built:
-    """Assemble PTX with the assembler that comes with Triton.
+    """Assemble PTX with Triton's assembler.
 
     Args:
-        ptx: Its text.
-        options: The assembler's, as the candidate names them.
-        cache: Keeps what was made.
-        take: Returns what stands in a sandbox and can become the assembler.
-        allowed_s: Wall seconds it may take.
-        away: Entered if it takes long.
+        ptx: The PTX text.
+        options: The candidate's options for the assembler.
+        cache: Keeps the result.
+        take: Returns a sandboxed process on standby.
+        allowed_s: Limit on the assembler in wall seconds.
+        away: Entered if the assembler takes more than 0.25 s.
 
     Raises:
         JudgeError: If the assembler cannot be run.
@@ -105,7 +106,7 @@ def _make(
     allowed_s: float,
     away: Away,
 ) -> Built:
-    """Run a command on one text in a folder of its own, or find what it made of it before."""
+    """Run a command on a text, or return its cached output."""
     started = time.monotonic()
     given, made = names
     text = "\0".join([*command, source])
@@ -118,9 +119,10 @@ def _make(
         scratch = ready.scratch
         (scratch / given).write_text(source, encoding="utf-8", errors="surrogatepass")
         running = ready.run(command, allowed_s)
-        # Most take less than it takes to let somebody go first.
+        # Most commands end sooner than the device could be yielded.
         with nullcontext() if running.ends_within(_PROMPT_S) else away():
-            log = running.finish(time.monotonic() + allowed_s)  # not while others go first
+            # The limit starts here, so that it does not count the time until `away` was entered.
+            log = running.finish(time.monotonic() + allowed_s)
         if has_failed(log):
             transient = is_transient(log)
             return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
@@ -132,12 +134,16 @@ def _make(
 
 
 def _include_folders() -> list[str]:
-    """Python's headers, and the driver's as Triton brings them."""
+    """Return the folders of Python's and the driver's headers."""
     return [sysconfig.get_paths()["include"], str(_backend() / "include")]
 
 
 def _assembler(newer: bool) -> str:
-    """Return the path of the assembler that Triton would start."""
+    """Return the path of the assembler that Triton would start.
+
+    Args:
+        newer: Whether it is the one for sm_100 and later.
+    """
     name = "ptxas-blackwell" if newer else "ptxas"
     own = os.environ.get(f"TRITON_{name.upper().replace('-', '_')}_PATH")
     return own or str(_backend() / "bin" / name)

@@ -123,7 +123,7 @@ class Accelerator:
             )
 
     def room(self, problem: Problem) -> contextlib.AbstractContextManager[None]:
-        """Wait for enough of the memory budget for one kernel, and hold it.
+        """Wait for memory for one kernel, and hold it.
 
         Does nothing on the CPU, which has no memory budget.
         """
@@ -143,7 +143,7 @@ class Accelerator:
 
     @contextlib.contextmanager
     def quiet(self, patience_s: float) -> Iterator[bool]:
-        """Hold the device lock alone, for timing; yields True if the device is idle.
+        """Hold the device lock alone; yields True if the device is idle.
 
         While the device is busy with other work, this releases the lock and tries again: a halted
         kernel's launches will end, and another program may end.
@@ -204,13 +204,13 @@ class Accelerator:
                 time.sleep(_LOOKS_APART_S)
 
     def is_kept_busy(self) -> bool:
-        """Return True if the device is busy though no candidate of any worker runs."""
+        """Return True if the device is busy though no candidate runs."""
         with self.device_lock.exclusive():
             return not self.is_ours()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other worker holds memory of the device, and hold all of it."""
+        """Wait until no other worker holds device memory; hold all of it."""
         assert self._memory_budget is not None and not self._holds_room
         gc.collect()  # the exception of a failed attempt may keep tensors alive
         with self.while_nobody_is_timed():
@@ -257,7 +257,7 @@ class Accelerator:
             raise DeviceLost("the device computes wrong sums after this kernel")
 
     def trial_memory(self) -> str:
-        """Return a handle of device memory for trying a sandbox; empty on the CPU."""
+        """Return device memory's handle for trying a sandbox; empty on CPU."""
         if self.device.type == "cpu":
             return ""
         if self._trial is None:
@@ -276,10 +276,10 @@ class Accelerator:
         return moved_bytes / self._bandwidth * 1e3
 
     def is_ours(self) -> bool:
-        """Return True if a CUDA device copies at full pace, so no other work uses it.
+        """Return True if a CUDA device copies at full pace.
 
-        The caller holds the device lock alone, so any other work is not that of a running
-        candidate. Always True on the CPU.
+        If so, no other work uses the device. The caller holds the device lock alone, so no
+        candidate runs. Always True on the CPU.
         """
         if not self.on_cuda:
             return True
@@ -305,7 +305,7 @@ class Accelerator:
         return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
 
     def _measure_bandwidth(self) -> float:
-        """Return the most bytes that a copy reads and writes in a second."""
+        """Return the most bytes per second that a copy moves."""
         if self.device.type == "cpu":
             source = torch.zeros(_CACHED_BYTES, dtype=torch.uint8)
             target = torch.empty_like(source)
@@ -321,7 +321,7 @@ class Accelerator:
         return float(2 * size / (shortest_ms / 1e3))
 
     def tidy(self) -> None:
-        """Give back the memory that torch caches, if it is more than 2 GiB.
+        """Give back torch's cached memory, if it exceeds 2 GiB.
 
         Other workers may need it.
         """
@@ -329,7 +329,7 @@ class Accelerator:
             torch.cuda.empty_cache()
 
     def make_room(self) -> None:
-        """Give cached memory back if less than a quarter of the device's is free.
+        """Give cached memory back if less than a quarter is free.
 
         Otherwise candidates, which are other processes, run out of memory.
         """
@@ -339,7 +339,7 @@ class Accelerator:
                 torch.cuda.empty_cache()
 
     def is_untidy(self) -> bool:
-        """Return True if torch caches more than 2 GiB of unused device memory."""
+        """Return True if torch caches more than 2 GiB unused."""
         if not self.on_cuda:
             return False
         kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)

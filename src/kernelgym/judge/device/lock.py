@@ -31,7 +31,7 @@ _ONE_WAIT_S = 2.0
 
 
 class DeviceLock:
-    """A shared or exclusive lock on one file, which is created if missing.
+    """A shared or exclusive lock on a file, created if missing.
 
     A worker that waits to hold the lock alone holds a second lock, the gate, meanwhile. A worker
     that wants a share must pass the gate first. Without the gate, a steady stream of shared
@@ -87,12 +87,12 @@ class DeviceLock:
         return self._held >= 0
 
     def is_wanted(self) -> bool:
-        """Return True if a share is held here while another waits to hold it alone."""
+        """Return True if a share held here keeps another worker waiting."""
         return self.is_shared and not is_free(self._gate, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """Release the share for the block, and wait for it again at the end.
+        """Release the share for the block, and take it again after.
 
         The caller must have halted the candidate that the share was taken for.
         """
@@ -106,7 +106,7 @@ class DeviceLock:
 
     @contextlib.contextmanager
     def halfway(self) -> Iterator[None]:
-        """Mark, for the block, that a candidate of ours is halted amid its work.
+        """Mark, for the block, that a candidate is halted amid its work.
 
         What it has launched before may still run on the device.
         """
@@ -118,7 +118,7 @@ class DeviceLock:
         return not is_free(self._half_done, fcntl.LOCK_EX)
 
     def note_device_blocked(self, seconds: float) -> None:
-        """Add to the time for which a busy device blocked an exclusive holder.
+        """Add to the time for which a busy device blocked timing.
 
         Any worker may add to it. The time since the addition before this one counts as blocked,
         too, if that is less than two seconds ago.

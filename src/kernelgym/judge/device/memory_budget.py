@@ -81,7 +81,7 @@ class MemoryBudget:
 
     @contextlib.contextmanager
     def taken(self, wanted_bytes: int) -> Iterator[None]:
-        """Wait for memory, first come, first served, and hold it for the block."""
+        """Wait in turn for memory, and hold it for the block."""
         held: list[int] = []
         with contextlib.ExitStack() as stack:
             # Later workers wait at the gate. Without it, small requests would overtake a worker

@@ -96,7 +96,7 @@ class BoundedStream:
         del self._tail[: -_KEPT_OUTPUT_BYTES // 2]
 
     def text(self) -> str:
-        """Return the beginning and the end, with the number of bytes cut between."""
+        """Return the beginning, the number of bytes cut, and the end."""
         cut = self.total - len(self._head) - len(self._tail)
         middle = f"\n... {cut} bytes cut ...\n" if cut > 0 else ""
         head = self._head.decode("utf-8", "replace")
@@ -112,7 +112,7 @@ class CandidateTimedOut(Exception):
 
 
 class Keeper(Protocol):
-    """The zygote as its candidates' handles see it: it forks, kills and reports exits."""
+    """The part of the zygote's handle that its candidates' handles use."""
 
     def pid(self, candidate_id: int) -> int:
         """Return the process id of a running candidate."""
@@ -165,7 +165,7 @@ class Candidate:
         self._close_their_ends()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until it is confined by its sandbox; it has no kernel code before.
+        """Wait until it is sandboxed; before, it gets no kernel code.
 
         Raises:
             JudgeError: If that fails. The judge or the machine is at fault then.
@@ -194,7 +194,7 @@ class Candidate:
         return self._context is True
 
     def wait_for_context(self, timeout_s: float) -> None:
-        """Wait until its context on the device is made; request it if necessary.
+        """Wait for its device context, and request it first if necessary.
 
         Raises:
             DeviceFull: If the device lacks the memory.
@@ -227,7 +227,7 @@ class Candidate:
             raise CandidateEnded("it did not stand still when it was halted")
 
     def halt(self, patience_s: float) -> bool:
-        """Halt all threads; if they do not stop in time, resume them and return False."""
+        """Halt all threads; if that takes too long, resume and return False."""
         assert self._threads is not None
         return self._threads.halt(patience_s)
 
@@ -242,7 +242,7 @@ class Candidate:
             raise CandidateEnded("it ran while it was halted")
 
     def threads(self) -> int:
-        """Return the number of its threads and children; 0 if it is gone.
+        """Return the number of its threads and children; 0 if gone.
 
         The operating system counts them, not the candidate.
         """
@@ -390,7 +390,7 @@ class Candidate:
             self._killed = True
 
     def begin_kill(self) -> None:
-        """Have the zygote kill the process; do not wait until it is gone.
+        """Have the zygote kill the process; do not wait for that.
 
         Raises:
             JudgeError: If the zygote is gone.

@@ -52,7 +52,7 @@ class Threads:
         os.close(self._pidfd)
 
     def halt(self, patience_s: float) -> bool:
-        """Halt all threads; if they do not stop in time, resume them and return False."""
+        """Halt all threads; if that takes too long, resume and return False."""
         self._signal(signal.SIGSTOP)
         deadline, stopped = time.monotonic() + patience_s, math.inf
         while not (states := self._states()) <= _STOPPED:
@@ -81,7 +81,7 @@ class Threads:
         return False
 
     def resume(self) -> bool:
-        """Resume all threads; if they ran while halted, leave them and return False."""
+        """Resume all threads; return False instead if they ran while halted."""
         borne_ns = _ASLEEP_NS if self._tells else _UNTOLD_NS
         if self._ran_ns is not None and self._run_ns() > self._ran_ns + borne_ns:
             return False
@@ -90,7 +90,7 @@ class Threads:
         return True
 
     def count(self) -> int:
-        """Return the number of threads and child processes; 0 if the process is gone."""
+        """Return the number of threads and child processes; 0 if gone."""
         count = 0
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
@@ -100,7 +100,7 @@ class Threads:
         return count
 
     def _run_ns(self) -> int:
-        """Return the threads' run time so far; 0 if the operating system hides it.
+        """Return the threads' run time so far; 0 if it is unknown.
 
         Called at the start of a timed window. Reading a file takes 3 us or more per thread, which
         would count against a candidate with many threads, so the process's clock is read instead
@@ -140,7 +140,7 @@ class Threads:
         return states
 
     def _is_off(self, task: str) -> bool:
-        """Return True if a stopped thread has left the processor or is gone."""
+        """Return True if a stopped thread has left the processor."""
         with contextlib.suppress(OSError):  # the thread is gone
             return _read(f"{self._folder}/{task}/wchan") != _NOWHERE
         return True

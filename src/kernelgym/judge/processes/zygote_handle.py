@@ -152,7 +152,7 @@ class Zygote:
         return taken
 
     def replenish(self) -> None:
-        """Put one candidate of each kind taken so far on standby, if none is.
+        """Keep one candidate of each kind taken so far on standby.
 
         On a GPU the next one is forked, too. It starts the driver, which takes as long as making
         a context and needs no device lock. It makes its context when it goes on standby itself.
@@ -252,7 +252,7 @@ class Zygote:
         return candidate
 
     def pump(self, timeout_s: float) -> bool:
-        """Handle the zygote's messages; False if none comes in time or it is gone."""
+        """Handle the zygote's messages; return False if none comes in time."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         if not poll.poll(timeout_s * 1e3):
@@ -307,7 +307,7 @@ class Zygote:
         self._pids.pop(candidate_id, None)
 
     def begin_kill(self, candidate_id: int) -> None:
-        """Have the zygote kill a candidate and all it started; do not wait.
+        """Have a candidate and all it started killed; do not wait.
 
         Raises:
             JudgeError: If the zygote is gone.

@@ -41,7 +41,7 @@ def listable_paths() -> tuple[str, ...]:
 
 
 def compiler_paths() -> tuple[str, ...]:
-    """Return the paths that compilers and their tools need to read and run."""
+    """Return the paths that compilers and their tools need."""
     paths = ["/usr/bin", "/bin", "/usr/include", "/usr/local/bin", "/usr/local/include"]
     paths += ["/usr/libexec", "/sbin", "/usr/sbin", "/etc/alternatives"]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
@@ -71,7 +71,7 @@ def driver_paths() -> tuple[str, ...]:
 
 
 def driver_libraries() -> tuple[str, ...]:
-    """Return the path of the CUDA driver's library, if this process has loaded it."""
+    """Return the path of the CUDA driver's library, if loaded here."""
     with open("/proc/self/maps") as file:
         mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
     return tuple(sorted(path for path in mapped if re.search(r"/libcuda\.so[.\d]*$", path)))[:1]

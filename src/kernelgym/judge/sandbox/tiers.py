@@ -56,7 +56,7 @@ def remember(folder: Path, device: str, tier: str) -> None:
 
 
 def forget(folder: Path, device: str) -> None:
-    """Remove the stored tier, so that the next start tries all of them again."""
+    """Remove the stored tier, so that the next start tries again."""
     _file(folder, device).unlink(missing_ok=True)
 
 
