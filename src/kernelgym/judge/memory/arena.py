@@ -1,8 +1,14 @@
-"""Shared memory that the trusted side owns and a candidate maps: inputs out, outputs back.
+"""Arenas: memory for inputs and outputs that worker and candidate map.
 
-Regions are laid out with wide gaps, so that an access past a tensor's end lands in none. On the
-host the memory is a sealed file: a candidate that shrinks it would otherwise kill the trusted side
-with SIGBUS. On a CUDA device it is an allocation of its own, shared by IPC.
+Contract:
+- The worker owns the memory: it allocates and frees it.
+- Regions are laid out with wide gaps, so that an access a little past a tensor's end reaches no
+  other tensor.
+- On the host an arena is a sealed memory file: without the seal, a candidate could shrink the file
+  and so kill the worker with SIGBUS.
+- On a CUDA device an arena is an allocation of its own, shared by CUDA IPC.
+
+Not covered: which tensors lie in an arena, and when (`kernelgym.judge.session.call_buffers`).
 """
 
 from __future__ import annotations
@@ -22,28 +28,28 @@ from kernelgym.judge.untrusted import cuda_ipc
 
 __all__ = ["Arena", "Region", "encode", "new_arena"]
 
-_HOST_GAP_BYTES = 1 << 20  # untouched pages of a memory file take no memory
+_HOST_GAP_BYTES = 1 << 20  # wide gaps cost nothing: untouched pages of the file take no memory
 _DEVICE_GAP_BYTES = 1 << 16
-_DEVICE_PAGE_BYTES = 2 << 20  # the driver maps no less
+_DEVICE_PAGE_BYTES = 2 << 20  # the smallest unit that the driver maps
 _F_ADD_SEALS, _SEAL_ALL_BUT_WRITE = 1033, 1 | 2 | 4
 _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # NaN; a large negative number
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Where one tensor lies."""
+    """The place of one tensor in an arena."""
 
     offset: int
     dtype: torch.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     count: int
-    """Elements its storage spans."""
+    """Number of elements that its storage spans."""
     arena: int = 0
-    """Number of its arena, of those that one process has mapped at a time."""
+    """Number of its arena among those that one process maps at a time."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a candidate needs to lay a tensor over the region."""
+        """Return the region as JSON that a candidate makes a tensor of."""
         return {
             "offset": self.offset,
             "dtype": str(self.dtype).removeprefix("torch."),
@@ -55,20 +61,20 @@ class Region:
 
 
 def _spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many elements a tensor's storage spans, gaps included."""
+    """Return the number of elements that a tensor's storage spans, with gaps."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
 
 
 class Arena:
-    """Memory with room for some tensors, mapped by both sides; made by `new_arena`.
+    """Memory for some tensors that both processes map; made by `new_arena`.
 
-    Subclasses say where it lies and how it reaches the other process.
+    Subclasses decide where the memory lies and how the other process maps it.
     """
 
     _gap_bytes = _HOST_GAP_BYTES
-    _alignment = 64  # torch aligns its own allocations on the host to 64 bytes
+    _alignment = 64  # as torch's allocations on the host, so that kernels find usual addresses
 
     _page_bytes = mmap.PAGESIZE
 
@@ -82,18 +88,22 @@ class Arena:
         return max(self._page_bytes, room + -room % self._page_bytes)
 
     def fits(self, tensors: int, total_bytes: int) -> bool:
-        """Say whether it is as large as one made for such tensors would be."""
+        """Return True if a new arena for such tensors has this size."""
         return self.bytes == self._needed_bytes(tensors, total_bytes)
 
     def clear(self) -> None:
-        """Forget all regions, so that others can be placed. What lies there stays."""
+        """Free all regions for new ones, without erasing what lies there."""
         self._next = self._gap_bytes
 
     def place(self, like: torch.Tensor, contiguous: bool = False) -> Region:
-        """Reserve a region for a tensor of the same type, shape and strides as `like`.
+        """Reserve a region for a tensor with the layout of `like`.
+
+        Args:
+            like: Tensor with the type, shape and strides.
+            contiguous: Whether to use contiguous strides instead.
 
         Raises:
-            ValueError: If there is no room left.
+            ValueError: If the arena is full.
         """
         strides = like.stride()
         if contiguous:
@@ -109,19 +119,19 @@ class Arena:
         return region
 
     def view(self, region: Region) -> torch.Tensor:
-        """Return a tensor over a region, sharing its memory."""
+        """Return a tensor that shares a region's memory."""
         raise NotImplementedError
 
     def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
-        """Return what the other process maps it by: fields of a message, and descriptors."""
+        """Return the message fields and descriptors by which another process maps it."""
         raise NotImplementedError
 
     def span(self) -> tuple[int, int]:
-        """Return its address on the device, and its bytes."""
+        """Return its address on the device, and its size in bytes."""
         raise NotImplementedError
 
     def poison(self, region: Region) -> None:
-        """Fill a region so that an output never written cannot be right."""
+        """Fill a region with values that make an unwritten output wrong."""
         if region.count:
             value = _POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER
             self._bytes_of(region).fill_(value)
@@ -130,7 +140,7 @@ class Arena:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give the memory back, once views of it are gone too. Closing twice is harmless."""
+        """Free the memory once its views are gone; closing twice is harmless."""
         raise NotImplementedError
 
 
@@ -165,10 +175,10 @@ class _HostArena(Arena):
 
 
 class _DeviceArena(Arena):
-    """An allocation of its own on a CUDA device, opened by the other side through IPC."""
+    """An allocation of its own on a CUDA device, shared by IPC."""
 
     _gap_bytes = _DEVICE_GAP_BYTES
-    _alignment = 512  # as torch's allocator; Triton specialises kernels on alignment
+    _alignment = 512  # as torch's allocator: Triton compiles other kernels for less alignment
     _page_bytes = _DEVICE_PAGE_BYTES
 
     def __init__(self, tensors: int, total_bytes: int, device: torch.device, number: int) -> None:
@@ -176,7 +186,7 @@ class _DeviceArena(Arena):
         self._device = device
         self._address = cuda_ipc.allocate(self.bytes)
         self._finalizer = weakref.finalize(self, cuda_ipc.free, self._address)
-        # What lay there before may be anything, an earlier kernel's expected output included.
+        # Without this, a kernel could read what lay there before, such as expected outputs.
         cuda_ipc.view(self._address, self.bytes, device).fill_(_POISON_FLOAT)
 
     def view(self, region: Region) -> torch.Tensor:
@@ -203,38 +213,40 @@ class _DeviceArena(Arena):
 
 
 def new_arena(tensors: int, total_bytes: int, device: torch.device, number: int = 0) -> Arena:
-    """Make an arena on a device.
+    """Return a new arena on a device.
 
     Args:
-        tensors: Number of tensors it will hold.
-        total_bytes: Their bytes together.
-        device: Where it lies.
-        number: Tells it from others that one process maps at the same time, on a device.
+        tensors: Number of tensors that the arena will hold.
+        total_bytes: Sum of their sizes in bytes.
+        device: The device of the memory.
+        number: Number that distinguishes arenas which one process maps on a device at a time.
 
     Raises:
-        JudgeError: If it cannot be had; `DeviceFull`, if there is too little memory.
+        JudgeError: If the memory cannot be allocated; `DeviceFull`, if there is too little of it.
     """
     if device.type == "cpu":
         return _HostArena(tensors, total_bytes)
     try:
         return _DeviceArena(tensors, total_bytes, device, number)
     except cuda_ipc.DriverError:
-        torch.cuda.empty_cache()  # what torch keeps for later may be what is missing
+        torch.cuda.empty_cache()  # torch's cached memory may be the memory that is missing
     try:
         return _DeviceArena(tensors, total_bytes, device, number)
     except cuda_ipc.DriverError as error:
-        raise our_failure(f"there is no place for this problem's tensors: {error}") from None
+        raise our_failure(
+            f"this problem's tensors cannot be allocated on the device: {error}"
+        ) from None
 
 
 def encode(value: Any, place: Any) -> Any:
     """Encode an argument for a candidate: tensors become regions, the rest JSON.
 
     Args:
-        value: Tensor, number, string, None, dtype, or a list, tuple or dict of such.
+        value: Tensor, number, string, None, dtype, or a list, tuple or dict of these.
         place: Called with each tensor; returns its `Region`.
 
     Raises:
-        TypeError: If a value cannot be handed to another process.
+        TypeError: If a value cannot be sent to another process.
     """
     if isinstance(value, torch.Tensor):
         return {"tensor": place(value).to_json()}

@@ -1,7 +1,9 @@
-"""Outputs of timed calls on a device, read where a candidate left them.
+"""Read outputs of timed calls from where a candidate left them.
 
-The candidate names the allocation (by an IPC handle), the offset and the strides; everything it
-says is checked against what the driver says of that allocation before a byte is read.
+Contract: the candidate names the allocation (by a CUDA IPC handle), the offset and the strides.
+Before any byte is read, all of this is checked against the driver's record of the allocation.
+
+Not covered: whether the values are right (`kernelgym.judge.session.session`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from kernelgym.judge.untrusted import cuda_ipc
 
 __all__ = ["DeviceOutputs", "Unreadable"]
 
-# What can be laid over bytes and copied; torch's quantised and sub-byte types cannot.
+# Types that torch can view over bytes and copy; its quantised and sub-byte types are none of them.
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -29,11 +31,11 @@ _DTYPES = {
     )
 }
 _MAX_NUMBER = 1 << 48
-_MAX_DIMENSIONS = 64  # of a tensor that torch can copy
+_MAX_DIMENSIONS = 64  # torch can copy no tensor with more
 
 
 class Unreadable(Exception):
-    """An output is not where the candidate says, or in no memory that can be shared."""
+    """An output is not where the candidate says, or is not shareable."""
 
 
 class DeviceOutputs:
@@ -42,9 +44,9 @@ class DeviceOutputs:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self.opened: dict[str, tuple[int, int]] = {}
-        """By handle: address here, and bytes."""
+        """Address in this process and size in bytes of each open allocation, by handle."""
         self.refused: Mapping[str, Any] = {}
-        """Handles that are not this candidate's to name."""
+        """Handles of other candidates' memory, which this candidate may not name."""
 
     def copy(
         self, description: Any, expected: Sequence[torch.Tensor], arena: tuple[int, int]
@@ -52,14 +54,15 @@ class DeviceOutputs:
         """Return copies of an output's tensors, in order.
 
         Args:
-            description: What the candidate says of the output.
-            expected: Tensors of the types and shapes that it must have.
-            arena: Address here and bytes of the memory it shares with us, for outputs that lie
-                there because a kernel returned an input of its own.
+            description: The candidate's description of the output.
+            expected: Tensors of the types and shapes that the output must have.
+            arena: Address in this process and size in bytes of the memory that holds the inputs,
+                for outputs that lie there because the kernel returned one of its inputs.
 
         Raises:
             DeviceFull: If the device has no room for the copies.
-            Unreadable: If a tensor is not where it says, or not of that type and shape.
+            Unreadable: If a tensor is not where the description says, or not of the expected type
+                and shape.
         """
         try:
             places = [_place(said) for said in _claimed_tensors(description)]
@@ -106,7 +109,7 @@ class DeviceOutputs:
         return self.opened[handle]
 
     def forget(self) -> None:
-        """Close what was opened."""
+        """Close all allocations that were opened."""
         opened = list(self.opened.values())
         self.opened.clear()
         for address, _ in opened:
@@ -118,16 +121,16 @@ class _Place(NamedTuple):
     shape: list[int]
     strides: list[int]
     memory: str
-    """Handle of the allocation; empty for the shared memory, and if there is no element."""
+    """Handle of the allocation; '' for the memory of inputs, and for a tensor without elements."""
     offset: int
 
 
 def _place(said: Any) -> _Place:
-    """Check everything that can be checked without looking at memory."""
+    """Return the place that a description names, checked without reading memory."""
     try:
         name, shape, place = said
         offset, strides = place["offset"], place["strides"]
-        memory = "" if 0 in shape else place["memory"]  # nothing lies nowhere
+        memory = "" if 0 in shape else place["memory"]  # an empty tensor needs no memory
         found = _Place(_DTYPES[name], shape, strides, memory, offset)
     except (TypeError, ValueError, KeyError):
         raise Unreadable("an output has no readable place") from None
@@ -143,7 +146,7 @@ def _place(said: Any) -> _Place:
 
 
 def _claimed_tensors(description: Any) -> Sequence[list[Any]]:
-    """Return what is said of each tensor, in order; nothing of what is not a description."""
+    """Return the descriptions of tensors, in order; [] for anything malformed."""
     if not isinstance(description, dict) or len(description) != 1:
         return []
     ((kind, body),) = description.items()

@@ -1,6 +1,10 @@
-"""Slots, where one call's inputs and outputs lie in the memory that both sides map, and windows.
+"""Define slots and windows, and lay arguments out in shared memory.
 
-A window is a run of calls, each on a slot of its own, that the trusted side's clock goes round.
+A slot is the room for one call's inputs and outputs in memory that both the worker and the
+candidate map. A window is a run of calls, each on a slot of its own, timed as a whole by the
+worker's clock.
+
+Not covered: running windows (`kernelgym.judge.session.session`).
 """
 
 from __future__ import annotations
@@ -19,32 +23,32 @@ __all__ = ["Slot", "Window", "alike", "encode_all", "fill"]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Room for one call: where its inputs and outputs lie."""
+    """The room for one call's inputs and outputs."""
 
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
     regions: tuple[Region, ...]
-    """Of the outputs."""
+    """Regions of the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What one timed window gave."""
+    """The times and outputs of one timed window."""
 
     window_ms: float
-    """By this side's clock, from the request to its end."""
+    """Time by the worker's clock, from resuming the candidate to the end of the window."""
     claimed_ms: float
-    """What the candidate's process says the device took for the calls; 0.0 if it says nothing."""
+    """Device time of the calls as the candidate reports it; 0.0 if it reports none."""
     layout_ms: float
-    """What laying out the values took before, on a device; 0.0 elsewhere."""
+    """Time to copy the values into the slots before the window, on a device; 0.0 elsewhere."""
     results: list[Any]
     """The candidate's descriptions of its outputs."""
     kept: dict[int, list[torch.Tensor]]
-    """Copies of the outputs of the calls that were asked for."""
+    """Copies of outputs by index of the call, for the calls that the caller asked for."""
 
 
 def alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:
-    """Say whether tensors have the types, shapes and strides of others."""
+    """Return True if tensors have the types, shapes and strides of views."""
     return len(tensors) == len(views) and all(
         a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
         for a, b in zip(tensors, views, strict=True)
@@ -55,7 +59,7 @@ def encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> li
     """Encode arguments for a candidate; `place` gives each tensor its region.
 
     Raises:
-        JudgeError: If one cannot be handed to another process.
+        JudgeError: If an argument cannot be sent to another process.
     """
     try:
         return [encode(value, place) for value in values]
@@ -64,7 +68,7 @@ def encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> li
 
 
 def fill(arena: Arena, tensor: torch.Tensor) -> Region:
-    """Give a tensor a region of its own, and copy it there."""
+    """Copy a tensor to a new region of an arena; return it."""
     region = arena.place(tensor)
     arena.view(region).copy_(tensor)
     return region

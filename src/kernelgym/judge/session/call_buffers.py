@@ -60,7 +60,7 @@ class CallBuffers:
 
     @property
     def on_device(self) -> bool:
-        """Whether this side reads timed outputs on a device, where the candidate left them."""
+        """Whether timed outputs are read where the candidate left them."""
         return self._located is not None
 
     def distrust(self, other: CallBuffers) -> None:
@@ -116,7 +116,7 @@ class CallBuffers:
         self._channel.answer("prepare")
 
     def _lay(self, room: dict[int, tuple[int, int]]) -> None:
-        """Make arenas for so many tensors of so many bytes, by arena number.
+        """Make arenas with room for (number of tensors, bytes), by arena number.
 
         Inputs that must move get their new arena before the old one is freed, so that the two
         addresses differ. If all arenas exist already, small ones that are not needed may stay: the
@@ -142,7 +142,11 @@ class CallBuffers:
             self._old = None
 
     def _begin_to_move(self) -> None:
-        """Set the arena of inputs aside until the new one exists; free it now if large."""
+        """Set the inputs' arena aside until the next exists, or free it.
+
+        On a device it is freed at once if it is large, or if the kernel is judged alone: two may
+        not fit.
+        """
         self._moving, old = False, self._arenas.get(_INPUTS)
         if old is not None and self._device.type == "cuda" and not self._may_stay(old):
             self._leave([_INPUTS])
@@ -178,7 +182,10 @@ class CallBuffers:
         self._leave([*self._arenas])
 
     def close(self) -> None:
-        """Free the buffers; on a device, only after the candidate ended or unmapped them."""
+        """Free the buffers.
+
+        On a device, call this only after the candidate has ended or unmapped them.
+        """
         self.slots = []
         if self._located is not None:
             self._located.forget()
@@ -188,14 +195,14 @@ class CallBuffers:
         self._old = None
 
     def alike(self, inputs: list[Any]) -> bool:
-        """Return True if inputs have the last judged call's types, shapes and strides."""
+        """Return True if inputs are laid out like the last judged call's."""
         return alike(tensors_of(inputs), tuple(tensors_of(self.example[0])))
 
     def _holds(self, inputs: list[Any]) -> bool:
         return bool(self.slots) and alike(tensors_of(inputs), self.slots[0].inputs)
 
     def fits(self, inputs: list[Any], output: Any) -> bool:
-        """Return True if a call like this one can use the first slot as it is."""
+        """Return True if such a call can use the first slot unchanged."""
         # A number may change from call to call, so a call with numbers must be laid out again.
         only_tensors = all(isinstance(value, torch.Tensor) for value in inputs)
         return (
@@ -236,7 +243,7 @@ class CallBuffers:
                 torch.cuda.empty_cache()
 
     def flush_cache(self) -> None:
-        """Flush the device's L2 cache, so that no call finds its inputs in it."""
+        """Flush the device's L2 cache: no call shall find inputs there."""
         if self._l2_cache is not None:
             self._l2_cache.flush()
 

@@ -1,4 +1,4 @@
-"""Pack what torch compiled for a reference in one process, for use in another.
+"""Pack a reference's compiled files in one process for use in another.
 
 Contract: a process that is timed must not compile, so an earlier process compiles for it. The cache
 folder of that process is packed into a tar file, which later processes receive with their own
@@ -23,7 +23,9 @@ _PLACE = "/kernelgym-scratch-folder"
 
 
 def pack(folder: Path) -> bytes:
-    """Return the regular files under a cache folder as a tar file; links are left out.
+    """Return the regular files under a cache folder, as a tar file.
+
+    Links are left out.
 
     Args:
         folder: ``TRITON_CACHE_DIR`` of a process that has ended.
@@ -66,7 +68,7 @@ def relocate(packed: bytes, scratch: str) -> bytes:
 
 
 def as_file(data: bytes) -> int:
-    """Return the descriptor of a memory file with `data`; the caller closes it."""
+    """Return a memory file with `data`; the caller closes the descriptor."""
     fd = os.memfd_create("compiled", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(fd), "wb") as file:
         file.write(data)

@@ -20,7 +20,7 @@ __all__ = ["Tally"]
 
 @dataclass(slots=True)
 class Tally:
-    """The number of calls in one session, and of idle ones, which launched nothing."""
+    """Number of calls in a session, and of idle ones without launches."""
 
     calls: int = 0
     idle: int = 0

@@ -1,8 +1,8 @@
-"""Open, supply and end the sandboxed processes that run untrusted code for a worker.
+"""Open and end the sandboxed processes that run code for a worker.
 
-Contract: `Processes.open` returns a fresh candidate process, forked by a zygote; zygotes keep
-further processes on standby, some of them with a context on the device. One zygote forks the
-processes whose kernels are interpreted, another one all the rest.
+Contract: `Processes.open` returns a fresh candidate process, forked by a zygote. Zygotes keep
+further processes on standby; on a CUDA device these create their contexts ahead of need. One zygote
+forks the processes whose kernels are interpreted, another one all the rest.
 
 Not covered:
 - starting and forking: `kernelgym.judge.processes`;
@@ -59,7 +59,7 @@ class Processes:
         self._builder: Builder | None = None
 
     def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
-        """Return a fresh process for a source, to use in a ``with`` block.
+        """Return a fresh process for a source, for a ``with`` block.
 
         Its zygote forks the next standby process meanwhile; `settle` waits for that one's context
         on the device.
@@ -93,7 +93,7 @@ class Processes:
             zygote.ask_for_contexts()
 
     def lack(self, standby: int) -> bool:
-        """Return True if any zygote has fewer than `standby` processes on standby."""
+        """Return True if a used zygote has fewer than `standby` processes ready."""
         return any(zygote.lacks(standby) for zygote in self._zygotes.values())
 
     def add(self, standby: int) -> None:
@@ -122,7 +122,7 @@ class Processes:
         return all([zygote.settle(ahead) for zygote in self._zygotes.values()])
 
     def discard(self, candidate: Candidate) -> None:
-        """End a candidate; if that fails, end the zygotes, and keep the verdict."""
+        """End a candidate; if that fails, end the zygotes, without raising."""
         try:
             candidate.discard()
         except JudgeError:
@@ -194,7 +194,7 @@ class Processes:
             return self._builder.build(arguments, away)
 
     def reset(self) -> None:
-        """End the zygotes after a failure of the judge; the next job starts new ones."""
+        """End all zygotes after a judge failure; the next job starts new."""
         self._end_zygotes()
         tiers.forget(self._folder, self._name)  # the failure may be a tier that stopped working
 
@@ -212,7 +212,7 @@ class Processes:
 
 
 class Process:
-    """A candidate process for the length of a ``with`` block, and the session that drives it."""
+    """A candidate process and its session, for one ``with`` block."""
 
     def __init__(self, owner: Processes, candidate: Candidate, session: Session) -> None:
         self._owner, self._candidate, self._session = owner, candidate, session

@@ -14,7 +14,7 @@ __all__ = ["Case", "LiveRun"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kernel and its problem, with the rules and the seeds that it is judged by."""
+    """A kernel, its problem, and rules and seeds to judge it by."""
 
     problem: Problem
     kernel: Kernel
@@ -24,7 +24,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """One live process of a kernel, and the reference that it is compared with."""
+    """A kernel's live process, and the reference to compare it with."""
 
     case: Case
     reference: Reference

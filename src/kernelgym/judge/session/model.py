@@ -1,4 +1,4 @@
-"""Have one candidate load its module, construct its model and replace constant state.
+"""Have one candidate load its module and construct its model.
 
 Contract: the worker sends the candidate what the reference was constructed from: arguments, seed
 and data type. The reference itself, and its weights that are not constant, stay with the worker.
@@ -47,7 +47,7 @@ class CandidateModel:
         return self._was_imported and not self._channel.build_failed
 
     def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
-        """Send the source; `await_load` waits, so that the worker can go on meanwhile.
+        """Send the source, without waiting; `await_load` waits for the answer.
 
         Args:
             source: The module's text.
@@ -70,7 +70,7 @@ class CandidateModel:
                 os.close(fd)
 
     def await_load(self) -> None:
-        """Wait until the module is imported and the extensions it asks for are built."""
+        """Wait until the module is imported and its extensions are built."""
         self._channel.answer("load")
         self._was_imported = True
 

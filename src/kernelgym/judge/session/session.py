@@ -90,7 +90,7 @@ class Session:
         return self._ruleset.timing
 
     def begin_end(self) -> None:
-        """Kill the process without waiting: on a device the driver takes long to end it."""
+        """Kill the process without waiting: that takes long on a device."""
         self.channel.begin_kill()
 
     def end(self) -> None:
@@ -180,7 +180,7 @@ class Session:
         return True
 
     def trace(self, mode: str) -> dict[str, Any]:
-        """Set how the candidate watches its calls; return what it saw so far.
+        """Set how the candidate watches its calls; return what it saw.
 
         Args:
             mode: ``record``, ``ablate``, ``off``, or ``end``, after which no mode can be set.
@@ -278,7 +278,7 @@ class Session:
         references: list[torch.Tensor],
         around: Surroundings,
     ) -> bool:
-        """Return True if the reference process's outputs show that a call is right.
+        """Return True if the reference process's outputs prove a call right.
 
         Args:
             slot_index: Index of the call's slot.
@@ -293,7 +293,7 @@ class Session:
         )
 
     def learn(self, reference: Reference, expected: Expected) -> None:
-        """Learn from a call on a device how near later outputs must lie."""
+        """Learn from a call how near later outputs must lie."""
         if expected.kind in self.around or self.device.type != "cuda":
             return
         if expected.kind != GIVEN and not is_salted(expected.kind):
@@ -305,7 +305,7 @@ class Session:
             self.around[expected.kind] = found
 
     def _changed(self, slot_index: int, inputs: list[Any]) -> str:
-        """Return a complaint if the kernel changed an input against the rules, or ''."""
+        """Return a complaint if the kernel changed an input, or ''."""
         if not self._ruleset.forbid_input_mutation:
             return ""
         pairs = zip(self.buffers.slots[slot_index].inputs, tensors_of(inputs), strict=True)
@@ -315,6 +315,9 @@ class Session:
         return ""
 
     def findings(self, kernel: Kernel) -> tuple[Finding, ...]:
-        """Return the findings on calls without launches; a hostile kernel can forge counts."""
+        """Return findings on calls without launches.
+
+        A hostile kernel can forge the counts.
+        """
         idle = self.tally.finding(kernel, Severity.SOFT)
         return () if idle is None else (idle,)

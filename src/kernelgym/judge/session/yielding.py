@@ -1,4 +1,4 @@
-"""Yield the device: halt a working candidate while another worker times a kernel.
+"""Yield the device: halt a candidate while another worker times a kernel.
 
 Contract:
 - A candidate that works for long, because it compiles, builds or hangs, does not delay timing. When
@@ -30,7 +30,7 @@ _PATIENCE_S = 0.2
 
 
 class Yielding:
-    """Yields the device to other workers while one candidate works on an answer.
+    """Yields the device to other workers while one candidate works.
 
     Args:
         candidate: The candidate.
@@ -50,7 +50,7 @@ class Yielding:
             yield
 
     def yield_device(self) -> float:
-        """Yield the device if a worker waits; return by how much deadlines move.
+        """Yield the device if a worker waits; return the halt's seconds.
 
         Returns:
             Seconds for which the candidate was halted, without those in which the device was busy.

@@ -1,4 +1,4 @@
-"""Start the reference that a kernel is timed against: eager, compiled, or the faster of both.
+"""Start baselines: the reference eager, compiled, or the faster of both.
 
 Contract:
 - `Baselines.prepare` compiles a reference ahead of verdicts and keeps the result under a key of
@@ -106,7 +106,7 @@ class Baselines:
         return chosen, "eager" if chosen is eager else "compile"
 
     def prepare(self, problem: Problem, refresh: bool = False) -> Baseline:
-        """Compile a problem's model, store it, and time it beside the eager one.
+        """Compile and store a problem's model; time it beside the eager one.
 
         Args:
             problem: The problem.
@@ -151,7 +151,7 @@ class Baselines:
                 raise _Unfit(f"what was compiled takes {error}") from None
 
     def _times(self, problem: Problem, seeds: Seeds, packed: bytes) -> tuple[float, float]:
-        """Time both variants as a verdict does: in fresh processes, from the stored files."""
+        """Time both variants in fresh processes, from stored files, as verdicts do."""
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
             with self._device_lock.shared():
@@ -171,7 +171,7 @@ class Baselines:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
     def _stand(self, stack: ExitStack, reference: Reference) -> Session:
-        """Return an eager reference that is kept for later verdicts on its problem."""
+        """Return an eager reference, kept for later verdicts on its problem."""
         standing, session, problem = self._standing, None, reference.problem
         built_from = _built_from(reference)
         if standing is not None and standing.digest == problem.digest:
@@ -233,7 +233,7 @@ class Baselines:
         return session
 
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
-        """Start a compiled reference and call it until nothing is left to compile."""
+        """Start a compiled reference; call it until all is compiled."""
         problem = reference.problem
         session = stack.enter_context(self._open(problem.source, True))
         session.channel.grant(_BUDGET_S)
@@ -262,7 +262,10 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """An eager reference kept between verdicts. It runs the problem's code, never a kernel's."""
+    """An eager reference kept between verdicts.
+
+    Its process runs the problem's code only, never a kernel's.
+    """
 
     digest: str
     """Digest of its problem."""
@@ -274,7 +277,7 @@ class _Standing:
 
 
 def _built_from(reference: Reference) -> int | None:
-    """Return the seed that decides the whole model; None if state decides it, too."""
+    """Return the seed that alone decides the model; None with other state."""
     return None if reference.stateful or reference.state else reference.seeds.init()
 
 

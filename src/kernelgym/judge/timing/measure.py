@@ -1,4 +1,4 @@
-"""Time a correct kernel against the reference: interleaved windows, fresh values, two clocks.
+"""Time a correct kernel against the reference in interleaved windows.
 
 Contract:
 - The reference runs in a process of the same kind as the kernel's, over the same channel, so both
@@ -76,7 +76,7 @@ class Stopwatch:
         kernel.buffers.distrust(baseline.buffers)
 
     def lay_out(self) -> None:
-        """Run the first, uncounted windows on a device while others may use it.
+        """Run the first, uncounted windows while others may use the device.
 
         Raises:
             Untimed: If the problem cannot be timed.
@@ -167,7 +167,7 @@ class Stopwatch:
         return pairs
 
     def _settle(self) -> tuple[tuple[bool, bool], list[Pair]]:
-        """Find how many calls a window holds, and capture short ones on a device.
+        """Find the number of calls of a window; capture short calls.
 
         Returns:
             Whether the reference's and the kernel's calls are captured; and the pairs that were
@@ -211,7 +211,7 @@ class Stopwatch:
         return captured
 
     def is_clean(self, measured: Measurement, known_ms: float) -> bool:
-        """Return True if the reference ran as fast beside the kernel as alone.
+        """Return True if the kernel did not slow down the reference.
 
         Args:
             measured: Times of the reference beside the kernel.
@@ -220,7 +220,7 @@ class Stopwatch:
         return self._on_device and measured.timing.reference_ms <= known_ms * _AS_ALONE
 
     def clean(self, measured: Measurement) -> tuple[Measurement, float]:
-        """Time the reference alone, and correct the speedup if it is faster alone.
+        """Time the reference alone, and correct the speedup if it is faster.
 
         Work that the kernel left running would slow down the reference and so raise the speedup.
 

@@ -1,4 +1,6 @@
-"""Turn paired windows into a speedup with an interval. Pure: no clocks, no processes.
+"""Turn paired windows into a speedup with an interval.
+
+Pure functions: no clocks, no processes.
 
 Each pair gives the log-ratio of reference time to kernel time. The speedup is the exponential of
 their median; its 95 % interval is the distribution-free one for a median, from order statistics
@@ -44,7 +46,10 @@ _NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One window of each side. Times per call by the process's own clock where it has one."""
+    """One window of each side.
+
+    Times per call are by the process's own clock where it has one.
+    """
 
     reference_ms: float
     kernel_ms: float
@@ -132,7 +137,7 @@ def summarise(pairs: Sequence[tuple[float, float]], between_process: float = 0.0
 
 
 def slow_down(timing: Timing, factor: float) -> Timing:
-    """Return the timing of a reference that is `factor` times faster than it was measured."""
+    """Return the timing with the reference made `factor` times faster."""
     return replace(
         timing,
         reference_ms=timing.reference_ms / factor,
@@ -143,7 +148,7 @@ def slow_down(timing: Timing, factor: float) -> Timing:
 
 
 def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
-    """Return why a second process must confirm a timing; '' if none need.
+    """Return why a second process must confirm a timing, or ''.
 
     Args:
         timing: The timing that was measured.
@@ -193,7 +198,7 @@ def disbelief(
     slack_ms: float,
     calls: int,
 ) -> str:
-    """Return how the kernel's clock and the judge's disagree; '' if they agree.
+    """Return how the kernel's clock contradicts the judge's, or ''.
 
     The overhead of windows varies. How much it varies is taken from the reference's windows, since
     a kernel could make its own vary as much as it likes.

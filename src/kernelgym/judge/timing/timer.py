@@ -224,7 +224,7 @@ class Timer:
 
 
 def _idle(run: LiveRun) -> Finding | None:
-    """Return the finding on timed calls that launched no custom kernel; None if all did."""
+    """Return the finding on timed calls without custom kernels, or None."""
     if not run.case.ruleset.require_custom_kernel:
         return None
     return run.session.tally.finding(run.case.kernel, Severity.HARD, watched=1)

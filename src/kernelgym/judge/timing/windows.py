@@ -1,4 +1,4 @@
-"""Run timed windows of the kernel and the reference in alternation, and verify outputs.
+"""Run timed windows of kernel and reference in alternation; verify outputs.
 
 Contract: both sides of a pair of windows make the same calls on the same fresh values, each on its
 own copy. One call of every window, chosen in secret, is verified (every call where the model keeps
@@ -49,7 +49,7 @@ class Untimed(Exception):
 
 
 class Windows:
-    """Runs windows of a kernel and of the reference that it is timed against.
+    """Runs windows of a kernel and of its baseline.
 
     Args:
         run: The kernel's process, and the reference, which draws inputs and verifies outputs.
@@ -111,14 +111,14 @@ class Windows:
         return not holds_both(total, bytes_of(inputs), bytes_of(output))
 
     def _move_in(self, which: int) -> None:
-        """Lay out a side's slots; where sides take turns, free the other's first."""
+        """Lay out a side's slots; if sides alternate, free the other's first."""
         inputs, output = self._sides[1].buffers.example
         if self._alternating:
             self._awake(1 - which, self._sides[1 - which].buffers.vacate)
         self._awake(which, self._sides[which].buffers.reserve, inputs, output, self.calls, True)
 
     def _awake(self, which: int, ask: Any, *arguments: Any) -> Any:
-        """Resume a side, have it do something outside of windows, and pause it."""
+        """Have a paused side do something outside of windows; pause it again."""
         side = self._sides[which]
         self._guarded(which, side.channel.resume)
         answer = self._guarded(which, ask, *arguments)
@@ -176,7 +176,7 @@ class Windows:
         )
 
     def _take_turn(self, which: int) -> None:
-        """Give one side alone room on the device, and run one untimed window of it.
+        """Lay out one side alone, and run one untimed window of it.
 
         The memory of this side's outputs was freed with its slots, and the driver takes longer to
         allocate it again than many a kernel runs: the untimed window absorbs that. It uses other
@@ -189,7 +189,7 @@ class Windows:
             self._window(which, self._draw_window(numbers), self._forward_seeds(numbers), [])
 
     def _choose(self) -> tuple[int, dict[int, str]]:
-        """Choose the next pair's verified call, and calls on other kinds of inputs.
+        """Choose the next verified call, and calls on other kinds of inputs.
 
         Where the problem tolerates other kinds of inputs, one of every two pairs is verified on
         such a kind, in a secret order. A window of several calls always holds one call on another
@@ -220,7 +220,7 @@ class Windows:
         return self._window(0, batches, self._forward_seeds(numbers), keep)[0]
 
     def _number_calls(self) -> range:
-        """Return fresh numbers for a window's calls; each number seeds its own values."""
+        """Return fresh numbers for a window's calls, which seed their values."""
         first, self._drawn = self._drawn + 1, self._drawn + self.calls
         return range(first, self._drawn + 1)
 
@@ -292,7 +292,7 @@ class Windows:
             kernel.learn(reference, expected)
 
     def _draw(self, number: int, kind: str) -> list[Any]:
-        """Draw a call's tensors; keep arguments that are no tensors, as slots hold none."""
+        """Draw a call's tensors; other arguments, which slots cannot hold, stay."""
         example, _ = self._sides[1].buffers.example
         seed = self._seeds.derive("timing", number)
         inputs = self._reference.inputs_for_timing(seed, kind)
