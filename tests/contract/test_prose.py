@@ -1,0 +1,82 @@
+"""Prose of the code: offences against the rules in CONTRIBUTING are counted, and may only fall."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kernelgym
+
+ROOT = Path(kernelgym.__file__).parents[1]
+TESTS = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "kernelgym").rglob("*.py"), *(ROOT / "kernelgym_train").rglob("*.py")])
+
+SUBJECTS = re.compile(r"\b(whoever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE)
+STILTED = re.compile(r"\b(is|are|was|were) to be\b|\bSays? (whether|which|how|what|that)\b")
+LONGEST_SUMMARY = 12  # words
+LONGEST_TEST_NAME = 50  # characters
+LIMITS = {"subjects": 23, "stilted": 16, "long summaries": 472, "long test names": 495}
+"""As counted when this was last lowered; lower it when a rewrite has brought it down."""
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield all docstrings of a module."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield text
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Yield a file's docstrings, attribute docstrings and comments."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                yield node.value.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def count() -> dict[str, int]:
+    texts = [text for path in SOURCES for text in prose(path)]
+    summaries = [
+        text.partition("\n")[0]
+        for path in SOURCES
+        for text in docstrings(ast.parse(path.read_text()))
+    ]
+    names = [
+        node.name
+        for path in TESTS.rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    return {
+        "subjects": sum(len(SUBJECTS.findall(text)) for text in texts),
+        "stilted": sum(len(STILTED.findall(text)) for text in texts),
+        "long summaries": sum(len(text.split()) > LONGEST_SUMMARY for text in summaries),
+        "long test names": sum(len(name) > LONGEST_TEST_NAME for name in names),
+    }
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, int]:
+    return count()
+
+
+@pytest.mark.parametrize("rule", LIMITS)
+def test_offences_have_not_grown(counted: dict[str, int], rule: str) -> None:
+    assert counted[rule] <= LIMITS[rule], f"more {rule} than {LIMITS[rule]}; see CONTRIBUTING"
+
+
+def test_offences_are_seen() -> None:
+    assert SUBJECTS.search("Whoever waits") and STILTED.search("Say whether it is")
+    assert not SUBJECTS.search("The worker waits")
