@@ -8,7 +8,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	answers.parsing answers.screening prompts.problem prompts.context prompts.observer feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.directory \
 	suites.synthetic suites.known_hygiene testing testing.samples redteam.corpus redteam.files episodes.episode \
-	episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
+	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
 	records.export judge evaluators.awaited evaluators.cached envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
 	benchmark.kernelbench

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -7,9 +8,11 @@ import pickle
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import (
+    Answer,
     Evaluator,
     Finding,
     Kernel,
@@ -157,3 +160,27 @@ def test_a_timing_says_how_near_it_is_to_the_floor() -> None:
     assert timing.floor_share == 0.25
     assert timing.bandwidth_gb_s == 2.0
     assert Timing(2.0, 3.0, 1.5, 1.4, samples=9).floor_share == 0.0
+
+
+@given(any_text, st.booleans(), st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_answer_copied_or_pickled_keeps_its_mark(text: str, cut_off: bool, protocol: int) -> None:
+    answer = Answer(text, cut_off)
+    pickled = pickle.loads(pickle.dumps(answer, protocol))
+    for other in (pickled, copy.copy(answer), copy.deepcopy([answer])[0]):
+        assert type(other) is Answer
+        assert other == answer == text and other.cut_off is cut_off
+
+
+@given(any_text, st.booleans())
+def test_answer_is_its_text(text: str, cut_off: bool) -> None:
+    answer = Answer(text, cut_off=cut_off)
+    assert isinstance(answer, str) and hash(answer) == hash(text) and {answer: 1}[text] == 1
+    assert type(str(answer)) is str and str(answer) == text
+    assert json.loads(json.dumps(answer)) == json.loads(json.dumps(text))
+
+
+def test_answer_mark_cannot_be_changed() -> None:
+    answer = Answer("text")
+    assert answer.cut_off is False and Answer() == ""
+    with pytest.raises(AttributeError):
+        answer.cut_off = True  # type: ignore[misc]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         DegenerateProblem,
         JudgeError,
         KernelgymError,
+        PolicyFailure,
         ProblemError,
         UnknownName,
         UnsupportedLanguage,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from kernelgym.suites import Suite, get_problem, suite
     from kernelgym.testing import ScriptedEvaluator
     from kernelgym.types import (
+        Answer,
         Evaluator,
         Feedback,
         Finding,
@@ -80,6 +82,7 @@ __all__ = [
     "LANGUAGES",
     "REWARDS",
     "RULESETS",
+    "Answer",
     "AwaitedEvaluator",
     "CachedEvaluator",
     "Context",
@@ -103,6 +106,7 @@ __all__ = [
     "Message",
     "Mismatch",
     "Observer",
+    "PolicyFailure",
     "Problem",
     "ProblemError",
     "RecordTrajectories",
@@ -149,7 +153,7 @@ _NAMES_BY_MODULE = {
     "prompts.context": "CONTEXTS Context",
     "envs.kernel_env": "KernelEnv",
     "episodes.episode": "Episode",
-    "errors": "DegenerateProblem JudgeError KernelgymError ProblemError UnknownName "
+    "errors": "DegenerateProblem JudgeError KernelgymError PolicyFailure ProblemError UnknownName "
     "UnsupportedLanguage UsageError",
     "hygiene": "Hygiene",
     "evaluators.cached": "CachedEvaluator",
@@ -165,8 +169,8 @@ _NAMES_BY_MODULE = {
     "suites": "Suite get_problem suite",
     "testing": "ScriptedEvaluator",
     "records.trajectories": "EpisodeRecord append_record read_records write_records",
-    "types": "Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score Severity "
-    "Status Timing Trajectory Turn Verdict",
+    "types": "Answer Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score "
+    "Severity Status Timing Trajectory Turn Verdict",
     "envs.vector": "KernelVectorEnv",
     "envs.wrappers": "DiscountedReturn",
 }

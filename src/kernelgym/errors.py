@@ -8,8 +8,9 @@ The tree::
     |   |-- ProblemError                 a problem file or suite that cannot be used
     |   |   `-- DegenerateProblem        a problem that a worthless kernel passes
     |   `-- UnsupportedLanguage          a language the device or this machine cannot run
-    `-- JudgeError                       the judge itself failed; becomes `unavailable`
-        `-- DeviceFull                   for want of device memory
+    |-- JudgeError                       the judge itself failed; becomes `unavailable`
+    |   `-- DeviceFull                   for want of device memory
+    `-- PolicyFailure                    a policy could not give one answer; its episode is cut
 
 A model's mistake is never an exception: it is a `kernelgym.types.Verdict`.
 """
@@ -24,6 +25,7 @@ __all__ = [
     "DeviceFull",
     "JudgeError",
     "KernelgymError",
+    "PolicyFailure",
     "ProblemError",
     "UnknownName",
     "UnsupportedLanguage",
@@ -72,6 +74,15 @@ class UnsupportedLanguage(UsageError):
 
 class JudgeError(KernelgymError):
     """The judge failed, not the kernel. Callers of an evaluator see `unavailable` instead."""
+
+
+class PolicyFailure(KernelgymError):
+    """A policy could not give one answer, through no fault of the model.
+
+    A policy raises it for one request, such as one that a server of models refused or dropped. That
+    trajectory ends ``cut`` and counts nowhere; the others play on. What concerns every request (a
+    server that is gone, a wrong key) is better raised as another error, which ends the play.
+    """
 
 
 def _unknown_name_message(what: str, given: object, known: tuple[str, ...], hint: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from kernelgym.returns import (
     GAMMA,
@@ -33,6 +33,7 @@ from kernelgym.verdict import (
 __all__ = [
     "GAMMA",
     "RETURN_VARIANTS",
+    "Answer",
     "Ended",
     "Evaluator",
     "Feedback",
@@ -70,6 +71,38 @@ class Message:
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+
+class Answer(str):
+    """An answer's text that can say that a limit cut it off.
+
+    It is a `str` wherever one is taken: spaces, wrappers and vector environments pass it on as it
+    is, and it is equal to its text. Copying and pickling keep the mark. A string made of it
+    (``str(answer)``, ``answer.strip()``) is a plain one, without a mark.
+
+    Args:
+        text: The model's text.
+        cut_off: Whether sampling stopped at a limit of tokens before the model ended its answer.
+            That is a defect of the form, even if a kernel can be read.
+    """
+
+    __slots__ = ("_cut_off",)
+    _cut_off: bool
+
+    def __new__(cls, text: str = "", cut_off: bool = False) -> Self:
+        """Return the text, marked."""
+        self = super().__new__(cls, text)
+        self._cut_off = bool(cut_off)
+        return self
+
+    @property
+    def cut_off(self) -> bool:
+        """True if sampling stopped at a limit of tokens."""
+        return self._cut_off
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, bool]]:
+        # Without it, old protocols refuse the slot, and AsyncVectorEnv sends answers as pickles.
+        return type(self), (str(self), self._cut_off)
 
 
 @dataclass(frozen=True, slots=True)

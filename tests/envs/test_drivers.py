@@ -19,7 +19,7 @@ from kernelgym.envs.drivers import play_episode, play_episodes
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.envs.recording import RecordTrajectories
 from kernelgym.envs.vector import KernelVectorEnv
-from kernelgym.errors import JudgeError, UnknownName, UsageError
+from kernelgym.errors import JudgeError, PolicyFailure, UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.prompts.observer import render
 from kernelgym.records.trajectories import read_records
@@ -30,7 +30,7 @@ from kernelgym.testing import (
     reply,
     verdict,
 )
-from kernelgym.types import Job, Kernel, Message, Problem, Status, Trajectory, Verdict
+from kernelgym.types import Answer, Job, Kernel, Message, Problem, Status, Trajectory, Verdict
 from support.strategies import texts, verdicts
 
 PROBLEMS = tuple(
@@ -327,6 +327,61 @@ def test_an_unavailable_verdict_cuts_its_episode_only() -> None:
             return list(await asyncio.gather(*(one(problem, judge) for problem in PROBLEMS[:3])))
 
     assert [each.ended for each in asyncio.run(play())] == ["budget", "cut", "budget"]
+
+
+def test_policy_failure_cuts_its_episode_only(tmp_path) -> None:
+    path = tmp_path / "played.jsonl"
+
+    async def policy(messages: tuple[Message, ...]) -> str:
+        second = messages[-1].content.startswith("# What became")
+        if second and any("NUMBER = 1\n" in message.content for message in messages):
+            raise PolicyFailure("dropped")
+        return answer("wrong", next(numbers) if not second else 9)
+
+    numbers = iter(range(3))
+    played = asyncio.run(
+        play_episodes(
+            PROBLEMS[:3], policy, ScriptedEvaluator(), language="cpp", max_turns=2,
+            stop_when="never", wrap=lambda env: RecordTrajectories(env, path),
+        )
+    )  # fmt: skip
+    ends = [(each.ended, len(each.turns)) for each in played]
+    assert ends == [("budget", 2), ("cut", 1), ("budget", 2)]
+    records = {record.trajectory.problem.id: record.trajectory for record in read_records(path)}
+    assert records == {each.problem.id: each for each in played}
+
+
+def test_policy_failure_at_once_leaves_no_turn() -> None:
+    env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
+
+    async def policy(_: object) -> str:
+        raise PolicyFailure("dropped")
+
+    played = asyncio.run(play_episode(env, policy))
+    assert (played.ended, played.turns) == ("cut", ())
+    env.reset()
+    assert not env.episode.over, "the environment is played on after a reset"
+
+
+def test_cut_off_answer_of_a_policy_has_the_defect() -> None:
+    judge = Batches()
+    policy = saying(Answer(answer("wrong"), cut_off=True), answer("wrong", 2))
+    played = asyncio.run(
+        play_episode(PROBLEMS[0], policy, judge, language="cpp", max_turns=2, stop_when="never")
+    )
+    assert [turn.reply.defects for turn in played.turns] == [("cut_off",), ()]
+    assert len(judge.judged) == 2
+
+
+def test_wrapper_that_takes_other_actions_is_played() -> None:
+    env: Any = KernelEnv(
+        problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator(), max_turns=2,
+        stop_when="never",
+    )  # fmt: skip
+    numbered = gym.spaces.Discrete(3)
+    env = gym.wrappers.TransformAction(env, lambda number: answer("wrong", number), numbered)
+    played = asyncio.run(play_episode(env, saying(1, 2)))  # type: ignore[arg-type]
+    assert ["NUMBER = 1" in turn.action for turn in played.turns] == [True, False]
 
 
 # -- the awaitable evaluator ---------------------------------------------------------------------

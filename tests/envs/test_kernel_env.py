@@ -22,7 +22,7 @@ from kernelgym.rewards import PARTS, REWARDS, reward_schedule
 from kernelgym.rulesets import RULESETS
 from kernelgym.suites import suite
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply, verdict
-from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym.types import Answer, Kernel, Problem, Verdict
 
 ANSWER = reply(SAMPLE_KERNELS["triton"])
 
@@ -487,3 +487,17 @@ def test_text_space() -> None:
     assert KernelText(seed=5).sample() == KernelText(seed=5).sample()
     with pytest.raises(CustomSpaceError, match="shared_memory=False"):
         gym.vector.utils.create_shared_memory(space, n=2)
+
+
+def test_answer_that_was_cut_off_has_the_defect() -> None:
+    options = {"problems": [SAMPLE_PROBLEM], "evaluator": ScriptedEvaluator(), "stop_when": "never"}
+    env = gym.make("kernelgym:KernelBench-L1-MultiTurn-v0", **options)
+    env = gym.wrappers.TransformObservation(env, str.upper, env.observation_space)
+    env.reset()
+    assert Answer(ANSWER, cut_off=True) in env.action_space
+    _, whole, *_ = env.step(Answer(ANSWER))
+    _, cut, *_, info = env.step(Answer(ANSWER, cut_off=True))
+    first, second = env.unwrapped.episode.turns
+    assert (first.reply.defects, second.reply.defects) == ((), ("cut_off",))
+    assert cut < whole and info["correct"]
+    assert type(second.action) is str and second.reply.kernel == first.reply.kernel

@@ -20,7 +20,7 @@ from kernelgym.envs.vector import KernelVectorEnv
 from kernelgym.errors import UsageError
 from kernelgym.prompts.observer import render
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
-from kernelgym.types import Job, Kernel, Problem, Verdict
+from kernelgym.types import Answer, Job, Kernel, Problem, Verdict
 
 PROBLEMS = tuple(
     Problem(f"own/{number}", "own", 0, str(number), SAMPLE_PROBLEM.source) for number in range(50)
@@ -313,6 +313,7 @@ def test_gymnasium_sync_vector_env() -> None:
 ASYNC = """
 import gymnasium as gym
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
+from kernelgym.types import Answer
 
 def one():
     return gym.make(
@@ -334,6 +335,10 @@ if __name__ == "__main__":
     _, rewards, terminations, _, infos = envs.step(answers)
     assert terminations.tolist() == [True, False], terminations
     assert list(infos["status"]) == ["correct", "no_kernel"], infos
+    envs.reset(seed=1)
+    answers = (Answer(answers[0], cut_off=True), Answer(answers[0]))
+    _, rewards, *_ = envs.step(answers)
+    assert rewards[0] < rewards[1], "the mark did not reach the other process"
     envs.close()
 """
 
@@ -345,3 +350,24 @@ def test_gymnasium_async_vector_env(tmp_path: Path) -> None:
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("as_batch", [list, tuple, lambda some: np.array(some, dtype=object)])
+def test_cut_off_answer_keeps_its_mark_in_a_batch(as_batch) -> None:
+    envs = make(2, stop_when="never")
+    envs.reset()
+    envs.step(as_batch([Answer(answer("wrong"), cut_off=True), answer("wrong")]))
+    defects = [env.episode.turns[0].reply.defects for env in envs.envs]
+    assert defects == [("cut_off",), ()]
+
+
+def test_cut_off_answer_keeps_its_mark_in_sync_mode() -> None:
+    envs = gym.make_vec(
+        "kernelgym:KernelBench-L1-MultiTurn-v0", 2, vectorization_mode="sync", problems=PROBLEMS,
+        evaluator=ScriptedEvaluator(), language="cpp", stop_when="never",
+    )  # fmt: skip
+    envs.reset(seed=1)
+    envs.step((Answer(answer("wrong"), cut_off=True), Answer(answer("wrong"))))
+    defects = [env.unwrapped.episode.turns[0].reply.defects for env in envs.envs]
+    assert defects == [("cut_off",), ()]
+    envs.close()

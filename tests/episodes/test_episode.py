@@ -11,7 +11,7 @@ from kernelgym.episodes.stopping import StopRule, stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import REWARDS
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
-from kernelgym.types import Kernel, Reply, Severity, Status, Verdict
+from kernelgym.types import Answer, Kernel, Reply, Severity, Status, Verdict
 from support.strategies import texts, verdicts
 
 GOOD = reply(SAMPLE_KERNELS["triton"])
@@ -245,3 +245,13 @@ def test_the_reply_is_parsed_once_and_kept() -> None:
     assert turn.reply == Reply(
         SAMPLE_KERNELS["triton"], "Work out one element per program instance.", ()
     )
+
+
+@given(texts, st.booleans())
+def test_marked_answer_reads_as_the_argument_does(text: str, cut_off: bool) -> None:
+    one, other = episode(), episode()
+    assert one.read(Answer(text, cut_off)) == other.read(text, cut_off=cut_off)
+    marked = one.record(Answer(text, cut_off), verdict("wrong"))
+    assert marked == other.record(text, verdict("wrong"))
+    assert type(marked.action) is str
+    assert ("cut_off" in marked.reply.defects) is cut_off

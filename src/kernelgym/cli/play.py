@@ -28,9 +28,9 @@ from kernelgym.types import GAMMA, Feedback, Kernel, Trajectory
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["Answer", "Play", "episode_of", "make_env", "play_episode", "read_reply"]
+__all__ = ["Play", "Player", "episode_of", "make_env", "play_episode", "read_reply"]
 
-Answer = Callable[[Feedback | None], str | None]
+Player = Callable[[Feedback | None], str | None]
 """Gives the next answer from the feedback on the last one; None ends the game."""
 
 
@@ -82,7 +82,7 @@ class Play(JudgingOptions):
             env = make_env(self.env or "Synthetic-L1-MultiTurn", **options)
             observation, _ = env.reset(seed=self.seed)
             problem = episode_of(env).problem
-            answer: Answer = _ask
+            answer: Player = _ask
             if self.agent == "scripted":
                 answer = scripted_agent(problem, self.language, self.seed or 0).answer
             print_heading(f"{problem_title(problem)}: {self.language} on {self.device}")
@@ -117,7 +117,7 @@ def episode_of(env: gym.Env[str, str]) -> Episode:
     return cast(KernelEnv, env.unwrapped).episode
 
 
-def play_episode(env: gym.Env[str, str], answer: Answer, gamma: float = GAMMA) -> Trajectory:
+def play_episode(env: gym.Env[str, str], answer: Player, gamma: float = GAMMA) -> Trajectory:
     """Play an episode that was reset, and print it as it goes.
 
     Args:

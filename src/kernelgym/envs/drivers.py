@@ -1,33 +1,33 @@
-"""Episodes for frameworks that await: an awaitable evaluator, and a driver for many at once.
+"""Episodes for frameworks that await: environments, played by the loop of `episodes.playing`.
 
 `play_episode` plays one episode of an environment with a policy that is awaited, `play_episodes`
-several side by side. The environment stays an ordinary one, stepped by `step`, with all of its
-wrappers: the driver only has the kernel judged beforehand, without blocking the event loop, so
-that `step` finds the verdict. The same texts and verdicts give the same turns as in a loop around
-`env.step` or `KernelVectorEnv.step`.
+several side by side. Contract:
 
-It decides no order of problems and keeps no results.
+- the environment stays an ordinary one, stepped by `step`, with all of its wrappers. The kernel is
+  judged before the step, without blocking the event loop, so that `step` finds the verdict;
+- the same texts and verdicts give the same turns as a loop around `env.step` or
+  `KernelVectorEnv.step`;
+- how failures of policy and evaluator end a play: see `kernelgym.episodes.playing`.
+
+It does not cover the order of problems, and keeps no results.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 import gymnasium as gym
 
 from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.episodes.playing import Policy, play_turns, side_by_side
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.evaluators.awaited import AwaitedEvaluator, all_of
-from kernelgym.types import Evaluator, Kernel, Problem, Trajectory
+from kernelgym.evaluators.awaited import AwaitedEvaluator
+from kernelgym.types import Evaluator, Kernel, Problem, Trajectory, Verdict
 
 __all__ = ["Policy", "play_episode", "play_episodes"]
-
-Policy = Callable[[Any], Awaitable[str]]
-"""Gives the next answer to what it is shown: a tuple of `Message`, or a text."""
 
 Game = Problem | gym.Env[str, str]
 
@@ -60,11 +60,13 @@ async def play_episode(
         **options: With a problem: of `kernelgym.envs.kernel_env.KernelEnv`, such as ``max_turns``.
 
     Returns:
-        What was played; cut, if a wrapper of the environment ended it.
+        What was played; ``cut`` if a wrapper of the environment ended it, or the policy raised
+        `PolicyFailure`.
 
     Raises:
         UsageError: If an argument makes no sense.
-        Exception: Whatever the policy or the evaluator raises; the episode is then left as it is.
+        Exception: Whatever else the policy or the evaluator raises; the episode is then left as
+            it is.
     """
     if reads not in ("messages", "text"):
         raise UnknownName("kind of observation", reads, ("messages", "text"))
@@ -84,15 +86,8 @@ async def play_episode(
         observation, _ = env.reset(
             seed=seed, options=None if reset_options is None else dict(reset_options)
         )
-        over = False
-        while not over:
-            answer = await policy(core.messages if reads == "messages" else observation)
-            if isinstance(answer, str):  # if not, `step` says so
-                await _judge_ahead(core, answer, judge)
-            observation, _, terminated, truncated, _ = env.step(answer)
-            over = terminated or truncated
-        played = core.episode.trajectory
-        return played if played.ended else dataclasses.replace(played, ended="cut")
+        seat = _EnvSeat(env, core, None if reads == "messages" else observation)
+        return await play_turns(seat, policy, judge.evaluate)
 
 
 async def play_episodes(
@@ -117,29 +112,53 @@ async def play_episodes(
 
     Raises:
         UsageError: If an argument makes no sense.
-        Exception: What the policy or the evaluator raised first; the other episodes are cancelled.
+        Exception: What the policy (but for `PolicyFailure`) or the evaluator raised first; the
+            other episodes are cancelled.
     """
-    games = list(games)
-    if at_once is not None and at_once < 1:
-        raise UsageError(f"at_once must be at least 1, got {at_once}")
-    room = asyncio.Semaphore(at_once or max(1, len(games)))
     async with contextlib.AsyncExitStack() as stack:
         judge = evaluator
         if not isinstance(judge, AwaitedEvaluator):
             judge = await stack.enter_async_context(AwaitedEvaluator(judge))
 
         async def play(game: Game) -> Trajectory:
-            async with room:
-                return await play_episode(game, policy, judge, **options)
+            return await play_episode(game, policy, judge, **options)
 
-        return await all_of(play(game) for game in games)
+        return await side_by_side(games, play, at_once)
 
 
-async def _judge_ahead(env: KernelEnv, answer: str, judge: AwaitedEvaluator) -> None:
-    """Get the verdict that `env.step(answer)` will ask for, if it is one for a judge."""
-    read = env.begin(answer)  # may be called again, as `step` does
-    if isinstance(read, Kernel):
-        env.episode.remember(read, await judge.evaluate(env.problem, read))
+class _EnvSeat:
+    """Seats an environment that was reset; `text` is its observation, if the policy reads that."""
+
+    def __init__(self, env: gym.Env[str, str], core: KernelEnv, text: str | None) -> None:
+        self._env, self._core, self._text = env, core, text
+        self._kernel: Kernel | None = None
+        self.over = False
+
+    @property
+    def problem(self) -> Problem:
+        return self._core.problem
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return self._core.episode.trajectory
+
+    def observation(self) -> Any:
+        return self._core.messages if self._text is None else self._text
+
+    def read(self, answer: str) -> Kernel | None:
+        self._kernel = None
+        # A wrapper may take actions that are no text; if none does, `step` raises InvalidAction.
+        if isinstance(answer, str):
+            read = self._core.begin(answer)  # `step` calls it once more
+            self._kernel = read if isinstance(read, Kernel) else None
+        return self._kernel
+
+    def take(self, answer: str, verdict: Verdict | None) -> None:
+        if self._kernel is not None and verdict is not None:
+            self._core.episode.remember(self._kernel, verdict)
+        shown, _, terminated, truncated, _ = self._env.step(answer)
+        self._text = None if self._text is None else shown
+        self.over = terminated or truncated
 
 
 def _evaluator_of(env: KernelEnv) -> Evaluator:

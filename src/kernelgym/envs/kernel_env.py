@@ -275,6 +275,9 @@ class KernelEnv(gym.Env[str, str]):
     def step(self, action: str) -> StepResult:
         """Judge one answer.
 
+        Args:
+            action: The model's text; a `kernelgym.types.Answer` can say that a limit cut it off.
+
         Raises:
             InvalidAction: If `action` is not a string.
             ResetNeeded: If the episode is over, or none was begun.
@@ -292,7 +295,7 @@ class KernelEnv(gym.Env[str, str]):
             ResetNeeded: If the episode is over, or none was begun.
         """
         self.check_action(action)
-        read = self.episode.read(str(action))
+        read = self.episode.read(action)
         if isinstance(read, Verdict):
             return read
         return self.episode.known_verdict(read) or read
@@ -306,7 +309,7 @@ class KernelEnv(gym.Env[str, str]):
 
     def finish(self, action: str, verdict: Verdict) -> StepResult:
         """Record the verdict of the answer that `begin` read; returns what `step` returns."""
-        turn = self.episode.record(str(action), verdict)
+        turn = self.episode.record(action, verdict)
         if self.render_mode == "human":
             self.render()
         observation, info = self._seen(turn)

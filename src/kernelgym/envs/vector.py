@@ -136,6 +136,9 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     ) -> tuple[tuple[str, ...], NDArray[np.float64], Flags, Flags, dict[str, Any]]:
         """Judge one answer per slot. Nothing is taken if one of them cannot be.
 
+        Args:
+            actions: The models' texts; see `KernelEnv.step`.
+
         Raises:
             InvalidAction: If there is not one string per slot.
             ResetNeeded: If a slot's episode is over or was never begun.
@@ -198,7 +201,7 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
             )
         for env, action in zip(self.envs, actions, strict=True):
             env.check_action(action)
-        return [str(action) for action in actions]
+        return list(actions)  # as they are: an `Answer` keeps its mark
 
     def _mask(self, given: Any) -> Flags:
         if given is None:

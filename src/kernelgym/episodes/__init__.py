@@ -1,1 +1,1 @@
-"""One episode, turn by turn, without IO."""
+"""One episode, turn by turn, and the one loop that plays it."""

@@ -1,7 +1,7 @@
 """The turn machine: one episode of one problem, without any IO.
 
-A driver alternates two calls, and decides for itself how a kernel gets its verdict (directly,
-in a batch, awaited)::
+A caller alternates two calls, and decides for itself how a kernel gets its verdict (directly,
+in a batch, awaited; `kernelgym.episodes.playing` is the loop that awaits)::
 
     read = episode.read(action)
     verdict = evaluator.evaluate(problem, read) if isinstance(read, Kernel) else read
@@ -30,6 +30,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, estimate_tokens
 from kernelgym.types import (
+    Answer,
     Ended,
     Finding,
     Kernel,
@@ -128,7 +129,7 @@ class Episode:
         Args:
             action: The model's text.
             cut_off: Whether sampling stopped at a limit; that is a defect of the form, even if a
-                kernel can be read.
+                kernel can be read. An `Answer` can carry that mark itself.
 
         Returns:
             A kernel to be judged, or the verdict itself if there is nothing to judge: no kernel
@@ -142,6 +143,8 @@ class Episode:
                 f"the episode is over ({self._ended!r} after {len(self._turns)} of "
                 f"{self.max_turns} turns); start a new one"
             )
+        cut_off = cut_off or (isinstance(action, Answer) and action.cut_off)
+        action = str(action)
         reply = parse(action, self.language)
         if cut_off:
             reply = dataclasses.replace(reply, defects=(*reply.defects, "cut_off"))
@@ -182,7 +185,7 @@ class Episode:
         verdict = with_findings(verdict, pending.findings)
         turn = Turn(
             index=len(self._turns),
-            action=action,
+            action=pending.action,
             reply=reply,
             verdict=verdict,
             feedback=feedback(

@@ -15,17 +15,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self
 
+from kernelgym.episodes.playing import side_by_side
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
-__all__ = ["AwaitedEvaluator", "all_of"]
-
-T = TypeVar("T")
+__all__ = ["AwaitedEvaluator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class AwaitedEvaluator:
 
     async def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
         """Judge many kernels; return verdicts in the order of the jobs."""
-        return await all_of(self.evaluate(job.problem, job.kernel) for job in jobs)
+        return await side_by_side(jobs, lambda job: self.evaluate(job.problem, job.kernel))
 
     async def close(self) -> None:
         """Wait for kernels being judged, and fail those not yet begun.
@@ -136,20 +135,6 @@ class AwaitedEvaluator:
                     _settle(waiting, self.evaluator.evaluate(job.problem, job.kernel))
                 except Exception as error:
                     _settle(waiting, error)
-
-
-async def all_of(awaited: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all and return their results in order.
-
-    If one raises, cancel the others, wait until they have ended, and raise its error.
-    """
-    tasks = [asyncio.create_task(each) for each in awaited]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _settle(waiting: _Waiting, outcome: Verdict | BaseException) -> None:

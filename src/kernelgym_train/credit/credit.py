@@ -135,8 +135,8 @@ def assign_credit(rollouts: Iterable[Rollout], rule: CreditRule) -> Credit:
 def counts(rollout: Rollout) -> bool:
     """Return whether a rollout is in baselines and in the loss.
 
-    It is not if something of ours went wrong with a turn of it, if it was cut from outside (its
-    returns are too low then), or if no turn was played.
+    It is not if something of ours went wrong with a turn of it, if it was cut from outside, such as
+    by a `kernelgym.PolicyFailure` (its returns are too low then), or if no turn was played.
     """
     played = rollout.trajectory
     return played.valid and played.ended != "cut" and bool(played.turns)

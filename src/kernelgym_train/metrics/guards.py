@@ -61,9 +61,10 @@ class StepHealth:
     logprob_gap: float | None = None
     """See `logprob_gap`."""
     answers: int = 0
-    """Answers that were judged, or were to be."""
+    """Answers that were asked for."""
     failures: int = 0
-    """Those whose verdict is `unavailable`: the judge's failures, not the model's."""
+    """Those that the policy failed to give (`kernelgym.PolicyFailure`), or whose verdict is
+    `unavailable`: failures of the machinery, not of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,9 @@ class GuardRules:
     most_gap: float = 0.1
     """Most mean difference of their log-probabilities."""
     infrastructure: Action = "stop"
-    """When too many answers could not be judged."""
+    """When too many answers were not given, or not judged."""
     most_failures: float = 0.2
-    """Most of a window's answers that may go unjudged."""
+    """Most of a window's answers that may be missing or unjudged."""
 
     def __post_init__(self) -> None:
         for name in ("no_signal", "collapse", "gap", "infrastructure"):
@@ -234,8 +235,8 @@ def _infrastructure(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Ala
     if rules.infrastructure == "off" or failures <= rules.most_failures * answers:
         return []
     message = (
-        f"{failures} of {answers} answers could not be judged, through no fault of theirs; see the "
-        "messages of their verdicts"
+        f"{failures} of {answers} answers were not given or not judged, through no fault of the "
+        "model; see the warnings of the policy and the messages of the verdicts"
     )
     numbers = {"failures": failures, "answers": answers}
     return [Alarm("infrastructure", rules.infrastructure, message, numbers)]

@@ -1,8 +1,9 @@
 """The numbers of one training step, from its rollouts: one flat dict, names as in TensorBoard.
 
 Contract: pure. A number that nothing speaks for is left out, never made up: no turn, no rate; no
-timed kernel, no speedup. Rates are over turns that were judged; what our own side failed at is in
-``infra/`` and in no other. docs/training.md lists the names.
+timed kernel, no speedup. Means and rates are over the trajectories that count
+(`kernelgym_train.credit.credit.counts`): what our own side or the policy's failed at is in
+``infra/``, in the totals of ``batch/`` and ``tokens/``, and in no other number.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from kernelgym.types import Status, Trajectory, Turn
+from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout, Sample
 
 __all__ = ["advantage_metrics", "distributions", "rollout_metrics", "summary"]
@@ -35,21 +37,22 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
     """Return what a step's rollouts came to, in all, per level, per turn and per part."""
     rollouts = list(rollouts)
     played = [rollout.trajectory for rollout in rollouts]
-    valid = [each for each in played if each.valid and each.turns]
-    turns = [turn for each in valid for turn in each.turns]
+    counting = [rollout for rollout in rollouts if counts(rollout)]
+    whole = [rollout.trajectory for rollout in counting]
+    turns = [turn for each in whole for turn in each.turns]
     found: dict[str, float] = {
         "batch/groups": float(len({rollout.key.group for rollout in rollouts})),
         "batch/trajectories": float(len(played)),
         "batch/turns": float(sum(len(each.turns) for each in played)),
     }
     if played:
-        found["infra/fail_rate"] = 1.0 - len(valid) / len(played)
+        found["infra/fail_rate"] = 1.0 - len(whole) / len(played)
     found |= summary("reward", [turn.score.total for turn in turns])
-    found |= _rates("kernel", turns) | _episodes(valid) | _statuses(turns)
-    found |= _parts(turns) | _hacks(turns) | _tokens(rollouts)
+    found |= _rates("kernel", turns) | _episodes(whole) | _statuses(turns)
+    found |= _parts(turns) | _hacks(turns) | _token_totals(rollouts) | _tokens(counting)
     by_level: dict[int, list[Turn]] = defaultdict(list)
     by_turn: dict[int, list[Turn]] = defaultdict(list)
-    for each in valid:
+    for each in whole:
         for turn in each.turns:
             by_level[each.problem.level].append(turn)
             by_turn[turn.index + 1].append(turn)
@@ -73,8 +76,8 @@ def distributions(
     rollouts: Iterable[Rollout], samples: Iterable[Sample] = ()
 ) -> dict[str, list[float]]:
     """Return the values of a step that histograms are drawn of; empty ones are left out."""
-    rollouts = list(rollouts)
-    turns = [turn for each in rollouts if each.trajectory.valid for turn in each.trajectory.turns]
+    rollouts = [rollout for rollout in rollouts if counts(rollout)]
+    turns = [turn for each in rollouts for turn in each.trajectory.turns]
     found = {
         "rewards": [turn.score.total for turn in turns],
         "speedups": [turn.verdict.speedup for turn in turns if turn.verdict.timed],
@@ -155,6 +158,17 @@ def _hacks(turns: Sequence[Turn]) -> dict[str, float]:
     return {f"finding/{code}": float(count) for code, count in sorted(tally.items())}
 
 
+def _token_totals(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Return what was sampled in all, whatever became of it."""
+    answers = [one for rollout in rollouts for one in rollout.completions]
+    if not answers:
+        return {}
+    return {
+        "tokens/total": float(sum(len(one.prompt_ids) + len(one.ids) for one in answers)),
+        "tokens/policy_version_min": float(min(one.policy_version for one in answers)),
+    }
+
+
 def _tokens(rollouts: Sequence[Rollout]) -> dict[str, float]:
     answers = [one for rollout in rollouts for one in rollout.completions]
     if not answers:
@@ -168,8 +182,6 @@ def _tokens(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "tokens/prompt_mean": _mean([float(len(one.prompt_ids)) for one in answers]),
         "tokens/answer_mean": _mean([float(len(one.ids)) for one in answers]),
         "tokens/answer_max": float(max(len(one.ids) for one in answers)),
-        "tokens/total": float(sum(len(one.prompt_ids) + len(one.ids) for one in answers)),
         "tokens/cut_off_rate": sum(one.finish == "length" for one in answers) / len(answers),
         "tokens/thought_share": _mean(thought),
-        "tokens/policy_version_min": float(min(one.policy_version for one in answers)),
     }

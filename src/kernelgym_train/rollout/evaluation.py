@@ -1,10 +1,10 @@
 """How good a policy is on problems: pass@k, best of turns, fast_p, with intervals.
 
 Contract: episodes are those of training (`kernelgym_train.rollout.play.play`). A problem counts
-    once,
-however often it is sampled: intervals are bootstrapped over problems. Episodes that our own side
-failed at are left out and counted. A kernel that is the fastest of several is measured again before
-its speed counts, since the best of several measurements flatters; the second one stands.
+once, however often it is sampled: intervals are bootstrapped over problems. Episodes that do not
+count (`kernelgym_train.credit.credit.counts`) are in no rate; ``infra/fail_rate`` is their share. A
+kernel that is the fastest of several is measured again before its speed counts, since the best of
+several measurements flatters; the second one stands.
 
 - ``pass@k``: k first answers, one of them correct;
 - ``pass@k_within``: k episodes, one of their turns correct;
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Kernel, Problem, Trajectory, Turn, Verdict
+from kernelgym_train.credit.credit import counts
 from kernelgym_train.metrics.step_metrics import rollout_metrics
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
@@ -41,7 +42,7 @@ class ProblemResult:
     problem: str
     level: int
     episodes: int
-    """Those that were judged."""
+    """Those that count."""
     first: int
     """Episodes whose first answer was correct."""
     within: int
@@ -110,9 +111,8 @@ def score_rollouts(
     rollouts = tuple(rollouts)
     by_problem: dict[str, list[Trajectory]] = defaultdict(list)
     for rollout in rollouts:
-        episode = rollout.trajectory
-        if episode.valid and episode.turns and episode.ended != "cut":
-            by_problem[episode.problem.id].append(episode)
+        if counts(rollout):
+            by_problem[rollout.trajectory.problem.id].append(rollout.trajectory)
     results = tuple(
         ProblemResult(
             identity,
@@ -162,13 +162,13 @@ def _pass_rates(
         known = [result for result in results if result.episodes >= k]
         if not known:
             continue
-        for suffix, counts in (
+        for suffix, found_right in (
             ("", [result.first for result in known]),
             ("_within", [result.within for result in known]),
         ):
             rates = [
                 pass_at_k(each.episodes, count, k)
-                for each, count in zip(known, counts, strict=True)
+                for each, count in zip(known, found_right, strict=True)
             ]
             found[f"{name}/pass@{k}{suffix}"] = sum(rates) / len(rates)
             if intervals:

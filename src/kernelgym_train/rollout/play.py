@@ -1,20 +1,24 @@
-"""The only rollout loop: plays episodes with a policy that samples tokens.
+"""Rollouts: plays episodes with a policy that samples tokens.
 
-Contract:
+The turn loop is `kernelgym.episodes.playing`'s; this module adds keys, seeds and tokens. Contract:
 
 - every trajectory goes at its own pace: it asks the policy, has the answer judged, and asks again,
   without waiting for another. A policy that answers in batches (`BatchPolicy`) is the exception:
   it is called once all live trajectories wait for it, with their requests in the order of keys;
 - turns are `kernelgym.episodes.episode.Episode`'s, the text is the observer's, verdicts come
-  together through `kernelgym.envs.drivers.AwaitedEvaluator`. The same answers and verdicts give the
-  same turns as in an environment;
+  together through `kernelgym.evaluators.awaited.AwaitedEvaluator`. The same answers and verdicts
+  give the same turns as in an environment;
 - a failure of the evaluator costs the trajectory its verdict (`unavailable`, so it ends ``cut`` and
-  `Trajectory.valid` is false) and nobody else anything; what a policy raises, and a `UsageError`,
-  end the play;
+  `Trajectory.valid` is false) and costs no other trajectory anything. A `UsageError` of the
+  evaluator ends the play;
+- a `PolicyFailure` that the policy raises ends the trajectories it was asked for, ``cut``: the one
+  of a `Policy`'s request, all those of a `BatchPolicy`'s call. They keep the turns played before,
+  and count nowhere (`kernelgym_train.credit.credit.counts`). Whatever else a policy raises ends the
+  play;
 - an answer that ran into the limit of new tokens has the defect ``cut_off``;
 - the seed of a request is a function of the run's seed and the request's key.
 
-It computes no advantage, keeps no file and closes nothing that it was given.
+It does not cover advantages and files, and closes nothing that it was given.
 """
 
 from __future__ import annotations
@@ -23,17 +27,29 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from kernelgym import UsageError
 from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.playing import EpisodeSeat, play_turns, side_by_side
 from kernelgym.episodes.stopping import StopRule
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardPreset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import Evaluator, Finding, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import (
+    Answer,
+    Evaluator,
+    Finding,
+    Kernel,
+    Message,
+    Problem,
+    Severity,
+    Status,
+    Verdict,
+)
 from kernelgym_train.types import Completion, Key, Request, Rollout
 
 __all__ = [
@@ -52,7 +68,10 @@ _ATTEMPTS = 2
 
 @runtime_checkable
 class Policy(Protocol):
-    """Answers requests as they come; several calls may be awaited at the same time."""
+    """Answers requests as they come; several calls may be awaited at the same time.
+
+    It raises `kernelgym.PolicyFailure` for a request that alone cannot be answered.
+    """
 
     def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield (index of the request, its completion), in any order."""
@@ -155,7 +174,7 @@ async def play(
     Raises:
         UsageError: If an argument makes no sense, or the evaluator refuses a kernel for a reason
             that is the caller's.
-        Exception: What the policy raises.
+        Exception: What the policy raises, but for `kernelgym.PolicyFailure`.
     """
     tasks = list(tasks)
     rules = EpisodeRules() if rules is None else rules
@@ -172,28 +191,22 @@ async def play(
         raise UsageError(
             f"a policy has a method sample(requests) or generate(requests); got {policy!r}"
         )
-    room = asyncio.Semaphore(at_once or max(1, len(tasks)))
     shared = isinstance(evaluator, AwaitedEvaluator)
     judge = evaluator if isinstance(evaluator, AwaitedEvaluator) else AwaitedEvaluator(evaluator)
     _agree(judge.evaluator, observer)
 
     async def one(task: Task) -> Rollout:
-        async with room:
-            try:
-                rollout = await _play_one(task, ask, judge, observer, rules, seed)
-            finally:
-                ask.leave()
+        try:
+            rollout = await _play_one(task, ask, judge, observer, rules, seed)
+        finally:
+            ask.leave()
         if on_rollout is not None:
             on_rollout(rollout)
         return rollout
 
-    running = [asyncio.create_task(one(task)) for task in tasks]
     try:
-        return list(await asyncio.gather(*running))
+        return await side_by_side(tasks, one, at_once)
     finally:
-        for each in running:
-            each.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
         if not shared:
             await judge.close()
 
@@ -217,18 +230,17 @@ async def _play_one(
         feedback_tokens=rules.feedback_tokens,
         count=observer.count,
     )
-    budget = history_budget(task.problem, observer, rules)
     completions: list[Completion] = []
-    while not episode.over:
+
+    async def answer(messages: tuple[Message, ...]) -> Answer:
         key = task.key._replace(turn=len(completions))
-        messages = observer.observe(task.problem, episode.turns, budget)
-        answer = await ask(Request(key, messages, request_seed(seed, key)))
-        completions.append(answer)
-        read = episode.read(answer.text, cut_off=answer.finish == "length")
-        if isinstance(read, Kernel):
-            read = episode.known_verdict(read) or await _judged(judge, task.problem, read)
-        episode.record(answer.text, read)
-    return Rollout(task.key, episode.trajectory, tuple(completions))
+        found = await ask(Request(key, messages, request_seed(seed, key)))
+        completions.append(found)
+        return Answer(found.text, cut_off=found.finish == "length")
+
+    seat = EpisodeSeat(episode, observer, history_budget(task.problem, observer, rules))
+    played = await play_turns(seat, answer, partial(_judged, judge))
+    return Rollout(task.key, played, tuple(completions))
 
 
 async def _judged(judge: AwaitedEvaluator, problem: Problem, kernel: Kernel) -> Verdict:

@@ -220,7 +220,10 @@ class Steps:
         if self._usual is None and answers:
             first = Counter(ids[0] for ids in answers if ids)
             self._usual = min(first, key=lambda token: (-first[token], token)) if first else None
-        turns = [turn for rollout in taken.rollouts for turn in rollout.trajectory.turns]
+        played = [rollout.trajectory for rollout in taken.rollouts]
+        turns = [turn for each in played for turn in each.turns]
+        # Cut, though all its verdicts are valid: the policy failed to give the next answer.
+        missing = sum(each.ended == "cut" and each.valid for each in played)
         count = len(answers)
         return StepHealth(
             step,
@@ -231,8 +234,8 @@ class Steps:
             answer_tokens=sum(map(len, answers)) / count if count else None,
             entropy=entropy,
             logprob_gap=gap,
-            answers=len(turns),
-            failures=sum(not turn.verdict.valid for turn in turns),
+            answers=len(turns) + missing,
+            failures=sum(not turn.verdict.valid for turn in turns) + missing,
         )
 
     def state(self) -> dict[str, Any]:

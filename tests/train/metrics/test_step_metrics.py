@@ -16,7 +16,7 @@ from kernelgym_train.metrics.step_metrics import (
     rollout_metrics,
     summary,
 )
-from kernelgym_train.types import Key, Sample
+from kernelgym_train.types import Key, Rollout, Sample
 from support import played
 
 RIGHT, WRONG = verdict("correct", speedup=2.0), verdict("wrong")
@@ -47,6 +47,35 @@ def test_our_own_failures_are_in_no_rate() -> None:
     assert found["infra/fail_rate"] == 0.5
     assert found["kernel/correct_rate"] == 1.0
     assert "turn_2/correct_rate" not in found
+
+
+TOTALS = ("batch/", "infra/", "tokens/total", "tokens/policy_version_min")
+
+
+@given(
+    st.lists(st.lists(st.floats(-1, 2), min_size=1, max_size=3), max_size=4),
+    st.lists(st.lists(st.floats(-1, 2), max_size=3), min_size=1, max_size=3),
+)
+def test_cut_trajectories_are_in_no_rate(whole, cut) -> None:
+    """Verdicts of a cut trajectory may be valid: a policy failed, or a wrapper ended it."""
+    kept = [played.rollout(scores, number=number, horizon=3) for number, scores in enumerate(whole)]
+    lost: list[Rollout] = [
+        played.rollout(
+            scores, number=9 + number, horizon=3, ended="cut", verdicts=[RIGHT] * len(scores),
+            lengths=[50] * len(scores),
+        )
+        for number, scores in enumerate(cut)
+    ]  # fmt: skip
+
+    def told(rollouts: list[Rollout]) -> dict[str, float]:
+        found = rollout_metrics(rollouts)
+        return {name: value for name, value in found.items() if not name.startswith(TOTALS)}
+
+    assert told(kept + lost) == told(kept)
+    assert distributions(kept + lost) == distributions(kept)
+    found = rollout_metrics(kept + lost)
+    assert found["infra/fail_rate"] == pytest.approx(len(lost) / (len(kept) + len(lost)))
+    assert found["batch/turns"] == sum(map(len, whole + cut))
 
 
 def test_cheats_and_findings_are_counted() -> None:

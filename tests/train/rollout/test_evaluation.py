@@ -22,16 +22,19 @@ PROBLEMS = played.problems("add", 1, 2) + played.problems("mul", 2, 1)
 
 
 def episodes(*outcomes: str) -> list[Rollout]:
-    """One problem per text, one episode per word, one turn per letter: r right, w wrong, x lost."""
+    """One problem per text, one episode per word, one turn per letter.
+
+    r: right, w: wrong, x: not judged; a word that ends in ``-`` was cut before its next turn.
+    """
     verdicts = {"r": RIGHT, "w": WRONG, "x": Verdict(Status.UNAVAILABLE)}
     return [
         played.rollout(
-            [float(letter == "r") for letter in word],
+            [float(letter == "r") for letter in word.rstrip("-")],
             group=place,
             number=number,
-            verdicts=[verdicts[letter] for letter in word],
+            verdicts=[verdicts[letter] for letter in word.rstrip("-")],
             problem=PROBLEMS[place],
-            ended="cut" if "x" in word else "solved" if "r" in word else "budget",
+            ended="cut" if "x" in word or "-" in word else "solved" if "r" in word else "budget",
             horizon=4,
         )
         for place, text in enumerate(outcomes)
@@ -59,6 +62,14 @@ def test_lost_episodes_are_left_out() -> None:
     assert "eval/pass@2" not in result.metrics, "no problem has two episodes left"
     assert [(each.episodes, each.first) for each in result.problems] == [(1, 1)]
     assert result.metrics["eval/infra/fail_rate"] == 0.75
+
+
+def test_episodes_cut_by_a_policy_are_left_out() -> None:
+    result = score_rollouts(episodes("r r- -", "- w-"), pass_at=(1,))
+    assert result.metrics["eval/pass@1"] == result.metrics["eval/fast_0"] == 1.0
+    assert [(each.episodes, each.first) for each in result.problems] == [(1, 1)]
+    assert result.metrics["eval/infra/fail_rate"] == 0.8
+    assert result.metrics["eval/kernel/correct_rate"] == 1.0
 
 
 def test_the_fastest_is_measured_again() -> None:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym import Job, JudgeError, Kernel, Problem, UsageError, Verdict
+from kernelgym import Job, JudgeError, Kernel, PolicyFailure, Problem, UsageError, Verdict
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
+from kernelgym_train.credit.credit import counts
 from kernelgym_train.rollout.play import EpisodeRules, Task, play, request_seed, tasks_of
 from kernelgym_train.types import Completion, Finish, Key, Request, Rollout
 
@@ -215,6 +216,55 @@ def test_what_a_policy_raises_ends_the_play() -> None:
         run(Broken())
     with pytest.raises(RuntimeError, match="5 completions for 6 requests"):
         run(Short())
+
+
+class Dropping(Stream):
+    """Answers every request but some."""
+
+    def __init__(self, dropped: set[tuple[int, int, int]]) -> None:
+        super().__init__()
+        self.dropped = dropped
+
+    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+        await asyncio.sleep(0)
+        if any(request.key[1:] in self.dropped for request in requests):
+            raise PolicyFailure("the server dropped the request")
+        async for found in super().sample(requests):
+            yield found
+
+
+places = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 2))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sets(places, max_size=6))
+def test_policy_failure_cuts_its_trajectory_only(dropped: set[tuple[int, int, int]]) -> None:
+    whole = {rollout.key: rollout for rollout in run(Stream())}
+    for rollout in run(Dropping(dropped)):
+        same = whole[rollout.key]
+        turns = [turn for turn in range(3) if (*rollout.key[1:3], turn) in dropped]
+        kept = min(turns, default=3)
+        assert rollout.trajectory.turns == same.trajectory.turns[:kept]
+        assert rollout.completions == same.completions[:kept]
+        assert rollout.trajectory.ended == ("cut" if turns else "budget")
+        assert rollout.trajectory.valid and counts(rollout) is not bool(turns)
+
+
+def test_policy_failure_of_a_batch_cuts_the_batch() -> None:
+    class Failing(Batches):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            if len(requests) < 6:
+                raise PolicyFailure("the engine was restarted")
+            return [
+                completion(each, text(each, "correct" if each.key.trajectory == 1 else "wrong"))
+                for each in requests
+            ]
+
+    seen: list[Rollout] = []
+    rollouts = run(Failing(), rules=EpisodeRules(), on_rollout=seen.append)
+    assert [rollout.trajectory.ended for rollout in rollouts] == ["cut", "solved", "cut"] * 2
+    assert {len(rollout.completions) for rollout in rollouts} == {1}
+    assert sorted(seen, key=lambda each: each.key) == rollouts
 
 
 def test_nothing_is_left_running() -> None:

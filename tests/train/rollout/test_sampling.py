@@ -307,3 +307,19 @@ def test_a_round_brings_what_was_missing() -> None:
     for wrong in ((0, 2), (1, -1)):
         with pytest.raises(UsageError):
             Refill(wrong[0], RULE, wrong[1])
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_cut_trajectories_teach_the_sampler_nothing(turns: int) -> None:
+    one, other = sampler(), sampler()
+    cut = [
+        rollout(
+            [1.0] * turns, number=number, verdicts=[RIGHT] * turns, ended="cut", problem=EASY[0]
+        )
+        for number in range(20)
+    ]
+    one.record(cut)
+    assert one.state_dict() == other.state_dict()
+    fill = Refill(1, RULE)
+    fill.add(cut)
+    assert fill.missing == 1 and len(fill.discarded) == 20, "a group that was cut is refilled"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelgym import Kernel, Problem, UsageError, Verdict
+from kernelgym import Kernel, PolicyFailure, Problem, UsageError, Verdict
 from kernelgym.prompts.observer import Observer
+from kernelgym.records.trajectories import read_records
 from kernelgym.rewards import reward_schedule
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Status
@@ -113,6 +114,34 @@ def test_what_was_lost_is_counted_wherever_it_was() -> None:
 
     taken = take(make(failing, plan=StepPlan(2, 2, 0)))
     assert taken.metrics["infra/left_out"] == 2.0 and taken.credit.samples == ()
+
+
+class Dropping:
+    """Answers as `Answers` does, but fails at one trajectory of each group."""
+
+    def __init__(self, turn: int) -> None:
+        self.turn = turn
+
+    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+        for index, request in enumerate(requests):
+            if (request.key.trajectory, request.key.turn) == (1, self.turn):
+                raise PolicyFailure("the server dropped it")
+            yield index, Answers().generate([request])[0]
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_failures_of_a_policy_count_nowhere(turn: int, tmp_path: Path) -> None:
+    log = RunLog.create(tmp_path / "run", {}, {})
+    steps = make(lambda problem, kernel: verdict("wrong"), log=log, plan=StepPlan(2, 2, 0))
+    taken = asyncio.run(steps.take(0, Dropping(turn)))
+    assert taken.metrics["infra/left_out"] == 2.0 and taken.metrics["infra/fail_rate"] == 0.5
+    assert taken.metrics["turn_1/correct_rate"] == 0.0 and taken.credit.samples == ()
+    # Of each group: two answers of one trajectory, and of the other those up to the missing one.
+    (alarm,) = (each for each in steps.finish(0, taken, {}) if each.guard == "infrastructure")
+    assert alarm.action == "stop" and alarm.numbers == {"failures": 2, "answers": 2 * (3 + turn)}
+    records = list(read_records(log.folder / "trajectories.jsonl"))
+    cut = [record.trajectory for record in records if record.trajectory.ended == "cut"]
+    assert [len(each.turns) for each in cut] == [turn] * 2
 
 
 def test_the_schedule_decides_the_reward() -> None:

@@ -232,7 +232,8 @@ SCRIPT = """
 import sys, torch
 sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
-import os, signal, tiny
+import os, signal
+from support import tiny
 from kernelgym_train.run.runlog import RunLog
 folder, resume, point = sys.argv[1], sys.argv[2] == "resume", sys.argv[3]
 kills = {{"metrics": 4, "commit": 2}}

@@ -1,0 +1,185 @@
+"""The only turn loop: asks a policy, has the kernel judged, records the turn, and asks again.
+
+`play_turns` plays one game, `side_by_side` awaits several. A game is what fills `Seat`:
+`EpisodeSeat` seats an `Episode` whose prompts an `Observer` writes, `kernelgym.envs.drivers` seats
+an environment.
+
+Contract:
+
+- a game waits for its own answers and verdicts and for no other game. The order in which they come
+  decides nothing: the same answers and verdicts give the same turns;
+- a `PolicyFailure` that the policy raises ends that game ``cut``, and no other game. The failure is
+  logged as a warning;
+- whatever else a policy or a judge raises ends the play: the other games are cancelled, and the
+  caller gets the exception once they are gone;
+- a game that ends before its episode does (a wrapper limits the steps) is ``cut`` too.
+
+It does not cover:
+
+- tokens, prompts and seeds: the policy has them;
+- retries and batches of verdicts: the judge that is given has them;
+- the choice of problems, and files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
+
+from kernelgym.episodes.episode import Episode
+from kernelgym.errors import PolicyFailure, UsageError
+from kernelgym.prompts.observer import Observer
+from kernelgym.types import Kernel, Message, Problem, Trajectory, Verdict
+
+__all__ = ["EpisodeSeat", "Judge", "Policy", "Seat", "play_turns", "side_by_side"]
+
+Policy = Callable[[Any], Awaitable[str]]
+"""Gives the next answer to what it is shown: a tuple of `Message`, or a text.
+
+An answer that a limit of tokens cut off is a `kernelgym.types.Answer` with that mark."""
+
+Judge = Callable[[Problem, Kernel], Awaitable[Verdict]]
+"""Judges one kernel, such as `kernelgym.evaluators.awaited.AwaitedEvaluator.evaluate`."""
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+_LOG = logging.getLogger(__name__)
+
+
+class Seat(Protocol):
+    """One game, as the loop sees it."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is played."""
+
+    @property
+    def over(self) -> bool:
+        """True once no further answer is taken."""
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The turns played so far."""
+
+    def observation(self) -> Any:
+        """Return what the policy is shown next."""
+
+    def read(self, answer: str) -> Kernel | None:
+        """Return the kernel that must be judged; None if the answer needs no judge."""
+
+    def take(self, answer: str, verdict: Verdict | None) -> None:
+        """Record the answer that `read` was given last; None if `read` returned None."""
+
+
+class EpisodeSeat:
+    """Seats an episode whose prompts an observer writes.
+
+    Args:
+        episode: The episode.
+        observer: Writes what the policy is shown: a conversation.
+        budget: Most tokens for earlier turns; the observer's own limit if None.
+    """
+
+    def __init__(self, episode: Episode, observer: Observer, budget: int | None = None) -> None:
+        self.episode = episode
+        self._observer, self._budget = observer, budget
+        self._found: Verdict | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is played."""
+        return self.episode.problem
+
+    @property
+    def over(self) -> bool:
+        """True once the episode has ended."""
+        return self.episode.over
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The turns played so far."""
+        return self.episode.trajectory
+
+    def observation(self) -> tuple[Message, ...]:
+        """Return what the policy is shown next."""
+        return self._observer.observe(self.problem, self.episode.turns, self._budget)
+
+    def read(self, answer: str) -> Kernel | None:
+        """Return the kernel that must be judged; None if its verdict is known."""
+        read = self.episode.read(answer)
+        self._found = read if isinstance(read, Verdict) else self.episode.known_verdict(read)
+        return read if isinstance(read, Kernel) and self._found is None else None
+
+    def take(self, answer: str, verdict: Verdict | None) -> None:
+        """Record the answer that `read` was given last.
+
+        Raises:
+            UsageError: If `read` returned a kernel and there is no verdict.
+        """
+        found = self._found if verdict is None else verdict
+        if found is None:
+            raise UsageError("take() needs the verdict of the kernel that read() returned")
+        self.episode.record(answer, found)
+
+
+async def play_turns(seat: Seat, policy: Policy, judge: Judge) -> Trajectory:
+    """Play one game to its end and return its turns.
+
+    Args:
+        seat: The game.
+        policy: Gives the answers.
+        judge: Judges the kernels.
+
+    Raises:
+        Exception: Whatever the policy, but for `PolicyFailure`, or the judge raises; the game is
+            then left as it is.
+    """
+    while not seat.over:
+        shown = seat.observation()
+        try:
+            answer = await policy(shown)
+        except PolicyFailure as failure:
+            _LOG.warning("cut an episode on %s: the policy failed: %s", seat.problem.id, failure)
+            break
+        kernel = seat.read(answer)
+        seat.take(answer, None if kernel is None else await judge(seat.problem, kernel))
+    played = seat.trajectory
+    return played if played.ended else dataclasses.replace(played, ended="cut")
+
+
+async def side_by_side(
+    given: Iterable[Given],
+    play: Callable[[Given], Coroutine[Any, Any, Result]],
+    at_once: int | None = None,
+) -> list[Result]:
+    """Await `play` for several at the same time; return results in their order.
+
+    Args:
+        given: What `play` is called with, such as games.
+        play: Awaited once for each.
+        at_once: Most that are awaited at the same time; None for all.
+
+    Raises:
+        UsageError: If `at_once` is below 1.
+        Exception: What `play` raised first. The others are cancelled, and gone by then.
+    """
+    if at_once is not None and at_once < 1:
+        raise UsageError(f"at_once must be at least 1, got {at_once}")
+    given = list(given)
+    room = asyncio.Semaphore(at_once or max(1, len(given)))
+
+    async def one(each: Given) -> Result:
+        async with room:
+            return await play(each)
+
+    tasks = [asyncio.create_task(one(each)) for each in given]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
