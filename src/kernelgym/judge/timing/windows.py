@@ -266,7 +266,7 @@ class Windows:
             kinds: Kind of inputs by call, for calls on other kinds than the problem's own.
             window: The kernel's window.
             beside: Outputs of the reference's process in its own window on the same inputs. A
-                kernel's output near one of them is right; for any other output the trusted side
+                kernel's output near one of them is right; for any other output the worker
                 computes the reference again and makes the whole comparison.
 
         Raises:
