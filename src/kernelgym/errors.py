@@ -77,11 +77,12 @@ class JudgeError(KernelgymError):
 
 
 class PolicyFailure(KernelgymError):
-    """A policy could not give one answer, through no fault of the model.
+    """A policy could not give one answer.
 
-    A policy raises it for one request, such as one that a server of models refused or dropped. That
-    trajectory ends ``cut`` and counts nowhere; the others play on. What concerns every request (a
-    server that is gone, a wrong key) is better raised as another error, which ends the play.
+    A policy raises it for one request that failed through no fault of the model, such as one that a
+    server dropped. That trajectory ends ``cut`` and counts nowhere; the others play on. What
+    concerns every request (a server that is gone, a wrong key) is better raised as another error,
+    which ends the play.
     """
 
 

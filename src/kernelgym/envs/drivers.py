@@ -127,7 +127,13 @@ async def play_episodes(
 
 
 class _EnvSeat:
-    """Seats an environment that was reset; `text` is its observation, if the policy reads that."""
+    """Seats an environment that was reset.
+
+    Args:
+        env: The environment, with its wrappers.
+        core: The same without them.
+        text: The reset's observation if the policy reads texts; None if it reads messages.
+    """
 
     def __init__(self, env: gym.Env[str, str], core: KernelEnv, text: str | None) -> None:
         self._env, self._core, self._text = env, core, text

@@ -1,4 +1,4 @@
-"""The only turn loop: asks a policy, has the kernel judged, records the turn, and asks again.
+"""The only turn loop: a policy answers, a judge judges, the turn is recorded.
 
 `play_turns` plays one game, `side_by_side` awaits several. A game is what fills `Seat`:
 `EpisodeSeat` seats an `Episode` whose prompts an `Observer` writes, `kernelgym.envs.drivers` seats
@@ -156,7 +156,7 @@ async def side_by_side(
     play: Callable[[Given], Coroutine[Any, Any, Result]],
     at_once: int | None = None,
 ) -> list[Result]:
-    """Await `play` for several at the same time; return results in their order.
+    """Await `play` for each at the same time; return results in order.
 
     Args:
         given: What `play` is called with, such as games.
