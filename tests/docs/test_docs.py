@@ -31,6 +31,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
 
 
+@pytest.mark.slow
 def test_session_of_the_readme_runs_as_it_stands(monkeypatch, tmp_path):
     monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path))
     text = (ROOT / "README.md").read_text()

@@ -59,7 +59,9 @@ def test_threads_may_share_it(strict):
     [
         "1 / 0",
         pytest.param("def get_inputs(: pass", marks=pytest.mark.slow),
-        AFFINE.source.replace("torch.relu(x)", "torch.rellu(x)"),
+        pytest.param(
+            AFFINE.source.replace("torch.relu(x)", "torch.rellu(x)"), marks=pytest.mark.slow
+        ),
         pytest.param(AFFINE.source.replace("torch.randn(131)", "object()"), marks=pytest.mark.slow),
         pytest.param(
             AFFINE.source.replace("torch.randn(37, 131)", "torch.randn(1 << 45)"),
@@ -120,6 +122,7 @@ def test_closing_leaves_no_process_and_no_file(tmp_path):
     assert verdict.status is Status.UNAVAILABLE and "closed" in verdict.message
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_caller_that_is_killed(tmp_path):
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -189,6 +192,7 @@ def test_shared_evaluators_count_their_users():
     other.close()
 
 
+@pytest.mark.slow
 def test_a_worker_keeps_nothing_of_the_kernels_it_judged(tmp_path):
     before = descendants(os.getpid())
     with LocalEvaluator(cache_dir=tmp_path, timing=False) as evaluator:
@@ -251,6 +255,7 @@ def _standing_by(worker):
     raise AssertionError(f"no candidate stands by: {found}")
 
 
+@pytest.mark.slow
 def test_a_standby_that_was_killed_is_nobodys_fault(cache_dir):
     before = descendants(os.getpid())
     with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:

@@ -200,6 +200,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_work_finished_after_the_clock_has_stopped_does_not_count(timing):
     verdict = timing.evaluate(AFFINE, Kernel(LATE, "cpp"))
     assert verdict.status is Status.WRONG and "while it was timed" in verdict.message, verdict

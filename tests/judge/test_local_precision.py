@@ -36,6 +36,7 @@ def narrow(request, cache_dir):
         yield evaluator
 
 
+@pytest.mark.slow
 def test_a_triton_kernel_is_judged(narrow):
     kernel = replaced(
         TRITON, "tl.load(x + offsets, mask=mask)", "tl.load(x + offsets, mask=mask).to(tl.float32)"

@@ -161,6 +161,7 @@ def test_the_shape_class_tells_single_operators_apart() -> None:
     assert canonical_form(fused) == canonical_form(dataclasses.replace(wide, level=2))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 @settings(max_examples=15, deadline=None)
 def test_no_form_occurs_in_two_parts(one: int, two: int) -> None:

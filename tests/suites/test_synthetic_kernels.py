@@ -52,6 +52,7 @@ def constructor(source: str, name: str) -> str:
     )
 
 
+@pytest.mark.slow
 @given(problems, languages, style_seeds)
 @settings(max_examples=150, deadline=None)
 def test_a_correct_kernel_parses_screens_clean_and_has_the_references_constructor(
@@ -64,6 +65,7 @@ def test_a_correct_kernel_parses_screens_clean_and_has_the_references_constructo
     assert constructor(kernel.source, "ModelNew") == constructor(problem.source, "Model")
 
 
+@pytest.mark.slow
 @given(problems, languages, style_seeds)
 @settings(max_examples=150, deadline=None)
 def test_broken_kernels_are_labelled_and_differ_from_each_other(

@@ -192,6 +192,7 @@ def test_told_numbers_have_a_digit_or_two(seed, fault, fixed) -> None:
             assert "[" not in text and "error" not in text
 
 
+@pytest.mark.slow
 def test_the_judge_says_where(strict) -> None:
     tail = strict.evaluate(AFFINE, replaced(CPP, "i < rows", "i < rows - 1"))
     assert tail.mismatch is not None

@@ -120,6 +120,7 @@ def test_incomplete_results_are_not_kept(tmp_path: Path) -> None:
     assert not results[0].tested and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_several_workers_and_leaving_early(tmp_path: Path) -> None:
     many = [problem(f"return x * {n}.5", f"p{n}") for n in range(6)]
     results = dict(lint(many, KERNELBENCH, workers=2, folder=tmp_path))

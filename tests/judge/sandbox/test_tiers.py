@@ -136,6 +136,7 @@ def test_an_unknown_requirement_is_refused():
         LocalEvaluator(isolation="require:walls")
 
 
+@pytest.mark.slow
 def test_a_host_that_allows_less_gives_less_and_refuses_what_is_required(tmp_path):
     folder = str(Path(programs.__file__).parents[1])
     program = tmp_path / "program.py"

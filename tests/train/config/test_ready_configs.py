@@ -106,6 +106,7 @@ def test_it_fits_where_it_says_it_does(
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_small_gpu_is_refused_with_the_fix(
     planned: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def pieces(text: str) -> list[str]:
 PARTS = ("v = ", "tl.exp(", "x", "\n", "    ", "mask=mask", "1.0", " * ", "<|im_end|>", "é", "\r")
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PARTS)).map("".join)))
 def test_any_text_comes_back(text: str) -> None:

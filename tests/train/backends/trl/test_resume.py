@@ -77,6 +77,7 @@ def unbroken_lora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_unbroken_run_learns_something_from_step_to_step(unbroken: Path) -> None:
     """Otherwise all that follows would be equal for want of anything that could differ."""
     found = outcome(unbroken)
@@ -86,6 +87,7 @@ def test_the_unbroken_run_learns_something_from_step_to_step(unbroken: Path) -> 
     assert [step for step, _ in found["weights"]] == [2, 4, 5]
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_run(unbroken: Path, tmp_path: Path) -> None:
     tiny.run(tmp_path / "run", tiny.config("run.seed=1"))
     found, other = outcome(unbroken), outcome(tmp_path / "run")
@@ -131,7 +133,13 @@ def early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunLog, "rollouts", at(2, RunLog.rollouts))
 
 
-POINTS = [(sampling, 2), (optimising, 2), (saving, 2), (saved, 4), (early, 0)]
+POINTS = [
+    pytest.param(sampling, 2, marks=pytest.mark.slow),
+    pytest.param(optimising, 2, marks=pytest.mark.slow),
+    (saving, 2),
+    (saved, 4),
+    pytest.param(early, 0, marks=pytest.mark.slow),
+]
 
 
 def killed(folder: Path, point: Callable[[pytest.MonkeyPatch], None], *settings: str) -> None:
@@ -167,6 +175,7 @@ def test_killed_and_resumed_equals_unbroken_with_an_adapter(
     assert outcome(folder) == outcome(unbroken_lora)
 
 
+@pytest.mark.slow
 def test_killed_twice(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     killed(folder, early)
@@ -177,6 +186,7 @@ def test_killed_twice(unbroken: Path, tmp_path: Path) -> None:
     assert outcome(folder) == outcome(unbroken)
 
 
+@pytest.mark.slow
 def test_more_steps_can_be_asked_for(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     tiny.run(folder, tiny.config("optimiser.steps=2"))
@@ -212,6 +222,7 @@ def speeds() -> Callable[[Problem, Kernel], Verdict]:
     return judged
 
 
+@pytest.mark.slow
 def test_a_step_that_is_replayed_pays_what_it_paid(tmp_path: Path) -> None:
     """Timed verdicts differ from call to call; the run's own log of them does not."""
     folder = tmp_path / "run"

@@ -235,6 +235,7 @@ def test_without_a_good_checkpoint_it_stops(tmp_path: Path) -> None:
     assert outcome.steps == 1 and outcome.stopped.startswith("collapse/entropy")
 
 
+@pytest.mark.slow
 def test_an_interrupt_finishes_the_step_and_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
