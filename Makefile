@@ -36,13 +36,13 @@ demo: setup  ## Watch a small model learn to write kernels from verdicts (six mi
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
-	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu"
+	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu" -n 2 --dist loadfile
 
-test-all: setup  ## Run every test that needs no GPU
+test-all: setup  ## Run every test that needs no GPU, the red team's whole corpus among them
 	$(BIN)/pytest --hypothesis-profile=random -m "not gpu"
 
-redteam: setup  ## Judge known exploits and honest look-alikes: none may pass, none be refused
-	$(BIN)/kernelgym redteam --workers 2
+redteam: setup  ## Judge one exploit and one honest look-alike of each style: none may pass, none be refused
+	$(BIN)/kernelgym redteam --sample --workers 2
 
 lint: setup  ## Check style and types
 	$(BIN)/ruff check .

@@ -50,6 +50,12 @@ def test_a_clean_run_prints_a_line_per_class(run, judges, corpus):
     assert len(judges[0].judged) == 4 and judges[0].closed
 
 
+def test_sample_judges_one_of_each_style(run, judges, corpus):
+    put(corpus, "exploits/A1_other.triton", "wrong")
+    code, _, _ = run("redteam", "--sample")
+    assert code == 0 and len(judges[0].judged) == 4
+
+
 @pytest.mark.parametrize(
     ("name", "verdict", "said"),
     [

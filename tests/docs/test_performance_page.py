@@ -42,7 +42,7 @@ def test_every_result_file_has_a_section() -> None:
     assert shown == {path.name for path in tables.RESULTS.glob("*.json")}
 
 
-@pytest.mark.parametrize("command", {section.command for section in tables.SECTIONS})
+@pytest.mark.parametrize("command", sorted({section.command for section in tables.SECTIONS}))
 def test_command_and_its_options_exist(command: str) -> None:
     if command.startswith("kernelgym redteam"):
         source = " ".join(f"--{name.replace('_', '-')}" for name in Redteam.__dataclass_fields__)

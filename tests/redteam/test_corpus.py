@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.redteam.corpus import CLASSES, Entry, Outcome, select, summarise
+from kernelgym.redteam.corpus import CLASSES, Entry, Outcome, sample, select, summarise
 from kernelgym.redteam.files import load_entries, read_entry
 from kernelgym.suites.directory import DirectorySuite
 from kernelgym.testing import verdict
@@ -60,6 +60,7 @@ def test_a_header_says_it_all():
         what="Bad.",
         source=source,
         exploit_class="A1",
+        style="A1",
         faster_than=1.5,
         caught_by=("wrong", "timer"),
     )
@@ -236,3 +237,37 @@ def test_our_own_corpus_can_be_read_and_is_as_large_as_it_says():
     assert len(exploits) >= 80
     assert {found.exploit_class[0] for found in exploits} == set("ABCDEFGHI")
     assert {found.problem for found in entries} <= problems
+
+
+def test_sample_takes_one_of_each_style_and_language():
+    entries = [
+        entry(name=name, language=name.rpartition(".")[2], style=style)
+        for name, style in (
+            ("A1_a.cpp", "A1"),
+            ("A1_b.cpp", "A1"),
+            ("A1_b.triton", "A1"),
+            ("B6_a.cpp", "B6"),
+        )
+    ]
+    honest = entry("honest", name="a.cpp", style="A1")
+    chosen = [found.name for found in sample([*entries, honest])]
+    assert chosen == ["A1_a.cpp", "A1_b.triton", "B6_a.cpp", "a.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "style"),
+    [("exploit", {}, "A1"), ("exploit", {"style": '"odd"'}, "odd"), ("honest", {}, "A1_x")],
+)
+def test_style_is_the_headers_or_the_classs_or_the_slug(kind, fields, style):
+    if kind == "exploit":
+        source = exploit(**fields)
+    else:
+        source = written(problem='"relu"', devices='["cpu"]', what='"Good."')
+    assert read_entry("A1_x.cpp.py", kind, source, PROBLEMS).style == style
+
+
+def test_sample_of_our_corpus_holds_every_class():
+    problems = {problem.name for problem in DirectorySuite(CORPUS / "problems").problems()}
+    entries = load_entries(CORPUS, problems)
+    classes = {found.exploit_class for found in entries if found.runs_on("cpu")}
+    assert {found.exploit_class for found in sample(select(entries, "cpu"))} == classes

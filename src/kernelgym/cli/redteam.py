@@ -17,7 +17,7 @@ from kernelgym.cli.machine import machine
 from kernelgym.cli.options import Options
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
-from kernelgym.redteam.corpus import HEADINGS, Entry, Outcome, Summary, select, summarise
+from kernelgym.redteam.corpus import HEADINGS, Entry, Outcome, Summary, sample, select, summarise
 from kernelgym.redteam.files import load_entries
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -45,6 +45,8 @@ class Redteam(Options):
     """Rules of the verdicts: strict or kernelbench."""
     only: str = ""
     """Only entries whose name holds this, or matches it if it has * or ?, such as 'A*.triton'."""
+    sample: bool = False
+    """Judge one kernel of each style in each language: a quick look, not the promise."""
     workers: int = 1
     """Kernels judged at the same time."""
     json: str = ""
@@ -59,6 +61,8 @@ class Redteam(Options):
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
         entries, problems = load_corpus(Path(self.corpus))
         chosen = select(entries, self.device, self.only)
+        if self.sample:
+            chosen = sample(chosen)
         evaluator = judging.make_evaluator(self.device, rules, self.workers)
         try:
             for language in sorted({entry.language for entry in chosen}):

@@ -23,6 +23,7 @@ __all__ = [
     "Outcome",
     "Summary",
     "place",
+    "sample",
     "select",
     "summarise",
 ]
@@ -65,6 +66,8 @@ class Entry:
     source: str
     exploit_class: str = ""
     """One of `CLASSES`; empty for an honest kernel."""
+    style: str = ""
+    """What it has in common with others of the corpus; `sample` takes one of each style."""
     faster_than: float | None = None
     """If set, being correct is not yet success: it must be timed and this much faster."""
     caught_by: tuple[str, ...] = ()
@@ -169,6 +172,14 @@ def select(entries: Iterable[Entry], device: str, pattern: str = "") -> tuple[En
         of = f" whose name matches {pattern!r}" if pattern else ""
         raise UsageError(f"the corpus has nothing for device {device!r}{of}")
     return found
+
+
+def sample(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the first entry of each style in each language, in the order given."""
+    first: dict[tuple[str, str, str], Entry] = {}
+    for entry in entries:
+        first.setdefault((entry.kind, entry.style, entry.language), entry)
+    return tuple(first.values())
 
 
 def summarise(outcomes: Iterable[Outcome]) -> tuple[Summary, ...]:

@@ -13,7 +13,9 @@ comments::
 
 Exploits may add ``accepted_if`` (``"correct"``, or ``"speedup > 1.5"``: correct, timed and
 ``speedup_low`` above that), ``caught_by`` (statuses or codes of which one is expected) and
-``open`` (why the judge cannot catch it). Honest files have no ``class``.
+``open`` (why the judge cannot catch it). Honest files have no ``class``. Either kind may add
+``style``, which tells what it has in common with others: ``kernelgym redteam --sample`` judges one
+kernel of each. An exploit's style is its class unless it says so, an honest kernel's its slug.
 
 Reads files; runs and judges nothing.
 """
@@ -78,6 +80,7 @@ def read_entry(
                     f"accepted_if asks for a speedup, but {language.name} is not timed on "
                     f"{device!r}, where it could never succeed; leave that device out"
                 )
+    exploit_class = _exploit_class(fields, match["slug"]) if kind == "exploit" else ""
     return Entry(
         name=file_name.removesuffix(".py"),
         kind=kind,
@@ -86,7 +89,8 @@ def read_entry(
         devices=devices,
         what=fields.text("what", required=True),
         source=source,
-        exploit_class=_exploit_class(fields, match["slug"]) if kind == "exploit" else "",
+        exploit_class=exploit_class,
+        style=fields.text("style") or exploit_class or match["slug"],
         faster_than=threshold,
         caught_by=fields.strings("caught_by"),
         open=fields.text("open"),
@@ -147,7 +151,7 @@ class _Fields:
     """A header's fields, of which none may be unknown."""
 
     def __init__(self, header: Mapping[str, Any], kind: str) -> None:
-        known = ["problem", "devices", "what"]
+        known = ["problem", "devices", "what", "style"]
         if kind == "exploit":
             known += ["class", "accepted_if", "caught_by", "open"]
         for name in header:
