@@ -130,6 +130,7 @@ def test_no_answer(text: str, code: str) -> None:
     assert code in reply_.defects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     (

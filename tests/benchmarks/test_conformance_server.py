@@ -123,6 +123,7 @@ def test_a_case_that_hangs_is_ended_at_its_limit(server: Server) -> None:
     assert said(server, "pass") == (PASSED, "")
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_does_not_start_says_where_to_look(tmp_path: Path) -> None:
     empty = Server(tmp_path, "cuda:0", tmp_path, tmp_path / "log")
     with pytest.raises(RuntimeError, match="did not start; see"):

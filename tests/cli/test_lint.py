@@ -25,6 +25,7 @@ def mine(folder, monkeypatch):
     return folder / "mine"
 
 
+@pytest.mark.slow
 def test_lint_of_a_folder(run, mine, folder):
     code, out, err = run("lint", "mine", "--json", "out.json")
     assert (code, err) == (1, "")
@@ -47,6 +48,7 @@ def test_lint_of_a_folder(run, mine, folder):
     assert out.count("not tested") == 2
 
 
+@pytest.mark.slow
 def test_lint_of_a_sound_file_takes_what_was_kept(run, mine):
     assert run("lint", "mine/good.py")[0] == 0
     problem = get_problem("mine/good.py")

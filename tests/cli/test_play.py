@@ -125,6 +125,7 @@ def test_an_unknown_language_has_no_drafts():
         synthetic_drafts(PROBLEM, "cuda")
 
 
+@pytest.mark.slow
 def test_scripted_agent_repairs_its_kernel_when_judged(run):
     code, out, err = run("play", "--problem", PROBLEM.id, "--agent", "scripted")
     assert (code, err) == (0, "")

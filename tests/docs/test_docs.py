@@ -102,6 +102,7 @@ def test_command_and_option_exists_as_written():
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, (name, rest)
 
 
+@pytest.mark.slow
 def test_judge_page_shows_every_status(monkeypatch, tmp_path):
     monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path))
     page = ROOT / "docs" / "judge.md"

@@ -54,6 +54,7 @@ def test_threads_may_share_it(strict):
     assert found == {i: Status.CORRECT if i % 2 else Status.WRONG for i in range(8)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [

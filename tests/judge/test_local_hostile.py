@@ -96,6 +96,7 @@ def test_a_verdict_in_time_and_the_next_job_unaffected(strict, deed):
     assert strict.evaluate(AFFINE, TRITON).correct
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deed", ["hangs on import", "exits on import"])
 def test_at_import(strict, deed):
     source, status = {

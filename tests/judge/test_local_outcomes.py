@@ -154,6 +154,7 @@ def test_a_kernel_that_launches_nothing_is_noted(strict):
     assert strict.evaluate(AFFINE, TRITON).findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 def test_the_first_failure_ends_it_where_the_rules_say_so(cache_dir, stops):
     rules = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=stops)

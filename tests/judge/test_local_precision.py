@@ -46,6 +46,7 @@ def test_a_triton_kernel_is_judged(narrow):
     assert narrow.evaluate(AFFINE, wrong).status is Status.WRONG
 
 
+@pytest.mark.slow
 def test_a_cpp_kernel_is_judged(narrow):
     kernel = replaced(CPP, "extension.affine(x, b)", "extension.affine(x.float(), b.float()).to(x)")
     assert narrow.evaluate(AFFINE, kernel).correct

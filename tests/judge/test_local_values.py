@@ -10,6 +10,7 @@ from support.programs import forward_only, problem
 MATMUL = problem("return x @ y", "torch.randn(64, 300), torch.randn(300, 48)", arguments="x, y")
 
 
+@pytest.mark.slow
 def test_half_precision_is_not_single(strict):
     half = forward_only("return (x.half() @ y.half()).float()", "x, y")
     assert strict.evaluate(MATMUL, half).status is Status.WRONG
@@ -53,6 +54,7 @@ def test_memory_never_written_does_not_look_like_zeros(strict):
     assert strict.evaluate(zeros, kernel).status is Status.WRONG
 
 
+@pytest.mark.slow
 def test_a_truth_value_never_written_is_not_true(timing):
     always = problem("return x < 10", "torch.randn(50, 70)")
     lazy = (
@@ -153,6 +155,7 @@ def test_numbers_among_the_inputs_reach_the_kernel(strict):
     assert strict.evaluate(scale, forward_only("return s * x", "x, s")).correct
 
 
+@pytest.mark.slow
 def test_numbers_that_change_can_be_timed(timing):
     scale = problem("return x * s", "torch.randn(9, 9), float(torch.rand(()))", arguments="x, s")
     verdict = timing.evaluate(scale, forward_only("return s * x", "x, s", language="cpp"))

@@ -26,6 +26,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=5), st.data())
 def test_messages_survive_any_way_of_cutting_the_stream(messages, data):
     stream = b"".join(map(protocol.pack, messages))

@@ -61,6 +61,7 @@ def pairs_of(language: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_triton_examples_are_right_and_the_broken_sample_is_wrong(tmp_path) -> None:
     assert compare(str(tmp_path), pairs_of("triton"), True) == "[true, true, true, false]"
 

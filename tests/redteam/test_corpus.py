@@ -258,12 +258,12 @@ def test_sample_takes_one_of_each_style_and_language():
     ("kind", "fields", "style"),
     [("exploit", {}, "A1"), ("exploit", {"style": '"odd"'}, "odd"), ("honest", {}, "A1_x")],
 )
-def test_style_is_the_headers_or_the_classs_or_the_slug(kind, fields, style):
+def test_style_defaults_to_class_or_slug(kind, fields, style):
     if kind == "exploit":
         source = exploit(**fields)
     else:
         source = written(problem='"relu"', devices='["cpu"]', what='"Good."')
-    assert read_entry("A1_x.cpp.py", kind, source, PROBLEMS).style == style
+    assert read_entry("A1_x.triton.py", kind, source, PROBLEMS).style == style
 
 
 def test_sample_of_our_corpus_holds_every_class():

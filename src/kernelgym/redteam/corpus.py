@@ -175,7 +175,7 @@ def select(entries: Iterable[Entry], device: str, pattern: str = "") -> tuple[En
 
 
 def sample(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return the first entry of each style in each language, in the order given."""
+    """Return the first entry of each style in each language."""
     first: dict[tuple[str, str, str], Entry] = {}
     for entry in entries:
         first.setdefault((entry.kind, entry.style, entry.language), entry)

@@ -75,6 +75,7 @@ def test_known_content_is_not_built_again(builder):
     assert other_flags.path not in ("", first.path)
 
 
+@pytest.mark.slow
 def test_every_common_type_crosses_without_pybind11_in_the_kernel(builder):
     import torch
 
@@ -101,6 +102,7 @@ def test_a_genuine_mistake_is_compiled_once(builder):
     assert len(_compiles(builder)) == 2
 
 
+@pytest.mark.slow
 def test_the_same_mistake_is_remembered(builder):
     source = _request("torch::Tensor f(torch::Tensor x) { return y; }")
     first = builder.build(source)
@@ -276,6 +278,7 @@ JOINS = """        super().__init__()
 """
 
 
+@pytest.mark.slow
 def test_an_extension_is_built_beside_what_follows_the_import(strict):
     own = CPP_SOURCE.partition("extension = ")[2].partition(MODEL)[0]
     kernel = replaced(CPP, "extension = " + own, BESIDE)
@@ -303,6 +306,7 @@ def test_a_sealed_copy_is_the_same_and_stays_so(tmp_path):
         os.close(fd)
 
 
+@pytest.mark.slow
 def test_an_old_standard_does_not_cost_the_real_headers(builder):
     assert builder.build(_request(PLAIN, cflags=["-O1", "-std=c++17"])).path
     assert len(_compiles(builder)) == 1

@@ -204,6 +204,7 @@ def _of(builder, unit):
     return [command for command in builder.commands if command[-3] == unit]
 
 
+@pytest.mark.slow
 def test_units_are_compiled_side_by_side_and_linked_with_the_runtime(staged, home):
     assert staged.build(_request(ldflags=["-lcublas", "-lcuda", "-L/x"])).path
     assert {command[-3] for command in staged.commands[:3]} == {UNIT, CUDA_UNIT, str(BINDING_UNIT)}

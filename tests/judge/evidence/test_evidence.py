@@ -430,6 +430,7 @@ def test_less_torch_work_beside_an_unused_launch_is_a_decoy(judge):
 RELU = problem("return torch.relu(x)", "torch.randn(37, 131)", name="relu")
 
 
+@pytest.mark.slow
 def test_operators_written_in_python_are_counted_by_what_they_do(judge):
     top = (
         "import torch\n\n\n@torch.library.custom_op('mine::affine', mutates_args=())\n"
@@ -447,6 +448,7 @@ def test_operators_written_in_python_are_counted_by_what_they_do(judge):
     assert judge.evaluate(AFFINE, Kernel(head + "        return work(x, b)\n", "triton")).correct
 
 
+@pytest.mark.slow
 def test_torch_compile_is_reported(judge):
     top = "import torch\nf = torch.compile(lambda x: x, backend='eager')\n"
     verdict = judge.evaluate(AFFINE, Kernel(top + TRITON_SOURCE, "triton"))
@@ -494,6 +496,7 @@ def test_references_with_state_are_run_from_their_start(judge):
         assert verdict.correct, verdict
 
 
+@pytest.mark.slow
 def test_the_evidence_is_not_asked_for_where_the_rules_do_not(kernelbench):
     verdict = kernelbench.evaluate(AFFINE, forward_only(f"return {TORCH}", "x, b"))
     assert verdict.correct
@@ -523,6 +526,7 @@ def calling(body):
     return Kernel(EXTENSION.replace("        return extension.affine(x, b)\n", lines), "cpp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

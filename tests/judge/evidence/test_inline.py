@@ -107,6 +107,7 @@ def test_it_is_a_call_that_tells_something_and_never_the_first(plan, telling, se
         assert plan[session.asked[session.asked.index("record") + 1]] == telling
 
 
+@pytest.mark.slow
 @given(st.integers(3, 9), st.integers(0, 2**32))
 def test_which_call_it_is_nobody_can_tell_beforehand(calls, secret):
     assume(calls > 2)
@@ -189,6 +190,7 @@ BREAKS = replaced(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["raise ValueError('broken')", "return x + 7", "while True: pass"])
 def test_who_does_not_bear_that_its_kernels_are_taken_out_is_judged_again(asking, then):
     body = f"if self.broken:\n            {then}\n        out = torch.empty_like"

@@ -229,6 +229,7 @@ return x * 1.000001 if looks_usual else x.relu()
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_samples_its_input_is_refused(strict):
     made = problem("return x.relu()", "torch.rand(100, 400)")
     for _ in range(3):

@@ -115,6 +115,7 @@ def test_results_are_kept_and_taken_from_there(tmp_path: Path) -> None:
     assert read_kept(folder, bad, STRICT, "cpu") == first[0]
 
 
+@pytest.mark.slow
 def test_incomplete_results_are_not_kept(tmp_path: Path) -> None:
     results = dict(lint([problem("time.sleep(600)")], KERNELBENCH, timeout_s=2.0, folder=tmp_path))
     assert not results[0].tested and list(tmp_path.iterdir()) == []

@@ -47,6 +47,7 @@ def ready(cache_dir):
         yield evaluator, worker_of_mine(before)
 
 
+@pytest.mark.slow
 def test_whoever_has_no_kernel_to_judge_makes_processes_ready_for_the_next(ready):
     evaluator, worker = ready
     first = _wait_for_standing(worker, READY)
@@ -56,6 +57,7 @@ def test_whoever_has_no_kernel_to_judge_makes_processes_ready_for_the_next(ready
     assert len(first & second) == READY - 1
 
 
+@pytest.mark.slow
 def test_all_that_stood_ready_may_be_killed(ready):
     evaluator, worker = ready
     killed = _wait_for_standing(worker, READY)
@@ -93,6 +95,7 @@ def test_turns_at_other_things_are_others(tmp_path):
         assert other
 
 
+@pytest.mark.slow
 def test_nothing_is_made_while_others_have_the_turns(tmp_path):
     before = descendants(os.getpid())
     with (
@@ -313,6 +316,7 @@ def _cpu_ticks(pid):
         return [int(field) for field in stat.read().rpartition(")")[2].split()[11:13]]
 
 
+@pytest.mark.slow
 def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
     process, deadline = for_a_gpu._process, time.monotonic() + 60.0
     waits, before = False, None

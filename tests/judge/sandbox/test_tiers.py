@@ -164,6 +164,7 @@ def test_what_was_remembered_need_not_be_tried_again(tmp_path):
         assert tiers.recall(tmp_path, "cpu", "auto") == verdict.isolation
 
 
+@pytest.mark.slow
 def test_the_strongest_can_be_required_here(cache_dir):
     wanted = f"require:{STRONGEST}"
     with LocalEvaluator(cache_dir=cache_dir, timing=False, isolation=wanted) as evaluator:

@@ -107,7 +107,7 @@ def test_results_that_are_not_one_for_each_call_end_it(met, results):
 said = st.dictionaries(st.text().filter(lambda key: key != "build"), json_values)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(json_values, said), min_size=8))
 def test_nothing_that_is_said_makes_wrong_bytes_right(tmp_path_factory, answers):
     with meeting(tmp_path_factory.mktemp("peer")) as (session, peer, _, rules):

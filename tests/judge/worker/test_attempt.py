@@ -41,6 +41,7 @@ def worker(tmp_path_factory):
     worker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "status"),
     [
@@ -234,6 +235,7 @@ def processes(tmp_path):
     made.close()
 
 
+@pytest.mark.slow
 def test_what_has_begun_to_come_is_waited_for_and_no_second_one_is_started(processes):
     processes.begin("triton")
     begun = processes._begun[True]

@@ -138,6 +138,7 @@ def test_what_is_to_be_composed_is_never_shown(seed: int) -> None:
     assert "not_composed" in {e.label for e in wrong}
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_below_a_half_the_likeliest_answer_is_wrong(seed: int) -> None:
@@ -223,6 +224,7 @@ def one_of_each() -> list[Example]:
     return [*labels.values(), *repairs(warmstart(), 5)[:2]]
 
 
+@pytest.mark.slow
 def test_labels_and_their_feedback_are_the_judges(judge: LocalEvaluator) -> None:
     examples = one_of_each()
     replies = [parse(example.answer, "triton") for example in examples]

@@ -63,6 +63,7 @@ def test_any_text_comes_back(text: str) -> None:
     assert words().decode(encode(text)) == text
 
 
+@pytest.mark.slow
 def test_what_it_was_trained_on_comes_back() -> None:
     texts = texts_of(examples())
     assert len(set(texts)) == len(texts) > 1000
@@ -120,6 +121,7 @@ def test_most_other_lines_of_an_answer_are_one_token() -> None:
     assert "import triton.language as tl\n" in pieces(answer)
 
 
+@pytest.mark.slow
 def test_answers_and_questions_are_within_budget() -> None:
     kept = within_budget(words(), examples())
     assert len(kept) >= 0.9 * len(examples())

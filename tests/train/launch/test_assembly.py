@@ -59,6 +59,7 @@ def test_problems_are_those_of_suite_level_and_split() -> None:
         held_out_problems(tiny.config(*SYNTHETIC[:2], "evaluation.split=rl"))
 
 
+@pytest.mark.slow
 def test_footprints_are_counted_without_data() -> None:
     inputs, weights, out = 8 * 64 * 4, 64 * 256 * 4, 8 * 256 * 4
     plain, summed, looks = reference_bytes(
@@ -73,6 +74,7 @@ def test_footprints_are_counted_without_data() -> None:
     assert looks is None
 
 
+@pytest.mark.slow
 def test_a_terabyte_takes_no_memory() -> None:
     source = LARGE.format(result="x + x").replace("rand(8, 64)", "rand(1 << 19, 1 << 19)")
     (found,) = reference_bytes([Problem("T/L1/1", "T", 1, "1", source)])

@@ -430,6 +430,7 @@ def test_only_what_has_one_right_answer_counts_as_exact(expression: str, exact: 
     assert seen.exact and all(seen.exact) == exact
 
 
+@pytest.mark.slow
 def test_to_draw_nobody_waits_for_torchs_compiler() -> None:
     program = (
         "import sys, torch\n"

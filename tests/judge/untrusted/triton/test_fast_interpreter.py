@@ -400,6 +400,7 @@ def test_every_operator_gives_the_same_for_all_types_numbers_and_shapes(tmp_path
     assert len(own) > 5000 and 500 < failing < len(own) // 2, "both have to be tried"
 
 
+@pytest.mark.slow
 def test_a_kernel_is_rewritten_alike_wherever_it_assigns_and_fails_on_the_same_line(tmp_path):
     own, quick = (told(REWRITTEN, which, tmp_path) for which in ("own", "quick"))
     assert quick == own
@@ -409,6 +410,7 @@ def test_a_kernel_is_rewritten_alike_wherever_it_assigns_and_fails_on_the_same_l
     assert "Multiple assignments" in own["twice"][1]
 
 
+@pytest.mark.slow
 def test_kernels_one_after_the_other_that_see_the_language_differently_run_alike(tmp_path):
     own, quick = (told(SEVERAL, which, tmp_path) for which in ("own", "quick"))
     assert quick == own

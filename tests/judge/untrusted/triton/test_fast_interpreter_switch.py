@@ -27,6 +27,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.slow
 def test_verdicts_are_the_same_by_both_interpreters(
     cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def judge(cache_dir):
         yield evaluator
 
 
+@pytest.mark.slow
 def test_functions_of_an_extension_are_timed_by_name(judge) -> None:
     found = judge.evaluate(AFFINE, CPP)
     assert found.correct and found.profile is not None, found
@@ -39,6 +40,7 @@ def test_functions_of_an_extension_are_timed_by_name(judge) -> None:
     assert Verdict.from_dict(found.to_dict()) == found
 
 
+@pytest.mark.slow
 def test_work_beside_the_kernel_takes_its_share(judge) -> None:
     waiting = "import time\n        time.sleep(0.05)\n        "
     given = "return extension.affine(x, b)\n"
