@@ -144,7 +144,7 @@ def host_capacity(data: Any) -> str:
 
 
 def broken_device(data: Any) -> str:
-    """Return what one broken device of several costs, by the way in which it breaks."""
+    """Return what one broken device of several costs."""
     rows = [
         [
             BREAKS[row["breaks"]],

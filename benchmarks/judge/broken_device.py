@@ -1,4 +1,4 @@
-"""What one broken device of several costs: verdicts moved, kernels blamed, seconds until it is out.
+"""What one broken device of several costs: moves, blame, seconds.
 
 Run ``python -m benchmarks.judge.broken_device [--devices 2,4,8] [--jobs 400] [--out FILE]``.
 
@@ -66,7 +66,7 @@ class Machine:
         return (time.monotonic() - self.began) / SCALE
 
     def fails(self, device: str, moment: str) -> bool:
-        """Return True if a device fails at this moment of a worker's life."""
+        """Return True if a device fails at this moment."""
         if device != BROKEN:
             return False
         broken = {
@@ -83,7 +83,7 @@ class Machine:
 
 
 class SimulatedWorker:
-    """Stands in for `WorkerProcess`: takes its time, and fails as its device does."""
+    """Stands in for `WorkerProcess`, and fails as its device does."""
 
     def __init__(self, machine: Machine, device: str) -> None:
         self.machine, self.device = machine, device
@@ -139,7 +139,7 @@ def jobs(count: int) -> list[Job]:
 
 
 def simulate(breaks: str, devices: int, count: int, seed: int = 0) -> dict[str, Any]:
-    """Judge a batch of which one device is broken; return what became of it."""
+    """Judge a batch with one broken device; return the counts."""
     simulated = Machine(breaks, seed)
 
     def start(*arguments: Any) -> SimulatedWorker:

@@ -1,4 +1,4 @@
-"""The simulation of a broken device: each way in which one breaks costs no honest kernel."""
+"""A simulated broken device costs no honest kernel its verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real GPUs, one of which no worker can use: kernels move, and the GPU comes back when it can.
+"""Two real GPUs, one of which no worker can use for a while.
 
 The broken GPU is simulated by a `CUDA_VISIBLE_DEVICES` that names no device, so that every CUDA
 call of its workers fails.

@@ -1,4 +1,4 @@
-"""One broken device of several: kernels move, none is blamed, and the device is taken out."""
+"""One broken device of several: kernels move and none is blamed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def judge(pool: Pool, kernel: Kernel = KERNEL, only: str = "") -> Verdict | list
 
 @pytest.fixture
 def evaluator_of(monkeypatch, tmp_path):
-    """Return a function: simulated devices, and how many -> an evaluator of them."""
+    """Return a function: simulated devices and count -> evaluator."""
 
     def make(devices: Devices, count: int) -> LocalEvaluator:
         monkeypatch.setattr(local, "cuda_devices", lambda: (GPU,) * count)

@@ -1,4 +1,4 @@
-"""A device is out after lost workers in a row, and back after a probe that passes."""
+"""A device is out after losses in a row, back after a probe."""
 
 from __future__ import annotations
 

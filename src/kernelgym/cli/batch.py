@@ -223,7 +223,7 @@ def _check_rows(
 
 
 def _judged(evaluator: Any, todo: Sequence[BatchJob], advance: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of jobs, in the order in which their verdicts come."""
+    """Yield the rows of jobs in the order of their verdicts."""
     for index, verdict in judging.judge_many(evaluator, [entry.job for entry in todo]):
         advance()
         yield verdict_row(todo[index], verdict)
@@ -249,7 +249,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _reorder(path: Path, rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob]) -> None:
-    """Bring the rows into the order of the jobs, if they are not.
+    """Bring the rows into the order of the jobs.
 
     The ordered file takes the other's place in one step, so that no run that is killed here leaves
     half of the rows. A link stays one: the file that it names is replaced.

@@ -136,7 +136,7 @@ class CachedEvaluator:
 
     @property
     def health(self) -> tuple[Any, ...]:
-        """What became of the workers on the evaluator's devices, if it says so."""
+        """The `DeviceHealth` of the evaluator's devices, if it has them."""
         return tuple(getattr(self._inner, "health", ()))
 
     def key(self, problem: Problem, kernel: Kernel) -> str:

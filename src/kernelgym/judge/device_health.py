@@ -1,4 +1,4 @@
-"""Which devices of a pool are in service: out after lost workers in a row, back after a probe.
+"""Which devices of a pool are in service, and when they are probed.
 
 Contract:
 
@@ -26,7 +26,7 @@ _PROBE_S = 120.0  # a probe that takes longer has failed, as far as waiting kern
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """What became of the workers on one device since its evaluator was made."""
+    """Counts of one device since its evaluator was made."""
 
     device: str
     in_service: bool
@@ -57,11 +57,11 @@ class DeviceRecord:
     _pause_s: float = _FIRST_PAUSE_S
 
     def give(self) -> None:
-        """Note a verdict: what was lost before was not the device's fault, or is over."""
+        """Note a verdict: lost workers in a row count from zero again."""
         self._in_a_row = 0
 
     def lose(self, why: str, now: float, overran: bool = False) -> None:
-        """Note a failed attempt, and take the device out if it was one too many.
+        """Note a failed attempt; it may take the device out of service.
 
         Args:
             why: The failure.
@@ -76,11 +76,11 @@ class DeviceRecord:
             self._probe_after, self._pause_s = now, _FIRST_PAUSE_S
 
     def forgive(self) -> None:
-        """Take back one lost worker: the kernel was found to be its cause."""
+        """Take back one lost worker, whose cause was the kernel."""
         self._in_a_row = max(0, self._in_a_row - 1)
 
     def needs_probe(self, now: float) -> bool:
-        """Return True if the device is out, and its next probe is due."""
+        """Return True if the device is out and a probe is due."""
         return not self.in_service and self._probed_since is None and now >= self._probe_after
 
     def begin_probe(self, now: float) -> None:
@@ -103,7 +103,7 @@ class DeviceRecord:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def may_return(self, now: float) -> bool:
-        """Return True if a probe that is running or due may soon take the device back."""
+        """Return True if a running or due probe may take it back."""
         if self._probed_since is not None:
             return now < self._probed_since + _PROBE_S
         return self.needs_probe(now)

@@ -139,7 +139,7 @@ class LocalEvaluator:
 
     @property
     def health(self) -> tuple[DeviceHealth, ...]:
-        """What became of the workers on each device, and whether it is in service."""
+        """Each device's counts, and whether it is in service."""
         return self._pool.health()
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
@@ -294,7 +294,7 @@ def _reference_kernel(problem: Problem) -> Kernel:
 
 
 def _judge_probe(worker: WorkerProcess) -> Verdict | JudgeFailure:
-    """Have a worker judge a small reference, which is correct if its device computes."""
+    """Return a worker's verdict on a small reference."""
     return worker.judge(_PROBE, _reference_kernel(_PROBE), "")
 
 

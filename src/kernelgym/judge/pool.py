@@ -43,7 +43,7 @@ _LOOK_S = 1.0  # between two looks at a probe, while no device is in service
 
 
 class NoDevice(JudgeError):
-    """No device is in service, and no probe may soon take one back."""
+    """No device is in service, and no probe is running or due."""
 
 
 @dataclass(eq=False, slots=True)
@@ -92,7 +92,7 @@ class Pool:
         self._probing: set[WorkerProcess] = set()
 
     def health(self) -> tuple[DeviceHealth, ...]:
-        """Return what became of the workers on each device."""
+        """Return each device's counts."""
         with self._changed:
             return tuple(record.health() for record in self._records.values())
 
@@ -143,7 +143,7 @@ class Pool:
                 self._changed.notify_all()
 
     def judge(self, ask: _Ask, attempts: int = 0, only: str = "") -> Verdict | list[JudgeFailure]:
-        """Judge a kernel with a worker; after a failure, with one on another device.
+        """Judge a kernel; after a failure, judge it on another device.
 
         Args:
             ask: Has one worker judge the kernel.
@@ -177,7 +177,7 @@ class Pool:
         return failures
 
     def _attempt(self, place: _Place, ask: _Ask) -> Verdict | JudgeFailure:
-        """Make one attempt at a verdict, and note what it says of the device."""
+        """Make one attempt at a verdict, and note it for the device."""
         device, overran = place.device, False
         try:
             answer = self._ask(place, ask, lambda answer: isinstance(answer, Verdict))
@@ -202,13 +202,13 @@ class Pool:
         return answer
 
     def forgive(self, devices: Collection[str]) -> None:
-        """Do not hold a lost worker against devices: the kernel was found to be its cause."""
+        """Take back one lost worker of each device: the kernel's fault."""
         with self._changed:
             for device in devices:
                 self._records[device].forgive()
 
     def _take(self, only: str = "", avoid: Collection[str] = ()) -> _Place:
-        """Return a free place on a device in service, once there is one.
+        """Return a place on a device in service, once one is free.
 
         Args:
             only: The device to take; any if empty.
@@ -241,7 +241,7 @@ class Pool:
             return place
 
     def _start_probes(self) -> None:
-        """Start the probes that are due, each in a thread. The caller holds the lock."""
+        """Start the probes that are due; the caller holds the lock."""
         now = self._clock()
         for record in self._records.values():
             if not self._closed and record.needs_probe(now):
@@ -249,7 +249,7 @@ class Pool:
                 threading.Thread(target=self._probe_once, args=(record,), daemon=True).start()
 
     def _probe_once(self, record: DeviceRecord) -> None:
-        """Judge a known kernel with a new worker; take the device back if it is correct."""
+        """Probe a device with a new worker, and note the result."""
         failure = ""
         try:
             answer = self._probed(record.device)

@@ -76,7 +76,7 @@ class VerdictLog:
 
     @property
     def health(self) -> tuple[Any, ...]:
-        """What became of the workers on the evaluator's devices, if it says so."""
+        """The `DeviceHealth` of the evaluator's devices, if it has them."""
         return tuple(getattr(self._inner, "health", ()))
 
     def __len__(self) -> int:
