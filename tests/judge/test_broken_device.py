@@ -104,7 +104,7 @@ def test_second_attempt_goes_to_another_device():
     assert [device for device, _ in devices.began] == ["cuda:0", verdict.device]
 
 
-def test_device_is_out_after_three_and_back_after_a_probe():
+def test_device_out_after_three_is_back_after_a_probe():
     devices, clock = Devices({"cuda:0"}), [0.0]
     pool = pool_of(devices, 2, clock)
     for _ in range(2):
@@ -133,7 +133,7 @@ def test_killer_is_blamed_on_devices_that_compute(evaluator_of):
     assert sorted(references[:2]) == ["cuda:0", "cuda:1"], "where it failed, the reference passes"
 
 
-def test_killer_is_not_blamed_where_the_reference_fails(evaluator_of):
+def test_killer_is_not_blamed_if_the_reference_fails(evaluator_of):
     with evaluator_of(Devices({"cuda:0"}), 2) as evaluator:
         verdict = evaluator.evaluate(PROBLEM, KILLER)
     assert verdict.status is Status.UNAVAILABLE
