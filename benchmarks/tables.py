@@ -158,7 +158,10 @@ SECTIONS = (
         "hostile, which end every worker that judges them and should be blamed. Columns are the "
         "honest kernels blamed, those left unavailable, those moved to another device, and the "
         "hostile ones blamed; then simulated seconds from the device's first failure until it is "
-        "out of service, and of the whole batch. A worker starts in 5 s and judges in 1 to 3 s.",
+        "out of service, and of the whole batch. A worker starts in 5 s and judges in 1 to 3 s. "
+        "One run of each row: threads race, so counts differ from run to run. A device that hangs "
+        "is noticed at its worker's deadline, and one that loses an attempt in three when three "
+        "in a row are lost.",
     ),
     Section(
         "What a host bears",

@@ -78,7 +78,7 @@ class Machine:
             "recovers": moment == "start" and self.now() < _ILL_S,
         }[self.breaks]
         if broken and self.first_failure_s is None:
-            self.first_failure_s = self.now() + (_DEADLINE_S if self.breaks == "hangs" else 0.0)
+            self.first_failure_s = self.now()  # of a device that hangs: when it began to
         return broken
 
 
