@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from benchmarks.judge.broken_device import BREAKS
+
 __all__ = [
+    "broken_device",
     "cases",
     "conformance",
     "context_cost",
@@ -138,6 +141,25 @@ def host_capacity(data: Any) -> str:
         for row in each["capacity"]
     ]
     return table(["GPU", "ruleset", "workers", "verdicts a second"], rows)
+
+
+def broken_device(data: Any) -> str:
+    """Return what one broken device of several costs."""
+    rows = [
+        [
+            BREAKS[row["breaks"]],
+            str(row["devices"]),
+            f"{row['blamed']} of {row['honest']}",
+            str(row["unavailable"]),
+            str(row["moved"]),
+            f"{row['hostile_blamed']} of {row['hostile']}",
+            number(row["out_after_s"]) if row["out_after_s"] is not None else "never out",
+            number(row["batch_s"]),
+        ]
+        for row in data["rows"]
+    ]
+    head = ["the broken device", "devices", "blamed", "unavailable", "moved", "hostile blamed"]
+    return table([*head, "out after, s", "batch, s"], rows)
 
 
 def judge_cpu(data: Any) -> str:

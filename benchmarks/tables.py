@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table_rows import (
+    broken_device,
     cases,
     conformance,
     context_cost,
@@ -147,6 +148,20 @@ SECTIONS = (
         "which slows it: compare rows with each other only.",
         lambda data: [data["earlier_gpus_machine"]],
         lambda data: "",
+    ),
+    Section(
+        "One broken device of several",
+        "broken_device.json",
+        "python -m benchmarks.judge.broken_device --out FILE",
+        broken_device,
+        "The judge's own retries and blame over simulated workers: 400 kernels, one in twenty "
+        "hostile, which end every worker that judges them and should be blamed. Columns are the "
+        "honest kernels blamed, those left unavailable, those moved to another device, and the "
+        "hostile ones blamed; then simulated seconds from the device's first failure until it is "
+        "out of service, and of the whole batch. A worker starts in 5 s and judges in 1 to 3 s. "
+        "One run of each row: threads race, so counts differ from run to run. A device that hangs "
+        "is noticed at its worker's deadline, and one that loses an attempt in three when three "
+        "in a row are lost.",
     ),
     Section(
         "What a host bears",

@@ -1,18 +1,20 @@
-"""`kernelgym check --batch`: order, resumption, and what is said before anything is judged."""
+"""`kernelgym check --batch`: order, resumption, and messages before anything is judged."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.cli import judging
-from kernelgym.cli.batch import _in_order
-from kernelgym.testing import ScriptedEvaluator
+from kernelgym.cli.batch import read_jobs, run_batch, verdict_row
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.types import Verdict
 
 PROMISED = (
@@ -63,18 +65,51 @@ def test_order_holds_whatever_order_verdicts_come_in(run, folder, monkeypatch):
     assert [row["status"] for row in rows] == ["correct", "wrong", "rejected", "correct"]
 
 
-@given(st.permutations(range(12)))
-def test_rows_are_held_back_no_longer_than_needed(order):
-    came: list[int] = []
+def test_unordered_rows_stay_as_they_came(run, folder, monkeypatch):
+    monkeypatch.setattr(judging, "make_evaluator", lambda *a, **k: Backwards())
+    jobs = write_jobs(folder, "right.py", "wrong.py", "refused.py", "fast.py")
+    batch = ("check", "--batch", jobs, "--out", "out.jsonl")
+    assert run(*batch, "--unordered")[0] == 0
+    came = [row["id"] for row in rows_of(folder / "out.jsonl")]
+    assert came == ["job-2", "job-3", "job-1", "job-0"], "refused ones come first"
+    assert run(*batch)[0] == 0, "a later run without the option brings them into order"
+    assert [row["id"] for row in rows_of(folder / "out.jsonl")] == sorted(came)
 
-    def numbered():  # type: ignore[no-untyped-def]
-        for number in order:
-            came.append(number)
-            yield number, {"id": number}
 
-    for place, row in enumerate(_in_order(numbered())):
-        assert row["id"] == place
-        assert came[-1] == max(range(place + 1), key=order.index), "it waited for the last of them"
+@given(st.permutations(range(5)), st.integers(0, 5), st.integers(0, 60))
+def test_killed_run_judges_only_what_has_no_row(order, written, torn):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "problem.py").write_text(SAMPLE_PROBLEM.source)
+        kernels = [f"kernel{number}.py" for number in range(5)]
+        for number, kernel in enumerate(kernels):
+            (folder / kernel).write_text(f"{SAMPLE_KERNELS['triton'].source}# {number}\n")
+        jobs, out = write_jobs(folder, *kernels), folder / "out.jsonl"
+        entries = read_jobs(jobs, "triton", "cpu")
+        verdict = ScriptedEvaluator().evaluate(entries[0].job.problem, entries[0].job.kernel)
+        lines = [json.dumps(verdict_row(entries[n], verdict)) + "\n" for n in order]
+        half = lines[written][:torn] if written < 5 else ""
+        out.write_text("".join(lines[:written]) + half)
+        judge = ScriptedEvaluator()
+        with mock.patch.object(judging, "make_evaluator", lambda *a, **k: judge):
+            run_batch(jobs, out, language="triton", device="cpu", ruleset="strict")
+        assert len(judge.judged) == 5 - written
+        assert [row["id"] for row in rows_of(out)] == [f"job-{n}" for n in range(5)]
+
+
+def test_reordering_keeps_links_and_modes(run, judges, folder):
+    jobs = write_jobs(folder, "right.py", "wrong.py")
+    lines = jobs.read_text().splitlines(keepends=True)
+    jobs.write_text(lines[1])
+    (folder / "kept.jsonl").touch(0o640)
+    (folder / "out.jsonl").symlink_to("kept.jsonl")
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    mode = (folder / "kept.jsonl").stat().st_mode
+    jobs.write_text("".join(lines))
+    assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
+    assert (folder / "out.jsonl").is_symlink()
+    assert (folder / "kept.jsonl").stat().st_mode == mode
+    assert [row["id"] for row in rows_of(folder / "kept.jsonl")] == ["job-0", "job-1"]
 
 
 def test_paths_are_relative_to_the_jobs_file(run, judges, folder, monkeypatch, tmp_path_factory):
@@ -184,6 +219,7 @@ def test_a_bad_row_is_named_by_its_line_and_nothing_is_judged(run, judges, folde
         (("--batch", "jobs.jsonl", "--out", "o", "--json"), "--json cannot be combined"),
         (("right.py", "--batch", "jobs.jsonl", "--out", "o"), "FILE cannot be combined"),
         (("--batch", "jobs.jsonl", "--out", "o", "--workers", "0"), "workers must be at least 1"),
+        (("right.py", "--problem", "problem.py", "--unordered"), "--unordered needs --batch"),
     ],
 )
 def test_usage_errors(run, judges, folder, argv, said):

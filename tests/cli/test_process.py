@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import subprocess
@@ -77,3 +78,46 @@ def test_an_interrupted_batch_is_130_keeps_its_rows_and_goes_on(folder: Path):
         process.kill()
     assert (process.returncode, err) == (130, "kernelgym: interrupted\n")
     assert len(out.read_text().splitlines()) == 1
+
+
+_KILLED = """
+import sys
+from kernelgym.cli import judging, main
+from kernelgym.testing import ScriptedEvaluator
+
+
+class SlowFirst(ScriptedEvaluator):
+    \"\"\"Judges the first job last, once the test has looked at the others' rows.\"\"\"
+
+    def evaluate_iter(self, jobs):
+        waiting = list(enumerate(jobs))
+        for index, job in [*waiting[1:], waiting[0]]:
+            if index == 0 or len(waiting) == 1:
+                print("blocked", flush=True)
+                sys.stdin.readline()
+            yield index, self.evaluate(job.problem, job.kernel)
+
+
+judging.make_evaluator = lambda *a, **k: SlowFirst()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_killed_batch_repeats_nothing_that_was_judged(folder: Path):
+    source = (folder / "right.py").read_text()
+    jobs, out = folder / "jobs.jsonl", folder / "out.jsonl"
+    rows = []
+    for number in range(12):
+        (folder / f"k{number}.py").write_text(f"{source}# {number}\n")
+        rows.append(f'{{"id": {number}, "problem": "problem.py", "kernel": "k{number}.py"}}\n')
+    jobs.write_text("".join(rows))
+    argv = [sys.executable, "-c", _KILLED, "check", "--batch", str(jobs), "--out", str(out)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "blocked\n"  # all other jobs are judged by now
+        process.kill()
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == list(range(1, 12))
+    with subprocess.Popen(argv, **pipes) as process:  # type: ignore[call-overload]
+        said, _ = process.communicate("go on\n", timeout=60)
+    assert said.startswith("blocked\njudged 1 jobs (11 more were there already): 1 correct")
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == list(range(12))

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from kernelgym.errors import UsageError
 from kernelgym.evaluators.cache_store import VerdictStore
 from kernelgym.evaluators.cached import CachedEvaluator
+from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Verdict
@@ -56,6 +57,13 @@ class Slow(ScriptedEvaluator):
 
 
 # --------------------------------------------------------------------------- what is kept
+
+
+def test_health_is_that_of_the_evaluator(tmp_path: Path) -> None:
+    inner = ScriptedEvaluator()
+    assert cached(inner, tmp_path).health == ()
+    inner.health = (DeviceHealth("cuda:0", False, lost=3),)  # type: ignore[attr-defined]
+    assert cached(inner, tmp_path).health[0].lost == 3
 
 
 @given(verdicts(tuple(KEPT)))

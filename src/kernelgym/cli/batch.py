@@ -1,11 +1,12 @@
 """``kernelgym check --batch``: many kernels from a JSONL file, verdicts into another.
 
-Contract: the output holds one row per job, in the order of the jobs, each written and flushed as
-soon as all before it are there; so whatever ends a run, the file is a beginning of the whole, and
-the next run goes on from it. A job whose id is in the output is not judged again. Whatever is
-wrong with the jobs is said before anything is judged, with the line it is on.
+Contract:
 
-A run that added jobs in the middle of a finished file reorders the file at its end.
+- each row is written and flushed when its verdict comes, so a run that is killed loses only the
+  kernels that were being judged; the next run judges those whose id is not in the output;
+- at the end of a run the file is brought into the order of the jobs, in one step, unless the
+  caller wants it left as it came;
+- whatever is wrong with the jobs is said before anything is judged, with the line it is on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +55,11 @@ def run_batch(
     workers: int = 1,
     timing: bool = True,
     verdict_cache: str = "",
+    unordered: bool = False,
 ) -> int:
     """Judge every job that has no row yet; returns the exit code.
+
+    With `unordered`, rows stay in the order in which the verdicts came.
 
     Raises:
         UsageError: If an argument, a job or a row that is there already cannot be used.
@@ -70,12 +75,13 @@ def run_batch(
             todo = [entry for entry in jobs if entry.id not in rows]
             counts: collections.Counter[str] = collections.Counter()
             with progress_bar("judging", len(todo)) as advance:
-                for row in _in_order(_judged(evaluator, todo, advance)):
+                for row in _judged(evaluator, todo, advance):
                     out.write(json.dumps(row) + "\n")
                     out.flush()
                     counts[row["status"]] += 1
                     rows[row["id"]] = row
-            _reorder(out_path, rows, jobs)
+            if not unordered:
+                _reorder(out_path, rows, jobs)
     finally:
         evaluator.close()
     there = f" ({len(jobs) - len(todo)} more were there already)" if len(jobs) > len(todo) else ""
@@ -216,25 +222,11 @@ def _check_rows(
                 )
 
 
-def _judged(
-    evaluator: Any, todo: Sequence[BatchJob], advance: Any
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _judged(evaluator: Any, todo: Sequence[BatchJob], advance: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of jobs in the order of their verdicts."""
     for index, verdict in judging.judge_many(evaluator, [entry.job for entry in todo]):
         advance()
-        yield index, verdict_row(todo[index], verdict)
-
-
-def _in_order(
-    numbered: Iterator[tuple[int, dict[str, Any]]],
-) -> Iterator[dict[str, Any]]:
-    """Yield by number what comes in any order, each as soon as all before it have come."""
-    held: dict[int, dict[str, Any]] = {}
-    following = 0
-    for number, row in numbered:
-        held[number] = row
-        while following in held:
-            yield held.pop(following)
-            following += 1
+        yield verdict_row(todo[index], verdict)
 
 
 @contextlib.contextmanager
@@ -257,11 +249,23 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _reorder(path: Path, rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob]) -> None:
-    """Bring the rows into the order of the jobs, if they are not."""
+    """Bring the rows into the order of the jobs.
+
+    The ordered file takes the other's place in one step, so that no run that is killed here leaves
+    half of the rows. A link stays one: the file that it names is replaced.
+    """
     wanted = [entry.id for entry in jobs]
-    if list(rows) == wanted:
+    if list(rows) == wanted or not path.is_file():  # a pipe or /dev/stdout has no order to change
         return
-    whole = path.with_name(f".{path.name}.{os.getpid()}")
-    text = "".join(json.dumps(rows[job_id]) + "\n" for job_id in wanted)
-    whole.write_text(text, encoding="utf-8", errors="surrogateescape")
-    os.replace(whole, path)
+    path = path.resolve()
+    whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(whole, "x", encoding="utf-8", errors="surrogateescape", newline="") as out:
+            out.writelines(json.dumps(rows[job_id]) + "\n" for job_id in wanted)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(whole, path.stat().st_mode & 0o777)
+        os.replace(whole, path)
+    except BaseException:
+        whole.unlink(missing_ok=True)
+        raise

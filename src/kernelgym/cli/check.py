@@ -44,8 +44,10 @@ class Check(JudgingOptions):
     """Judge the jobs of this JSONL file instead: rows of id, problem, kernel (paths are relative
     to the file's folder) and, if it is not --language, language."""
     out: str = ""
-    """With --batch: JSONL file the verdicts are added to, in the order of the jobs. Jobs whose
-    id is in it already are not judged again."""
+    """With --batch: JSONL file the verdicts are added to as they come, and brought into the order
+    of the jobs at the end. Jobs whose id is in it already are not judged again."""
+    unordered: bool = False
+    """With --batch: leave the verdicts in the order in which they came."""
     workers: int = 1
     """With --batch: kernels judged at the same time."""
     verdict_cache: str = ""
@@ -57,6 +59,7 @@ class Check(JudgingOptions):
             return self._batch()
         self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")
         self._refuse(["workers"] if self.workers != 1 else [], "needs --batch")
+        self._refuse(["unordered"] if self.unordered else [], "needs --batch")
         if not self.file or not self.problem:
             missing = "a FILE that holds the kernel" if not self.file else "--problem ID_or_FILE"
             raise UsageError(
@@ -121,6 +124,7 @@ class Check(JudgingOptions):
             workers=self.workers,
             timing=not self.no_timing,
             verdict_cache=self.verdict_cache,
+            unordered=self.unordered,
         )
 
     def _check_seed(self) -> None:

@@ -35,7 +35,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from kernelgym.errors import UsageError
 from kernelgym.evaluators.cache_batch import Batch, Flights
@@ -133,6 +133,11 @@ class CachedEvaluator:
     def timing(self) -> bool:
         """Whether the evaluator says that it times correct kernels."""
         return self._times
+
+    @property
+    def health(self) -> tuple[Any, ...]:
+        """The `DeviceHealth` of the evaluator's devices, if it has them."""
+        return tuple(getattr(self._inner, "health", ()))
 
     def key(self, problem: Problem, kernel: Kernel) -> str:
         """Return the key of a kernel's verdict: 64 hexadecimal digits."""

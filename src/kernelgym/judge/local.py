@@ -3,8 +3,9 @@
 Contract:
 
 - the caller's process imports no torch and never runs candidate code;
-- a worker that dies or overruns its deadline is replaced, and the job is tried once more. If that
-  fails, too, the verdict is `unavailable`, or a runtime error if the kernel is the cause.
+- a worker that dies or overruns its deadline is replaced, and the job is tried once more, on
+  another device if there is one. If that fails, too, the verdict is `unavailable`, or a runtime
+  error if the kernel is the cause.
 
 Does not cache verdicts.
 """
@@ -18,13 +19,13 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from kernelgym.baseline import Baseline
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.toolchain import check_tools
-from kernelgym.judge.outcome import Circumstances, verdict_of_failures
+from kernelgym.judge.device_health import DeviceHealth
+from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
 from kernelgym.judge.pool import WORKER_LOST, Pool
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
@@ -37,7 +38,29 @@ from kernelgym.types import Job, Kernel, Problem, Verdict
 __all__ = ["LocalEvaluator"]
 
 _MOST_STANDING_OF = 4  # standby takes at most a quarter of the memory; kernels need the rest
-_Answer = TypeVar("_Answer")
+_PROBE = Problem(
+    "Probe/L1/1",
+    "Probe",
+    1,
+    "probe",
+    """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x) + 2.0 * x
+
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+
+def get_init_inputs():
+    return []
+""",
+)
+"""Judged, as its own kernel, to find out whether a device computes."""
 
 
 class LocalEvaluator:
@@ -91,7 +114,7 @@ class LocalEvaluator:
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
         self.workers, self.standby = workers, standby
-        self._pool = Pool(self.devices, workers, self._start)
+        self._pool = Pool(self.devices, workers, self._start, _judge_probe)
         _warn_of_trouble()
 
     @property
@@ -113,6 +136,11 @@ class LocalEvaluator:
     def timing(self) -> bool:
         """Whether it times correct kernels, if their language can be timed."""
         return self._timing
+
+    @property
+    def health(self) -> tuple[DeviceHealth, ...]:
+        """Each device's counts, and whether it is in service."""
+        return self._pool.health()
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Judge one kernel, once a worker is free.
@@ -140,21 +168,34 @@ class LocalEvaluator:
             wall_s=time.monotonic() - started,
         )
         suspect = all(failure.may_be_the_kernels for failure in answer)
-        blamed = suspect and self._blames(problem, kernel)
+        devices = list(dict.fromkeys(failure.device for failure in answer))
+        blamed = suspect and self._blames(problem, kernel, devices)
         return verdict_of_failures(answer, circumstances, blamed)
 
-    def _blames(self, problem: Problem, kernel: Kernel) -> bool:
+    def _blames(self, problem: Problem, kernel: Kernel, devices: Sequence[str]) -> bool:
         """Return True if the reference, judged in the kernel's place, is correct.
 
         The kernel has brought the judge down in every attempt. If that gave it `unavailable`, a
-        kernel that is about to fail could avoid its verdict by bringing the judge down.
+        kernel that is about to fail could avoid its verdict by bringing the judge down. The
+        reference has to pass on each device that failed: on another one it would say nothing
+        about a broken device.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            devices: The devices of the attempts.
         """
         if kernel.language == REFERENCE_LANGUAGE or self._pool.dismissed:
             return False
-        source = f"{problem.source}\n\nModelNew = Model\n"
-        reference = Kernel(source, REFERENCE_LANGUAGE)
-        answer = self._pool.judge(lambda worker: worker.judge(problem, reference, ""), attempts=1)
-        return isinstance(answer, Verdict) and answer.correct
+        reference = _reference_kernel(problem)
+        for device in devices:
+            answer = self._pool.judge(
+                lambda worker: worker.judge(problem, reference, ""), attempts=1, only=device
+            )
+            if not isinstance(answer, Verdict) or not answer.correct:
+                return False
+        self._pool.forgive(devices)
+        return True
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
         """Judge many kernels; yields (index, verdict) in order of completion.
@@ -245,6 +286,16 @@ class LocalEvaluator:
             self.standby,
             self.workers,
         )
+
+
+def _reference_kernel(problem: Problem) -> Kernel:
+    """Return the problem's own module as a kernel."""
+    return Kernel(f"{problem.source}\n\nModelNew = Model\n", REFERENCE_LANGUAGE)
+
+
+def _judge_probe(worker: WorkerProcess) -> Verdict | JudgeFailure:
+    """Return a worker's verdict on a small reference."""
+    return worker.judge(_PROBE, _reference_kernel(_PROBE), "")
 
 
 def _check_standby(standby: int, workers: int, devices: tuple[str, ...]) -> None:

@@ -2,14 +2,16 @@
 
 A worker fills a `JudgeOutcome` stage by stage: calls judged, library symbols read, evidence
 gathered, times measured, or the run ended early. `verdict_of` turns it into a `Verdict`;
-`verdict_of_failures` does so if the judge itself failed. No other code in the judge composes or
-changes a verdict, so an audit has to read these two functions only.
+`verdict_of_failures` does so if the judge itself failed, and `moved_verdict` notes that a device
+failed before another gave the verdict. No other code in the judge composes or changes a verdict, so
+an audit has to read these three functions only.
 
 Pure: no clocks, no processes, no torch.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,6 +32,7 @@ __all__ = [
     "JudgeOutcome",
     "JudgedCalls",
     "TimingOutcome",
+    "moved_verdict",
     "verdict_of",
     "verdict_of_failures",
 ]
@@ -127,7 +130,10 @@ class JudgeFailure:
 
     message: str
     code: str = "judge_failed"
-    """``judge_failed``, or ``worker_lost`` or ``device_lost`` where a kernel may be the cause."""
+    """``judge_failed``, or ``worker_lost`` or ``device_lost`` where a kernel may be the cause;
+    ``no_device`` if no device was in service."""
+    device: str = ""
+    """The device of the attempt."""
 
     @property
     def may_be_the_kernels(self) -> bool:
@@ -222,8 +228,8 @@ def verdict_of_failures(
         failures: One for each attempt, at least one.
         circumstances: Where and when the kernel was judged.
         blamed: Whether the kernel is the cause: it brought the judge down each time, and the
-            reference, judged in its place, did not. Without blame, a kernel that is about to fail
-            could avoid its verdict by bringing the judge down.
+            reference, judged on the same devices afterwards, did not. Without blame, a kernel that
+            is about to fail could avoid its verdict by bringing the judge down.
     """
     last, at = failures[-1], circumstances
     if not blamed:
@@ -236,3 +242,20 @@ def verdict_of_failures(
         ruleset=at.ruleset,
         wall_s=at.wall_s,
     )
+
+
+def moved_verdict(verdict: Verdict, failures: Sequence[JudgeFailure], device: str) -> Verdict:
+    """Return a verdict with the finding that another device had failed.
+
+    Args:
+        verdict: What the last attempt gave.
+        failures: The attempts before it, if any.
+        device: The device of the last attempt.
+    """
+    failed = [failure for failure in failures if failure.device != device]
+    if not failed:
+        return verdict
+    last = failed[-1]
+    message = f"judged on {device} after {last.device} had failed: {last.message}"
+    moved = Finding("device_moved", message, Severity.INFO)
+    return dataclasses.replace(verdict, findings=(*verdict.findings, moved))

@@ -5,19 +5,28 @@ Contract:
 - a worker serves one caller at a time;
 - a worker is started when it is first needed, and replaced after a failure;
 - callers are spread evenly over the devices. Of equally busy devices, one with an idle worker goes
-  first, since starting a worker takes seconds.
+  first, since starting a worker takes seconds;
+- a second attempt goes to another device, if one is in service: a broken device fails fast, so it
+  is the least busy, and would be given the kernels that it has just failed;
+- with several devices, one that fails again and again is taken out of service, probed, and taken
+  back when it computes (`kernelgym.judge.device_health`).
+
+Does not cover a device that hangs within its workers' deadline: the kernels that were given to it
+wait for that deadline before they are moved.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kernelgym.errors import UsageError
-from kernelgym.judge.outcome import JudgeFailure
+from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge.device_health import DeviceHealth, DeviceRecord
+from kernelgym.judge.outcome import JudgeFailure, moved_verdict
 from kernelgym.judge.retries import RETRIES, Reason
 from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.judge.worker_handle import WorkerProcess
@@ -29,6 +38,12 @@ WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
 """Raised by a request to a worker that is gone or sends an unreadable answer."""
 
 _Answer = TypeVar("_Answer")
+_Ask = Callable[[WorkerProcess], Verdict | JudgeFailure]
+_LOOK_S = 1.0  # between two looks at a probe, while no device is in service
+
+
+class NoDevice(JudgeError):
+    """No device is in service, and no probe is running or due."""
 
 
 @dataclass(eq=False, slots=True)
@@ -47,12 +62,21 @@ class Pool:
         devices: The devices.
         each: Number of workers on each device.
         start: Starts a worker on a device.
+        probe: Has a worker judge a kernel that is correct, to find out whether its device
+            computes. Without it, or with one device, no device is taken out of service.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
-        self, devices: Sequence[str], each: int, start: Callable[[str], WorkerProcess]
+        self,
+        devices: Sequence[str],
+        each: int,
+        start: Callable[[str], WorkerProcess],
+        probe: _Ask | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._devices, self._each, self._start = tuple(devices), each, start
+        self._probe, self._clock = probe if len(self._devices) > 1 else None, clock
         self._closed = False
         self._begin()
 
@@ -64,6 +88,13 @@ class Pool:
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._places = [_Place(device) for _ in range(self._each) for device in self._devices]
+        self._records = {device: DeviceRecord(device) for device in self._devices}
+        self._probing: set[WorkerProcess] = set()
+
+    def health(self) -> tuple[DeviceHealth, ...]:
+        """Return each device's counts."""
+        with self._changed:
+            return tuple(record.health() for record in self._records.values())
 
     def lend(
         self,
@@ -81,9 +112,14 @@ class Pool:
             ValueError: If the pool is closed.
             Exception: Whatever else `ask`, or starting a worker, raises.
         """
-        if self._pid != os.getpid():
-            self._begin()
-        place = self._take()
+        return self._ask(self._take(), ask, trusts)
+
+    def _ask(
+        self,
+        place: _Place,
+        ask: Callable[[WorkerProcess], _Answer],
+        trusts: Callable[[_Answer], bool],
+    ) -> _Answer:
         usable = False
         try:
             if place.worker is None:
@@ -104,16 +140,15 @@ class Pool:
                 if not usable:
                     place.worker = None
                 place.busy = False
-                self._changed.notify()
+                self._changed.notify_all()
 
-    def judge(
-        self, ask: Callable[[WorkerProcess], Verdict | JudgeFailure], attempts: int = 0
-    ) -> Verdict | list[JudgeFailure]:
-        """Judge a kernel with a worker; after a failure, with another.
+    def judge(self, ask: _Ask, attempts: int = 0, only: str = "") -> Verdict | list[JudgeFailure]:
+        """Judge a kernel; after a failure, judge it on another device.
 
         Args:
             ask: Has one worker judge the kernel.
             attempts: Most attempts; if 0, as many as the table of retries says.
+            only: The device to judge on; any if empty.
 
         Returns:
             The verdict, or one failure for each attempt.
@@ -123,26 +158,121 @@ class Pool:
         """
         failures: list[JudgeFailure] = []
         for _ in range(attempts or RETRIES[Reason.JUDGE_FAILED].attempts):
+            tried = {failure.device for failure in failures}
             try:
-                answer = self.lend(ask, lambda answer: isinstance(answer, Verdict))
-            except UsageError:
-                raise
-            except WORKER_LOST as error:
-                message = f"the worker failed: {type(error).__name__}: {error}"
-                answer = JudgeFailure(message, "worker_lost")
+                place = self._take(only, tried)
+            except NoDevice as error:
+                failures.append(JudgeFailure(str(error), "no_device"))
+                break
+            except ValueError as error:  # closed
+                failures.append(JudgeFailure(str(error)))
+                break
+            answer = self._attempt(place, ask)
             if isinstance(answer, Verdict):
-                return answer
+                with self._changed:
+                    for device in tried - {place.device}:
+                        self._records[device].moved += 1
+                return moved_verdict(answer, failures, place.device)
             failures.append(answer)
         return failures
 
-    def _take(self) -> _Place:
+    def _attempt(self, place: _Place, ask: _Ask) -> Verdict | JudgeFailure:
+        """Make one attempt at a verdict, and note it for the device."""
+        device, overran = place.device, False
+        try:
+            answer = self._ask(place, ask, lambda answer: isinstance(answer, Verdict))
+        except UsageError:
+            raise
+        except WORKER_LOST as error:
+            overran = isinstance(error, TimeoutError)
+            message = f"the worker failed: {type(error).__name__}: {error}"
+            answer = JudgeFailure(message, "worker_lost")
+        if isinstance(answer, JudgeFailure):
+            answer = JudgeFailure(answer.message, answer.code, device)
         with self._changed:
-            while not (free := [place for place in self._places if not place.busy]):
-                self._changed.wait()
+            record = self._records[device]
+            if isinstance(answer, Verdict):
+                record.give()
+            elif self._probe is None:
+                record.lost += 1
+            elif not self._closed:
+                record.lose(answer.message, self._clock(), overran)
+            self._start_probes()
+            self._changed.notify_all()
+        return answer
+
+    def forgive(self, devices: Collection[str]) -> None:
+        """Take back one lost worker of each device: the kernel's fault."""
+        with self._changed:
+            for device in devices:
+                self._records[device].forgive()
+
+    def _take(self, only: str = "", avoid: Collection[str] = ()) -> _Place:
+        """Return a place on a device in service, once one is free.
+
+        Args:
+            only: The device to take; any if empty.
+            avoid: Devices not to take while another is in service.
+
+        Raises:
+            NoDevice: If no device is in service, or that one is not.
+            ValueError: If the pool is closed.
+        """
+        if self._pid != os.getpid():
+            self._begin()
+        with self._changed:
+            while True:
+                self._start_probes()
+                chosen = [r for r in self._records.values() if r.device == only or not only]
+                serving = [record.device for record in chosen if record.in_service]
+                devices = set(serving) - set(avoid) or set(serving)
+                free = [p for p in self._places if p.device in devices and not p.busy]
+                if free or self._closed:
+                    break
+                now = self._clock()
+                if not serving and not any(record.may_return(now) for record in chosen):
+                    known = "; ".join(f"{record.device}: {record.reason}" for record in chosen)
+                    raise NoDevice(f"no device is in service: {known}")
+                self._changed.wait(None if serving else _LOOK_S)
+            self._refuse_if_closed()
             busy = [place.device for place in self._places if place.busy]
             place = min(free, key=lambda p: (busy.count(p.device), p.worker is None))
             place.busy = True
             return place
+
+    def _start_probes(self) -> None:
+        """Start the probes that are due; the caller holds the lock."""
+        now = self._clock()
+        for record in self._records.values():
+            if not self._closed and record.needs_probe(now):
+                record.begin_probe(now)
+                threading.Thread(target=self._probe_once, args=(record,), daemon=True).start()
+
+    def _probe_once(self, record: DeviceRecord) -> None:
+        """Probe a device with a new worker, and note the result."""
+        failure = ""
+        try:
+            answer = self._probed(record.device)
+            if not isinstance(answer, Verdict) or not answer.correct:
+                failure = answer.message or "it computes a small sum wrong"
+        except Exception as error:  # whatever it is, the device is not taken back for it
+            failure = f"{type(error).__name__}: {error}"
+        with self._changed:
+            record.end_probe(failure, self._clock())
+            self._changed.notify_all()
+
+    def _probed(self, device: str) -> Verdict | JudgeFailure:
+        assert self._probe is not None
+        worker = self._start(device)
+        try:
+            with self._changed:
+                self._refuse_if_closed()
+                self._probing.add(worker)
+            return self._probe(worker)
+        finally:
+            worker.close()
+            with self._changed:
+                self._probing.discard(worker)
 
     def _fill(self, place: _Place) -> None:
         self._refuse_if_closed()
@@ -173,6 +303,8 @@ class Pool:
         with self._changed:
             self._closed = True
             workers = [place.worker for place in self._places if place.worker is not None]
+            workers += self._probing
+            self._changed.notify_all()
         if self._pid == os.getpid():
             for worker in workers:
                 worker.close()

@@ -75,7 +75,7 @@ RETRIES: dict[Reason, Retry] = {
         ),
         Retry(
             Reason.JUDGE_FAILED,
-            "a new worker process, and a new device context with it",
+            "a new worker process and device context, on another device if one is in service",
             Carrier.POOL,
         ),
     )

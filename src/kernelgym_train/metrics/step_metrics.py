@@ -47,6 +47,7 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
     }
     if played:
         found["infra/fail_rate"] = 1.0 - len(whole) / len(played)
+        found["infra/moved"] = float(sum(map(_was_moved, played)))
     found |= summary("reward", [turn.score.total for turn in turns])
     found |= _rates("kernel", turns) | _episodes(whole) | _statuses(turns)
     found |= _parts(turns) | _hacks(turns) | _token_totals(rollouts) | _tokens(counting)
@@ -63,6 +64,14 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
         found[f"turn_{number}/reward_mean"] = _mean([turn.score.total for turn in some])
         found |= _rates(f"turn_{number}", some)
     return found
+
+
+def _was_moved(trajectory: Trajectory) -> int:
+    """Return how many verdicts another device gave, since the first had failed."""
+    return sum(
+        any(found.code == "device_moved" for found in turn.verdict.findings)
+        for turn in trajectory.turns
+    )
 
 
 def advantage_metrics(samples: Iterable[Sample]) -> dict[str, float]:

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.records.jsonlines import append_line, read_lines
@@ -72,6 +73,11 @@ class VerdictLog:
     def timing(self) -> bool:
         """Whether the evaluator says that it times correct kernels."""
         return bool(getattr(self._inner, "timing", True))
+
+    @property
+    def health(self) -> tuple[Any, ...]:
+        """The `DeviceHealth` of the evaluator's devices, if it has them."""
+        return tuple(getattr(self._inner, "health", ()))
 
     def __len__(self) -> int:
         return len(self._known)

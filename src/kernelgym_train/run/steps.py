@@ -278,6 +278,9 @@ class Steps:
         for bucket, rate in self.sampler.solve_rates.items():
             if rate is not None:
                 found[f"curriculum/{bucket}"] = rate
+        if health := getattr(self.evaluator, "health", ()):
+            found["infra/workers_lost"] = float(sum(device.lost for device in health))
+            found["infra/devices_out"] = float(sum(not device.in_service for device in health))
         hits, misses = (getattr(self.evaluator, name, 0) for name in ("hits", "misses"))
         if hits + misses:
             found["judge/hit_rate"] = hits / (hits + misses)

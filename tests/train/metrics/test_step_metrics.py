@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,12 @@ def test_rates_per_turn_level_and_episode() -> None:
     assert found["status/wrong"] == 0.5
     assert (found["reward/mean"], found["reward/max"]) == (pytest.approx(0.3), 1.0)
     assert found["batch/groups"] == 1.0 and found["batch/turns"] == 4.0
+
+
+def test_moved_verdicts_are_counted() -> None:
+    moved = replace(WRONG, findings=(Finding("device_moved", "cuda:0 had failed", Severity.INFO),))
+    found = rollout_metrics([played.rollout([0.0, 0.0], verdicts=[moved, WRONG])])
+    assert found["infra/moved"] == 1.0
 
 
 def test_our_own_failures_are_in_no_rate() -> None:

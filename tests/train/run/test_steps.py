@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernelgym import Kernel, PolicyFailure, Problem, UsageError, Verdict
+from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import read_records
 from kernelgym.rewards import reward_schedule
@@ -114,6 +115,16 @@ def test_what_was_lost_is_counted_wherever_it_was() -> None:
 
     taken = take(make(failing, plan=StepPlan(2, 2, 0)))
     assert taken.metrics["infra/left_out"] == 2.0 and taken.credit.samples == ()
+
+
+def test_devices_out_of_service_are_counted() -> None:
+    steps = make(lambda problem, kernel: verdict("wrong"), plan=StepPlan(2, 2, 0))
+    steps.evaluator.health = (  # type: ignore[attr-defined]
+        DeviceHealth("cuda:0", in_service=False, lost=3),
+        DeviceHealth("cuda:1", in_service=True, lost=1),
+    )
+    found = take(steps).metrics
+    assert (found["infra/devices_out"], found["infra/workers_lost"]) == (1.0, 4.0)
 
 
 class Dropping:

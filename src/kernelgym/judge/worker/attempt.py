@@ -64,8 +64,11 @@ class Attempt:
         self._equipment, self._case, self._kernel = equipment, case, case.kernel
         self._ruleset, self._accelerator = case.ruleset, equipment.accelerator
         self._processes, self._clock = equipment.processes, equipment.accelerator.clock
-        may_watch = watched and self._ruleset.require_custom_kernel
-        self._may_watch = may_watch and can_be_watched(case.kernel)
+        # The reference in a kernel's place has no kernel of its own. Refused for that, it would
+        # never show that the device computes, and no kernel could be blamed for a lost worker.
+        is_reference = case.kernel.language == REFERENCE_LANGUAGE
+        self._needs_evidence = self._ruleset.require_custom_kernel and not is_reference
+        self._may_watch = watched and self._needs_evidence and can_be_watched(case.kernel)
         self._watch: Watch | None = None
         self._outcome = JudgeOutcome()
 
@@ -140,7 +143,7 @@ class Attempt:
             outcome.noticed = (*session.findings(self._kernel), *run.reference.findings())
             if outcome.calls.failed:
                 return
-            if self._ruleset.require_custom_kernel and not self._is_custom(run):
+            if self._needs_evidence and not self._is_custom(run):
                 return
             if self._is_timed():
                 with self._clock.stage("timing"):
