@@ -19,7 +19,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	demo.model demo.warmstart demo.observer demo.intervals demo.scores demo.heldout demo.learning demo.results \
 	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration
 
-.PHONY: help setup demo test test-all redteam lint bench docs clean
+.PHONY: help setup demo test test-all tinker-server test-tinker redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -36,10 +36,30 @@ demo: setup  ## Watch a small model learn to write kernels from verdicts (six mi
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
-	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu" -n 2 --dist loadfile
+	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker" -n 2 --dist loadfile
 
 test-all: setup  ## Run every test that needs no GPU, the red team's whole corpus among them
-	$(BIN)/pytest --hypothesis-profile=random -m "not gpu"
+	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker"
+
+# A third party's Tinker server on the CPU, in an environment of its own (2.2 GB): it needs other
+# versions than the trainer, asks for Python 3.12 and runs on 3.11.
+TINKER_VENV := .venv-tinker
+TINKER_STAMP := $(TINKER_VENV)/.installed
+MODEL ?= runs/demo/start
+PORT ?= 8004
+
+$(TINKER_STAMP): tests/tinker_server/requirements.txt
+	$(PYTHON) -m venv $(TINKER_VENV)
+	$(TINKER_VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/tinker_server/requirements.txt
+	$(TINKER_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps \
+		--ignore-requires-python skyrl==0.4.0
+	@touch $@
+
+tinker-server: $(TINKER_STAMP)  ## Serve a model's folder to the Tinker backend on loopback (MODEL=, PORT=)
+	@$(TINKER_VENV)/bin/python tests/tinker_server/server.py --model $(MODEL) --port $(PORT) --folder runs/tinker-server
+
+test-tinker: setup $(TINKER_STAMP)  ## Run the Tinker backend against that server
+	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow"
 
 redteam: setup  ## Judge one exploit and one honest look-alike of each style: none may pass, none be refused
 	$(BIN)/kernelgym redteam --sample --workers 2
@@ -58,4 +78,4 @@ docs: setup  ## Write the API reference to build/docs
 		kernelgym_train $(TRAINING:%=kernelgym_train.%)
 
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TINKER_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,84 @@
+"""What a Tinker service learns from: one row per sample, shifted by one.
+
+Contract: a row of an answer of n tokens to a prompt of m has m + n - 1 positions. Position i reads
+token i and predicts token i + 1; log-probabilities and advantages are 0 where the token predicted
+is the prompt's, so that nothing is learned from it. The advantage of each sampled token is the
+sample's times its weight: the service sums losses over tokens and rows, which makes its loss
+``-sum(weight * advantage * logp)`` as `kernelgym_train.credit.credit` has it.
+
+Pure: neither the SDK nor a tensor is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kernelgym_train.types import Sample
+
+__all__ = ["DatumRow", "datum_row", "logprob_gap", "updates_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class DatumRow:
+    """One sample as a Tinker service takes it; all of the same length."""
+
+    tokens: tuple[int, ...]
+    """Ids that are read."""
+    targets: tuple[int, ...]
+    """Ids that are predicted: `tokens`, one later."""
+    logprobs: tuple[float, ...]
+    """The sampler's, of the targets; 0 on the prompt."""
+    advantages: tuple[float, ...]
+    """Advantage times weight; 0 on the prompt."""
+
+
+def datum_row(sample: Sample) -> DatumRow:
+    """Return a sample's row.
+
+    Raises:
+        ValueError: If it has no prompt, no answer or no log-probabilities of the sampler.
+    """
+    if not sample.prompt_ids or not sample.ids:
+        raise ValueError(f"sample {tuple(sample.key)} has no prompt or no answer")
+    if sample.logprobs is None:
+        raise ValueError(f"sample {tuple(sample.key)} has no log-probabilities of its sampler")
+    whole = (*sample.prompt_ids, *sample.ids)
+    before = (0.0,) * (len(sample.prompt_ids) - 1)
+    advantage = sample.advantage * sample.weight
+    return DatumRow(
+        whole[:-1],
+        whole[1:],
+        (*before, *sample.logprobs),
+        (*before, *(advantage for _ in sample.ids)),
+    )
+
+
+def updates_of(samples: Sequence[Sample], updates: int) -> list[tuple[Sample, ...]]:
+    """Return the samples of each optimiser update: all of them, none twice, sizes even.
+
+    Samples without an advantage teach nothing and are left out; so are updates without samples.
+    """
+    taught = [sample for sample in samples if sample.advantage * sample.weight and sample.ids]
+    bounds = [len(taught) * number // updates for number in range(updates + 1)]
+    parts = [tuple(taught[a:b]) for a, b in itertools.pairwise(bounds)]
+    return [part for part in parts if part]
+
+
+def logprob_gap(
+    rows: Iterable[DatumRow], learner: Iterable[Sequence[float]], prompts: Iterable[int]
+) -> tuple[float, float]:
+    """Return mean and maximum of how far learner and sampler are apart, over sampled tokens.
+
+    Args:
+        rows: What was learned from.
+        learner: The learner's log-probabilities of each row's targets.
+        prompts: Tokens of each row's prompt.
+    """
+    gaps = [
+        abs(told - said)
+        for row, found, prompt in zip(rows, learner, prompts, strict=True)
+        for told, said in zip(found[prompt - 1 :], row.logprobs[prompt - 1 :], strict=True)
+    ]
+    return (sum(gaps) / len(gaps), max(gaps)) if gaps else (0.0, 0.0)

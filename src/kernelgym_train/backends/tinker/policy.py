@@ -1,0 +1,136 @@
+"""A policy that samples on a Tinker service: one snapshot of the weights, a request per answer.
+
+Contract: ids and log-probabilities are kept as the service gave them; the seed of an answer is the
+request's. An answer that does not come within its limit, or fails, is asked for twice more with the
+same seed; then it is a `PolicyFailure`, which costs that trajectory alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from kernelgym import PolicyFailure, UsageError
+from kernelgym_train.backends.tinker.service import Answered
+from kernelgym_train.rollout.policies import ChatText, Sampling
+from kernelgym_train.types import Completion, Request
+
+__all__ = ["Snapshot", "TinkerPolicy"]
+
+_ATTEMPTS = 3
+
+
+class Snapshot(Protocol):
+    """What samples with one state of the weights; `kernelgym_train.backends.tinker.service`'s."""
+
+    async def sample(
+        self,
+        prompt: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        stop: Sequence[int],
+        seed: int,
+        limit_s: float,
+    ) -> Answered:
+        """Return one answer."""
+
+
+class TinkerPolicy:
+    """Samples with one snapshot, as `kernelgym_train.rollout.play.Policy`.
+
+    Args:
+        snapshot: The weights.
+        text: The chat template.
+        sampling: How tokens are drawn.
+        stop: Ids that end an answer.
+        context: Most tokens of a prompt and its answer; None if the service does not tell.
+        version: Optimiser updates that the weights have had.
+        limit_s: Seconds that an answer may take.
+
+    Raises:
+        UsageError: If top_k is set: the service's log-probabilities know nothing of it.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        text: ChatText,
+        sampling: Sampling,
+        *,
+        stop: Sequence[int],
+        context: int | None,
+        version: int,
+        limit_s: float,
+    ) -> None:
+        if sampling.top_k:
+            raise UsageError(f"top_k={sampling.top_k} is not sampled with on Tinker; leave it 0")
+        self._snapshot, self._text, self._sampling = snapshot, text, sampling
+        self._stop, self._context = tuple(stop), context
+        self._limit_s, self.version = limit_s, version
+        self.failures = 0
+        """Answers that could not be had."""
+
+    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+        """Yield (index of the request, its completion) as they come.
+
+        Raises:
+            PolicyFailure: If one cannot be had.
+            UsageError: If a prompt and its answer do not fit into the model's context.
+        """
+        tasks = {
+            asyncio.ensure_future(self._one(request)): index
+            for index, request in enumerate(requests)
+        }
+        try:
+            left = set(tasks)
+            while left:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield tasks[task], task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _one(self, request: Request) -> Completion:
+        prompt, opened = self._text.prompt(request.messages)
+        self._check(len(prompt))
+        failure: Exception | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                found = await self._snapshot.sample(
+                    prompt,
+                    max_tokens=self._sampling.max_new_tokens,
+                    temperature=self._sampling.temperature,
+                    top_p=self._sampling.top_p,
+                    stop=self._stop,
+                    seed=request.seed,
+                    limit_s=self._limit_s,
+                )
+            except Exception as error:
+                failure = error
+                continue
+            return Completion(
+                text=self._text.answer(found.ids, opened),
+                prompt_ids=prompt,
+                ids=found.ids,
+                logprobs=found.logprobs,
+                finish="stop" if found.stopped else "length",
+                policy_version=self.version,
+            )
+        self.failures += 1
+        raise PolicyFailure(
+            f"no answer to {tuple(request.key)} in {_ATTEMPTS} attempts: "
+            f"{type(failure).__name__}: {failure}"
+        )
+
+    def _check(self, prompt: int) -> None:
+        needed = prompt + self._sampling.max_new_tokens
+        if self._context is not None and needed > self._context:
+            raise UsageError(
+                f"a prompt of {prompt} tokens and an answer of {self._sampling.max_new_tokens} do "
+                f"not fit into the model's context of {self._context}; lower "
+                "sampling.max_new_tokens, sampling.max_prompt_tokens or env.examples"
+            )

@@ -1,0 +1,152 @@
+"""The bridge, call by call: our service module, today's SDK and a third party's server."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
+from kernelgym_train.backends.tinker.service import Service
+from kernelgym_train.types import Key, Sample
+from support import tiny
+from support.tinker_server import running
+
+pytestmark = pytest.mark.tinker
+
+PROMPT = (4, 5, 6, 7, 8)
+LIMIT_S = 240.0
+ADAM = {"learning_rate": 1e-2, "weight_decay": 0.0, "max_grad_norm": 0.0}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Return a server of the tiny model."""
+    folder = tmp_path_factory.mktemp("tinker")
+    words = tiny.tokenizer()
+    words.save_pretrained(folder / "model")
+    tiny.model(len(words)).save_pretrained(folder / "model")
+    with running(folder / "model", folder / "server") as found:
+        yield found
+
+
+def serve(server, play):
+    """Run `play(service)` with a connection of its own."""
+
+    async def go():
+        service = Service(server.url, LIMIT_S)
+        try:
+            return await play(service)
+        finally:
+            service.close()
+
+    return asyncio.run(go())
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+
+
+async def answers(sampler, count):
+    """Return some answers of four tokens."""
+    asked = (
+        sampler.sample(
+            PROMPT, max_tokens=4, temperature=1.0, top_p=1.0, stop=(), seed=n, limit_s=LIMIT_S
+        )
+        for n in range(count)
+    )
+    return await asyncio.gather(*asked)
+
+
+def rows_for(found, advantages):
+    """Return rows that give each answer an advantage."""
+    return [
+        datum_row(Sample(Key(0, n), PROMPT, one.ids, one.logprobs, advantage, 1.0))
+        for n, (one, advantage) in enumerate(zip(found, advantages, strict=True))
+    ]
+
+
+async def updated(learner, rows, **more):
+    """Take one optimiser step by importance sampling."""
+    given = {"loss": "importance_sampling", "loss_config": {}, **ADAM, **more}
+    return await learner.update(rows, **given)
+
+
+def test_learner_and_sampler_agree_until_an_update(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        found = await answers(await learner.snapshot(), 4)
+        rows = rows_for(found, (1.0, -1.0, 0.5, 0.0))
+        first = await updated(learner, rows)
+        second = await updated(learner, rows, learning_rate=0.0)
+        return found, rows, first, second
+
+    found, rows, first, second = serve(server, play)
+    _, most = logprob_gap(rows, first.logprobs, [len(PROMPT)] * 4)
+    assert most < 1e-4
+    assert first.metrics["loss:sum"] == pytest.approx(
+        -sum(a * len(one.ids) for a, one in zip((1.0, -1.0, 0.5, 0.0), found, strict=True)),
+        abs=1e-3,
+    )
+    _, moved = logprob_gap(rows, second.logprobs, [len(PROMPT)] * 4)
+    assert moved > 1e-3
+
+
+def test_losses_are_summed_over_rows_and_tokens(server):
+    async def norm(learner, rows):
+        done = await updated(learner, rows, learning_rate=0.0)
+        return done.metrics["skyrl.ai/grad_norm"]
+
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        found = await answers(await learner.snapshot(), 2)
+        once, other = rows_for(found, (1.0, 0.0))
+        return [await norm(learner, rows) for rows in ([once], [once, once], [once, other])]
+
+    once, twice, beside_zero = serve(server, play)
+    assert twice == pytest.approx(2 * once, rel=1e-3)
+    assert beside_zero == pytest.approx(once, rel=1e-3)
+
+
+def test_update_survives_sampling_an_older_snapshot(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        old = await learner.snapshot()
+        found = await answers(old, 2)
+        rows = rows_for(found, (1.0, -1.0))
+        await updated(learner, rows)
+        before = await updated(learner, rows, learning_rate=0.0)
+        again = await answers(old, 2)
+        after = await updated(learner, rows, learning_rate=0.0)
+        return found, before, again, after
+
+    found, before, again, after = serve(server, play)
+    assert again == found  # the snapshot is what it was
+    assert before.logprobs == after.logprobs  # and so are the learner's weights
+
+
+def test_checkpoint_restores_weights_after_a_kill(server):
+    async def first(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -1.0))
+        await updated(learner, rows)
+        kept, _ = await learner.save("kept", keep_days=0)
+        return rows, kept, await updated(learner, rows, learning_rate=0.0)
+
+    rows, kept, before = serve(server, first)
+    engines = server.engines
+    server.stop(signal.SIGKILL)
+    server.start()
+    assert not set(engines) & set(server.engines)
+
+    async def then(service):
+        learner = await service.restore(kept)
+        found = await updated(learner, rows, learning_rate=0.0)
+        return found, await answers(await learner.snapshot(), 1)
+
+    after, sampled = serve(server, then)
+    for one, other in zip(before.logprobs, after.logprobs, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    assert len(sampled[0].ids) == 4
