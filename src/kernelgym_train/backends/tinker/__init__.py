@@ -1,1 +1,1 @@
-"""Training on a Tinker service: remote LoRA weights, the episodes and credit of every backend."""
+"""Training on a Tinker service: remote LoRA weights, our episodes and credit."""

@@ -1,4 +1,4 @@
-"""What a Tinker service learns from: one row per sample, shifted by one.
+"""Rows that a Tinker service learns from: samples, shifted by one.
 
 Contract: a row of an answer of n tokens to a prompt of m has m + n - 1 positions. Position i reads
 token i and predicts token i + 1; log-probabilities and advantages are 0 where the token predicted
@@ -22,7 +22,7 @@ __all__ = ["DatumRow", "datum_row", "logprob_gap", "updates_of"]
 
 @dataclass(frozen=True, slots=True)
 class DatumRow:
-    """One sample as a Tinker service takes it; all of the same length."""
+    """One sample as a service takes it; fields have one length."""
 
     tokens: tuple[int, ...]
     """Ids that are read."""
@@ -56,7 +56,7 @@ def datum_row(sample: Sample) -> DatumRow:
 
 
 def updates_of(samples: Sequence[Sample], updates: int) -> list[tuple[Sample, ...]]:
-    """Return the samples of each optimiser update: all of them, none twice, sizes even.
+    """Return the samples of each optimiser update, none of them twice.
 
     Samples without an advantage teach nothing and are left out; so are updates without samples.
     """
@@ -69,7 +69,7 @@ def updates_of(samples: Sequence[Sample], updates: int) -> list[tuple[Sample, ..
 def logprob_gap(
     rows: Iterable[DatumRow], learner: Iterable[Sequence[float]], prompts: Iterable[int]
 ) -> tuple[float, float]:
-    """Return mean and maximum of how far learner and sampler are apart, over sampled tokens.
+    """Return how far learner and sampler are apart: mean and maximum.
 
     Args:
         rows: What was learned from.

@@ -1,4 +1,4 @@
-"""A policy that samples on a Tinker service: one snapshot of the weights, a request per answer.
+"""Sampling on a Tinker service: one snapshot, a request per answer.
 
 Contract: ids and log-probabilities are kept as the service gave them; the seed of an answer is the
 request's. An answer that does not come within its limit, or fails, is asked for twice more with the

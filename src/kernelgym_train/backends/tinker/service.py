@@ -24,7 +24,9 @@ _MOST_SEED = 2**31 - 1
 
 
 class WaitedInVain(TimeoutError):
-    """A request was not answered within its limit; whether it was carried out is not known."""
+    """A request was not answered within its limit.
+
+    Whether it was carried out is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Learner:
         return Updated(told, {name: float(value) for name, value in measured.items()})
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
-        """Keep weights and optimiser on the service; returns their path and the sampler's."""
+        """Keep weights and optimiser; returns their path and the sampler's."""
         seconds = keep_days * 86400 or None
         state = self._client.save_state(name, ttl_seconds=seconds)
         sampler = self._client.save_weights_for_sampler(name, ttl_seconds=seconds)
@@ -181,7 +183,7 @@ class Service:
         return Learner(await _within(make(path), self._limit_s, "a checkpoint"), self._limit_s)
 
     async def sampler(self, model: str = "", path: str = "") -> Sampler:
-        """Return what samples with a base model, or with weights that were kept for sampling."""
+        """Return a sampler of a base model, or of kept weights."""
         given = {"model_path": path} if path else {"base_model": model}
         asked = self._client.create_sampling_client(**given)
         return Sampler(await _within(asked, self._limit_s, "a sampler"))
@@ -192,7 +194,7 @@ class Service:
 
 
 def tinker_key() -> str:
-    """Return the key of TINKER_API_KEY; empty if the SDK is to look in its own store."""
+    """Return TINKER_API_KEY, or nothing if the SDK's own store has it."""
     return os.environ.get("TINKER_API_KEY", "").strip()
 
 
