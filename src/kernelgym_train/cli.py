@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym import UsageError
+from kernelgym import UnknownName, UsageError, __version__
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.config.settings import describe, plain
 
@@ -38,12 +38,31 @@ class _Asked:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
+    try:
+        code = _outcome(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of our output has closed the pipe. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _outcome(argv: Sequence[str] | None) -> int:
+    """Run the command and return the exit code.
+
+    Raises:
+        BrokenPipeError: If the reader of standard output has gone.
+    """
     verbose = False
     try:
-        options = _parser().parse_args(argv)
+        parser = _parser()
+        options, unknown = parser.parse_known_args(argv)
         verbose = options.verbose
+        if unknown:
+            raise UnknownName("option", unknown[0].partition("=")[0], parser.option_strings)
         return _run(options)
-    except SystemExit as done:  # help was printed, or argparse said what is wrong
+    except SystemExit as done:  # help was printed
         return done.code if isinstance(done.code, int) else 2
     except KeyboardInterrupt:
         _say("interrupted; go on with --resume")
@@ -51,17 +70,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         _say(f"error: {error}", verbose)
         return 2
+    except BrokenPipeError:
+        raise
     except Exception as error:
         _say(f"failed: {type(error).__name__}: {error}", verbose)
         return 1
 
 
 class _Parser(argparse.ArgumentParser):
+    @property
+    def option_strings(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(f"{message}; see `kernelgym-train --help`")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> _Parser:
     parser = _Parser(
         "kernelgym-train",
         description=_DESCRIPTION,
@@ -70,7 +95,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("settings", nargs="*", metavar="key.path=value", help="settings, over those of the file")
-    add("--backend", choices=_BACKENDS, help="what samples and takes optimiser steps")
+    add(
+        "--backend",
+        type=_backend,
+        metavar=f"{{{','.join(_BACKENDS)}}}",
+        help="what samples and takes optimiser steps",
+    )
     add("--config", type=Path, help="YAML file of settings, or a ready one's name")
     add("--resume", type=Path, metavar="RUN", help="folder of a run to go on with")
     add("--evaluate", type=Path, metavar="RUN", help="evaluate the model that a run has trained")
@@ -78,8 +108,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--dry-run", action="store_true", help="print the settings and check what a run needs")
     add("--assume-gpu", type=float, metavar="GIB", help="with --dry-run: plan for such a GPU")
     add("--help-settings", action="store_true", help="list every setting")
+    add("--version", action="version", version=f"kernelgym {__version__}", help="show the version")
     add("-v", "--verbose", action="store_true", help="show the traceback of a failure")
     return parser
+
+
+def _backend(name: str) -> str:
+    if name not in _BACKENDS:
+        raise argparse.ArgumentTypeError(str(UnknownName("backend", name, _BACKENDS)))
+    return name
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -11,6 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from kernelgym import __version__
+
 COMMAND = (sys.executable, "-m", "kernelgym.cli")
 
 
@@ -52,6 +56,22 @@ def test_a_closed_pipe_is_no_error():
     shell = f"{' '.join(COMMAND)} ls --suite Synthetic | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
     assert (done.stdout.split()[-1], done.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize("argv", [("ls",), ("--help",)], ids=" ".join)
+def test_pipe_closed_at_once_is_no_error(argv: tuple[str, ...]):
+    """The reader goes before the first line is written, as `| true` may."""
+    process = subprocess.Popen([*COMMAND, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=120), err) == (0, b"")
+
+
+def test_package_run_as_a_module_is_the_command():
+    argv = [sys.executable, "-m", "kernelgym", "--version"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"kernelgym {__version__}\n", "")
 
 
 def test_an_interrupted_batch_is_130_keeps_its_rows_and_goes_on(folder: Path):

@@ -57,6 +57,8 @@ def room_of(module: str) -> str:
     first = module.split(".")[1:2]
     if not first:
         return ""
+    if first == ["__main__"]:  # ``python -m kernelgym`` is the command
+        return "cli"
     return first[0] if (ROOT / first[0]).is_dir() else "nouns"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.error import CustomSpaceError, InvalidAction, ResetNeeded
+from gymnasium.error import InvalidAction, ResetNeeded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -485,8 +485,6 @@ def test_text_space() -> None:
     assert all(len(space.sample()) <= 100 and space.sample() in space for _ in range(20))
     assert len(KernelText(3).sample()) == 3
     assert KernelText(seed=5).sample() == KernelText(seed=5).sample()
-    with pytest.raises(CustomSpaceError, match="shared_memory=False"):
-        gym.vector.utils.create_shared_memory(space, n=2)
 
 
 def test_answer_that_was_cut_off_has_the_defect() -> None:

@@ -123,6 +123,17 @@ def test_a_failing_judge_takes_the_returns_of_its_whole_episode() -> None:
     assert list(sft_rows([record], Rules(by="return"))) == []
 
 
+def test_episode_cut_has_no_values_by_return() -> None:
+    """What would have followed its last turn is missing from its returns."""
+    whole = episode((variant(1), wrong()), (variant(2), right()), stop_when="correct")
+    left = episode((variant(3), wrong()), (variant(4), wrong()), stop_when="correct")
+    cut = dataclasses.replace(left, trajectory=dataclasses.replace(left.trajectory, ended="cut"))
+    rules = Rules(by="return", wrong=True)
+    assert len(list(preference_rows([whole, left], rules))) == 1
+    assert list(preference_rows([whole, cut], rules)) == []
+    assert list(sft_rows([cut], rules)) == [] and len(list(sft_rows([cut], Rules(wrong=True)))) == 2
+
+
 def test_examples_are_not_repeated_and_can_be_limited() -> None:
     one = episode((variant(1), right(1.2)), reward="stage3")
     two = episode((variant(1), right(1.2)), (variant(2), right(3.0)), reward="stage3")

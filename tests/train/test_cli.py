@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kernelgym import __version__
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.cli import main
 from support import tiny
@@ -117,7 +118,7 @@ def test_a_dry_run_for_a_gpu_that_is_not_here(
     [
         (["--backend", "tinker"], "'tinker' is not in this version"),
         (["--backend", "mcgs"], "'mcgs' is not in this version"),
-        (["--backend", "trll"], "invalid choice"),
+        (["--backend", "trll"], "did you mean trl"),
         (["optimiser.step=3"], "did you mean steps"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--resume", "nowhere"], "no config.yaml"),
@@ -206,3 +207,37 @@ def test_a_run_on_real_verdicts(tmp_path: Path, model_folder: Path) -> None:
     subprocess.run(command, check=True, timeout=300)
     kept = rows(tmp_path / "one" / "verdicts.jsonl")
     assert kept and all(row["verdict"]["status"] != "unavailable" for row in kept)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("--confg", "x"), "unknown option '--confg'; did you mean --config?; known: "),
+        (("--dry-rn",), "unknown option '--dry-rn'; did you mean --dry-run?"),
+        (
+            ("--backend", "trk"),
+            "unknown backend 'trk'; did you mean trl?; known: trl, tinker",
+        ),
+    ],
+)
+def test_option_mistyped_is_corrected_in_a_line(
+    argv: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert not out and says in err and len(err.splitlines()) == 1
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"kernelgym {__version__}\n"
+
+
+def test_pipe_closed_is_no_error() -> None:
+    argv = [sys.executable, "-m", "kernelgym_train", "--help-settings"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=120), err) == (0, b"")

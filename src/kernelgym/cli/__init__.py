@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
+from kernelgym import __version__
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
 from kernelgym.cli.export import Export, Rescore
@@ -31,7 +32,7 @@ from kernelgym.cli.play import Play
 from kernelgym.cli.redteam import Redteam
 from kernelgym.cli.show import Show
 from kernelgym.cli.trajectory import ShowTrajectory
-from kernelgym.errors import UsageError
+from kernelgym.errors import UnknownName, UsageError
 
 __all__ = ["main"]
 
@@ -40,9 +41,13 @@ Problems, verdicts and episodes of GPU kernels written by models.
 
 Exit codes: 0 done, 1 failed (for `check`: the kernel is not correct; for `redteam`: an exploit got
 through or an honest kernel was refused), 2 usage error,
-130 interrupted. `-v` shows the traceback of a failure."""
+130 interrupted. `-v` shows the traceback of a failure, `--version` the version."""
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_NO_NUMBER = re.compile(
+    r"Error parsing (?P<option>--[\w-]+): "
+    r".*\b(?P<kind>INT|FLOAT|int|float)\b.*'(?P<given>[^']*)'\]?"
+)
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Redteam
     | ShowTrajectory | Rescore | Export
@@ -63,16 +68,32 @@ _COMMANDS: dict[str, type[Options]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of our output has closed the pipe. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    """Run one command and return the exit code.
+
+    Raises:
+        BrokenPipeError: If the reader of standard output has gone.
+    """
     if len(arguments) > 1 and arguments[0] in ("-v", "--verbose"):
         arguments.append(arguments.pop(0))  # it belongs to every command, and stands after its name
     verbose = False
     try:
+        if arguments == ["--version"]:
+            print(f"kernelgym {__version__}")
+            return 0
         command = _command(arguments or ["--help"])
         verbose = command.verbose
-        code = command.run()
-        sys.stdout.flush()
-        return code
+        return command.run()
     except SystemExit:  # help was printed
         return 0
     except KeyboardInterrupt:
@@ -82,9 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error}", verbose)
         return 2
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except Exception as error:
         _say(f"failed: {type(error).__name__}: {error}", verbose)
         return 1
@@ -126,22 +145,43 @@ def _command(arguments: list[str]) -> _Command:
     except SystemExit as error:
         if not error.code:
             raise
-    raise UsageError(_one_line(box.getvalue(), arguments))
+    raise _refusal(_complaint(box.getvalue()), arguments)
 
 
-def _one_line(box: str, arguments: Sequence[str]) -> str:
-    """Return what Tyro's box of several lines says, with what is known and what to do."""
+def _complaint(box: str) -> str:
+    """Return what Tyro's box of several lines says, as one line."""
     # The box's title, the complaint, a line across, then help that does not fit on a line. It is
     # drawn in ASCII or not, in colour or not, as Tyro sees fit.
     lines = [line.strip("│ ") for line in _COLOUR.sub("", box).splitlines()[1:]]
     sections = itertools.groupby(lines, lambda line: line[:3] in ("───", "---", "╰──"))
     complaint = next((" ".join(section) for across, section in sections if not across), box)
-    said = " ".join(complaint.partition("Got errors:")[0].split()).rstrip(".")
-    name = next((argument for argument in arguments if argument in _COMMANDS), "")
-    if said.startswith("Unrecognized options"):
-        known = _options(_COMMANDS[name]) if name else tuple(_COMMANDS)
-        said += f"; known: {', '.join(known)}"
-    return f"{said}; see `{' '.join(filter(None, ('kernelgym', name)))} --help`"
+    return " ".join(complaint.partition("Got errors:")[0].split()).rstrip(".")
+
+
+def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
+    """Return the error for arguments of which Tyro complains: what is known and what to do."""
+    name = arguments[0] if arguments[0] in _COMMANDS else ""
+    see = f"see `{' '.join(filter(None, ('kernelgym', name)))} --help`"
+    if number := _NO_NUMBER.fullmatch(complaint):
+        kind = "a number" if number["kind"].lower() == "float" else "a whole number"
+        return UsageError(f"{number['option']} takes {kind}, got {number['given']!r}; {see}")
+    head, _, given = complaint.partition(":")
+    if not head.startswith("Unrecognized"):
+        return UsageError(f"{complaint}; {see}")
+    unknown = [word.strip() for word in given.split(",")]
+    if not name:
+        if unknown[0].startswith("-"):
+            return UnknownName(
+                "option", unknown[0], ("--help", "--version"), f"{see.capitalize()}."
+            )
+        return UnknownName("command", unknown[0], _COMMANDS, f"{see.capitalize()}.")
+    # A misspelt option leaves its value over too: the option is what was meant.
+    option = next((word for word in unknown if word.startswith("-")), None)
+    known = _options(_COMMANDS[name])
+    if option is None:
+        extra, listed = ", ".join(unknown), ", ".join(known)
+        return UsageError(f"`kernelgym {name}` has no place for {extra}; known: {listed}; {see}")
+    return UnknownName("option", option.partition("=")[0], known, f"{see.capitalize()}.")
 
 
 def _options(command: type[Options]) -> tuple[str, ...]:

@@ -117,14 +117,13 @@ def episode_of(env: gym.Env[str, str]) -> Episode:
     return cast(KernelEnv, env.unwrapped).episode
 
 
-def play_episode(env: gym.Env[str, str], answer: Player, gamma: float = GAMMA) -> Trajectory:
+def play_episode(env: gym.Env[str, str], answer: Player) -> Trajectory:
     """Play an episode that was reset, and print it as it goes.
 
     Args:
         env: The environment.
         answer: Gives the next answer, from the feedback on the last one (None at first); None
             ends the game.
-        gamma: Discount factor of the returns shown.
 
     Returns:
         What was played.

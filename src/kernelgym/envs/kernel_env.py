@@ -102,7 +102,7 @@ class KernelEnv(gym.Env[str, str]):
         ruleset: str | Ruleset | None = None,
         max_turns: int = 4,
         reward: str | RewardPreset = "stage2",
-        problems: Ids | Sequence[Problem] | None = None,
+        problems: Ids | Sequence[Problem] | Problem | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
         allow_degenerate: bool = False,
@@ -254,7 +254,12 @@ class KernelEnv(gym.Env[str, str]):
             DegenerateProblem: If a degenerate problem is asked for and not allowed.
         """
         super().reset(seed=seed)
-        options = options or {}
+        options = {} if options is None else options
+        if not isinstance(options, Mapping):
+            raise UsageError(
+                "the options of reset are a dictionary such as {'problem_id': 'L1/3'}, "
+                f"got {options!r}"
+            )
         for name in options:
             if name not in RESET_OPTIONS:
                 raise UnknownName("reset option", name, RESET_OPTIONS)

@@ -9,17 +9,17 @@ here. Device and ruleset, which that depends on, are agreed on here with the eva
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard, cast
 
 from kernelgym.devices import find_device
-from kernelgym.errors import DegenerateProblem, UsageError
+from kernelgym.errors import DegenerateProblem, UnknownName, UsageError
 from kernelgym.hygiene import refuse
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.suites import Ids, Suite
+from kernelgym.suites import SUITES, Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
 from kernelgym.suites.known_hygiene import known_hygiene, passing
@@ -72,6 +72,12 @@ class ProblemChoice:
         if self.suite is not None and (text.isdecimal() or "/" in text):
             short = f"L{self.level}/{text}" if text.isdecimal() else text
             name = self.suite.name
+            other = short.partition("/")[0]
+            if other in SUITES and other != name:
+                raise UsageError(
+                    f"problem {text!r} is of suite {other}, and this environment plays {name}; "
+                    f"make one of {other}, or give an id such as {name}/L1/1"
+                )
             return self.suite.get(short if short.startswith(f"{name}/") else f"{name}/{short}")
         return find_problem(self.problems, text)
 
@@ -79,7 +85,7 @@ class ProblemChoice:
 def choose_problems(
     suite: str | Path | Suite,
     level: int | None,
-    problems: Ids | Sequence[Problem] | None,
+    problems: Ids | Sequence[Problem] | Problem | None,
     split: str | None,
     *,
     ruleset: Ruleset,
@@ -93,10 +99,20 @@ def choose_problems(
         UsageError: If an argument is unknown or contradicts another, or nothing is left.
         DegenerateProblem: If a problem named by its id is degenerate, or all of them are.
     """
+    flags: dict[str, object] = {
+        "exclude_degenerate": exclude_degenerate,
+        "allow_degenerate": allow_degenerate,
+    }
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise UsageError(f"{name} is True or False, got {flag!r}")
     if exclude_degenerate and allow_degenerate:
         raise UsageError(
             "exclude_degenerate and allow_degenerate contradict each other; give one of them"
         )
+    if isinstance(problems, Problem):
+        problems = [problems]
+    _check_choice_of_problems(problems)
     whole: Suite | None = None
     named: tuple[Problem, ...] = ()
     if _are_problems(problems):
@@ -106,7 +122,7 @@ def choose_problems(
         sized = {"size": "gpu"} if suite == "Synthetic" and device != "cpu" else {}
         found = find_suite(suite, **sized)
         ids = cast("Ids | None", problems)
-        listed = found.problems(level, ids, split)
+        listed = _listed(found, level, ids, split)
         if ids is not None:
             named = _named_singly(listed, ids)
         elif split is None and not exclude_degenerate:
@@ -132,6 +148,32 @@ def choose_problems(
     return ProblemChoice(listed, drawn, ruleset, device, gated, whole, level)
 
 
+def _listed(
+    found: Suite, level: int | None, ids: Ids | None, split: str | None
+) -> tuple[Problem, ...]:
+    """Return the problems chosen; refuse an id of another level or suite."""
+    try:
+        return found.problems(level, ids, split)
+    except UnknownName as unknown:
+        entry = str(unknown.given)
+        if unknown.what != "problem" or level is None:
+            raise
+        suite = entry.partition("/")[0]
+        if suite in SUITES and suite != found.name:
+            raise UsageError(
+                f"problem {entry!r} is of suite {suite}, and suite={found.name!r} was asked for; "
+                f"make an environment of {suite}, or give problems of {found.name}"
+            ) from None
+        try:
+            (other,) = found.problems(None, entry)
+        except (UsageError, ValueError):
+            raise unknown from None
+        raise UsageError(
+            f"problem {other.id!r} is of level {other.level}, and level {level} was asked for; "
+            f"make an environment of level {other.level}, or pass level=None to choose from all"
+        ) from None
+
+
 def _named_singly(listed: tuple[Problem, ...], ids: Ids) -> tuple[Problem, ...]:
     """Return the problems that are named one by one, and not as part of a range."""
     parts = (ids,) if isinstance(ids, str | int) else tuple(ids)
@@ -139,6 +181,14 @@ def _named_singly(listed: tuple[Problem, ...], ids: Ids) -> tuple[Problem, ...]:
     entries = [parse_ids(piece) for piece in pieces]
     keys = {entry[0] for entry in entries if len(entry) == 1}
     return tuple(problem for problem in listed if problem_keys(problem) & keys)
+
+
+def _check_choice_of_problems(given: object) -> None:
+    if given is not None and not isinstance(given, str | int | Iterable):
+        raise UsageError(
+            f"problems are chosen by ids or numbers, got {given!r} ({type(given).__name__}); give "
+            "ids, numbers, a range such as '1-20,33', or Problem objects"
+        )
 
 
 def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[Problem]]:
@@ -163,6 +213,11 @@ def agreed_on(
     if evaluator is None:
         device = find_device("cpu" if device is None else device)
         return device, find_ruleset("strict" if ruleset is None else ruleset)
+    if isinstance(evaluator, type):
+        raise UsageError(
+            f"an evaluator is an object, got the class {evaluator.__name__}; call it first, as in "
+            f"evaluator={evaluator.__name__}()"
+        )
     if not isinstance(evaluator, Evaluator):
         raise UsageError(
             f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "

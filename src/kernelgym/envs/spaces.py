@@ -1,22 +1,28 @@
-"""The text space of observations and actions: any Unicode, at the cost of a length check.
+"""The text space of observations and actions: any Unicode, one length check.
 
 `gymnasium.spaces.Text` names its characters one by one, which refuses the quotation marks that
 compilers print, or costs milliseconds per check. `KernelText` is a `Text`, so Gymnasium's
 batching works on it, that takes every string up to a length.
 
-It is not made for shared memory (fixed-width buffers of a million characters): asking for that
-raises `gymnasium.error.CustomSpaceError`; pass ``shared_memory=False`` to `AsyncVectorEnv`.
+Its batch can lie in shared memory, which `gymnasium.vector.AsyncVectorEnv` uses by default: each
+environment has a slot of four bytes per character (UTF-8's longest) and eight for the length.
 """
 
 from __future__ import annotations
 
 import string
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from ctypes import c_uint8
+from multiprocessing.sharedctypes import SynchronizedArray
+from typing import Any, overload
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.error import CustomSpaceError
-from gymnasium.vector.utils import create_shared_memory
+from gymnasium.vector.utils import (
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
 
 __all__ = ["MAX_TEXT_CHARS", "KernelText"]
 
@@ -24,6 +30,7 @@ MAX_TEXT_CHARS = 1_000_000
 """Default bound on the length of a text, in characters."""
 
 _SAMPLE_CHARS = 32
+_LENGTH_BYTES = 8
 
 
 class KernelText(spaces.Text):
@@ -66,9 +73,67 @@ class KernelText(spaces.Text):
         return hash((KernelText, self.max_length))
 
 
+class _SharedTexts(Sequence[str]):
+    """The texts in shared memory now; a deep copy is a tuple.
+
+    Gymnasium reads the memory once, when it is made, and hands out deep copies after each step.
+    An array shows what was written since; a tuple of texts made then would stay empty for ever.
+    """
+
+    def __init__(self, memory: SynchronizedArray[c_uint8], slot_bytes: int, n: int) -> None:
+        self._memory, self._slot_bytes, self._n = memory, slot_bytes, n
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(self._n)))
+        start = range(self._n)[index] * self._slot_bytes
+        shared = memoryview(self._memory.get_obj()).cast("B")
+        first = start + _LENGTH_BYTES
+        length = int.from_bytes(shared[start:first], "little")
+        return bytes(shared[first : first + length]).decode("utf-8", "surrogatepass")
+
+    def __deepcopy__(self, _: object) -> tuple[str, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def _slot_bytes(space: KernelText) -> int:
+    return _LENGTH_BYTES + 4 * space.max_length
+
+
 @create_shared_memory.register(KernelText)
-def _refuse_shared_memory(space: KernelText, n: int = 1, ctx: Any = None) -> NoReturn:
-    raise CustomSpaceError(
-        f"{space} texts do not fit shared memory: pass shared_memory=False to AsyncVectorEnv, or "
-        "use gymnasium.make_vec, which judges a whole batch in one process"
-    )
+def _create_texts(space: KernelText, n: int = 1, ctx: Any = None) -> Any:
+    if ctx is None:
+        import multiprocessing as ctx
+    return ctx.Array(c_uint8, n * _slot_bytes(space))
+
+
+@read_from_shared_memory.register(KernelText)
+def _read_texts(space: KernelText, memory: Any, n: int = 1) -> _SharedTexts:
+    return _SharedTexts(memory, _slot_bytes(space), n)
+
+
+@write_to_shared_memory.register(KernelText)
+def _write_text(space: KernelText, index: int, value: str, memory: Any) -> None:
+    """Write one environment's text into its slot.
+
+    Raises:
+        ValueError: If the text is longer than the space allows: it would run into the next slot.
+    """
+    if not space.contains(value):
+        raise ValueError(f"a text of {len(value):,} characters does not fit {space}")
+    data = value.encode("utf-8", "surrogatepass")
+    start = index * _slot_bytes(space)
+    first = start + _LENGTH_BYTES
+    shared = memoryview(memory.get_obj()).cast("B")
+    shared[start:first] = len(data).to_bytes(_LENGTH_BYTES, "little")
+    shared[first : first + len(data)] = data

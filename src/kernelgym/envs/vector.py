@@ -50,8 +50,8 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         **options: Any,
     ) -> None:
-        if num_envs < 1:
-            raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+        if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise UsageError(f"num_envs must be a whole number, at least 1, got {num_envs!r}")
         mode = getattr(autoreset_mode, "value", autoreset_mode)
         if mode not in _MODES:
             raise UnknownName(

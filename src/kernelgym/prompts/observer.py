@@ -76,6 +76,17 @@ class Observer:
         check_counter(self.count)
         if isinstance(self.context_tokens, bool) or not isinstance(self.context_tokens, int):
             raise UsageError(f"context_tokens is a number of tokens, got {self.context_tokens!r}")
+        if self.context_tokens < 0:
+            raise UsageError(
+                f"context_tokens must be at least 0, got {self.context_tokens}; 0 shows no earlier "
+                "turn but the last, cut short"
+            )
+        if self.hardware is not None and not isinstance(self.hardware, Hardware):
+            raise UsageError(
+                f"hardware is a kernelgym.prompts.problem.Hardware, got {self.hardware!r}; give "
+                "Hardware(name='NVIDIA H100') with what else the prompt should tell, or leave the "
+                "option out"
+            )
 
     def observe(
         self,

@@ -173,6 +173,10 @@ def example_count(examples: int | str, language: str) -> int:
         if examples not in EXAMPLE_COUNTS:
             raise UnknownName("number of examples", examples, EXAMPLE_COUNTS)
         return EXAMPLE_COUNTS[examples]
+    if isinstance(examples, bool) or not isinstance(examples, int):
+        raise UsageError(
+            f"examples is a whole number or one of {', '.join(EXAMPLE_COUNTS)}; got {examples!r}"
+        )
     there = len(find_language(language).examples)
     if not 0 <= examples <= there:
         raise UsageError(

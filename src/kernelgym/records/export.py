@@ -12,7 +12,8 @@ would teach answers to questions that nobody asked.
 
 Who may be an example (the text of a row's answer is always the whole text, thinking included):
 
-- a turn whose verdict is `unavailable` is left out, and with values by return its whole episode;
+- a turn whose verdict is `unavailable` is left out;
+- with values by return, so is an episode that was cut or could not be judged to its end;
 - an unparsable or rejected answer is never an example, only ever the rejected side of a pair;
 - nor is a wrong one, unless `Rules.wrong` is set, nor one whose form has defects, unless
   `Rules.untidy` is;
@@ -232,8 +233,8 @@ def _answers(record: EpisodeRecord, rules: Rules) -> Iterator[_Answer]:
     """Yield the answers that say something about the model, with their values."""
     trajectory = record.trajectory
     by_return = rules.by == "return"
-    if by_return and not trajectory.valid:
-        return
+    if by_return and (trajectory.ended == "cut" or not trajectory.valid):
+        return  # what would have followed is missing from the returns
     returns = trajectory.returns(rules.gamma, rules.variant)
     values = returns if by_return else trajectory.scores
     for turn, value in zip(trajectory.turns, values, strict=True):

@@ -72,13 +72,19 @@ def reward_preset(which: str | RewardPreset) -> RewardPreset:
 
     Raises:
         UnknownName: If no shipped preset has that name.
+        UsageError: If it is neither a preset nor a name.
     """
     if isinstance(which, RewardPreset):
         return which
-    try:
-        return REWARDS[which]
-    except (KeyError, TypeError):
-        raise UnknownName("reward preset", which, REWARDS) from None
+    if not isinstance(which, str):
+        raise UsageError(
+            f"a reward is a kernelgym.RewardPreset or the name of one, got {which!r}; known: "
+            f"{', '.join(REWARDS)}. A preset weighs the parts of a turn; to pay by a function, "
+            "wrap the environment in a gymnasium.RewardWrapper"
+        )
+    if which not in REWARDS:
+        raise UnknownName("reward preset", which, REWARDS)
+    return REWARDS[which]
 
 
 def check_speed(preset: RewardPreset, language: str, device: str, *, timing: bool = True) -> None:

@@ -135,17 +135,22 @@ def facts_of(prepared: Prepared) -> dict[str, str]:
 def specimens_of(
     before: Mapping[str, HeldOut], after: Mapping[str, HeldOut]
 ) -> tuple[Specimen, ...]:
-    """Return held-out problems whose first sampled answer was wrong before and right after."""
-    found = []
+    """Return held-out problems with their first sampled answers, before and after.
+
+    Those that were wrong before and are right after come first: they show what was learned.
+    """
+    found: list[Specimen] = []
+    others: list[Specimen] = []
     for name, table in before.items():
         later = {rollout.key: rollout for rollout in after[name].sampled}
         for rollout in table.sampled:
             if rollout.key.trajectory or rollout.key not in later:
                 continue
             one, two = _first(rollout), _first(later[rollout.key])
-            if one is not None and two is not None and two.verdict.correct > one.verdict.correct:
+            if one is not None and two is not None:
                 problem = rollout.trajectory.problem
-                found.append(
+                learned = two.verdict.correct > one.verdict.correct
+                (found if learned else others).append(
                     Specimen(
                         problem.id,
                         question(problem)[0].content,
@@ -153,7 +158,7 @@ def specimens_of(
                         *(two.action, failure_of(two)),
                     )
                 )
-    return tuple(found[:_SPECIMENS])
+    return tuple((found or others[:1])[:_SPECIMENS])
 
 
 def _first(rollout: Rollout) -> Turn | None:

@@ -6,14 +6,18 @@ chart is readable on light and dark paper; texts are escaped. Nothing is loaded 
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 
-__all__ = ["bars", "lines"]
+__all__ = ["bars", "lines", "round_step"]
 
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 34
 _BAR, _LABELS = 13, 210
+_HALF_LABEL = 24
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def lines(
@@ -23,7 +27,7 @@ def lines(
 
     Args:
         series: Values by name, one for each step.
-        top: Upper end of the axis; the largest value if None.
+        top: Upper end of the axis, in four parts; a round number above all values if None.
         percent: Write the axis in per cent.
     """
     drawn = {name: values for name, values in series.items() if values}
@@ -31,7 +35,9 @@ def lines(
         return ""
     steps = max(len(values) for values in drawn.values())
     highest = max(max(values) for values in drawn.values())
-    end = top if top is not None else highest * 1.05 or 1.0
+    apart = round_step(highest if top is None else top)
+    count = 4 if top is not None else max(1, math.ceil(highest / apart - 1e-9))
+    end = apart * count
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
     def x(place: int) -> float:
@@ -41,18 +47,21 @@ def lines(
         return _TOP + high * (1.0 - min(max(value, 0.0), end) / end)
 
     parts = []
-    for tick in range(5):
-        value = end * tick / 4
-        told = f"{100 * value:.0f} %" if percent else f"{value:.3g}"
+    for tick in range(count + 1):
+        value = apart * tick
+        told = f"{100 * value:.4g} %" if percent else f"{value:.4g}"
         parts.append(
             f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(value):.1f}" '
             f'y2="{y(value):.1f}"/><text class="tick" text-anchor="end" x="{_LEFT - 6}" '
             f'y="{y(value) + 4:.1f}">{told}</text>'
         )
-    for place in sorted({0, (steps - 1) // 2, steps - 1}):
+    every = max(1, round(round_step(0.8 * steps)))
+    for step in range(every, steps + 1, every):
+        # A label around its tick would be cut off at the edge of the drawing.
+        anchor = "end" if x(step - 1) > _WIDTH - _RIGHT - _HALF_LABEL else "middle"
         parts.append(
-            f'<text class="tick" text-anchor="middle" x="{x(place):.1f}" '
-            f'y="{_HEIGHT - 14}">step {place + 1}</text>'
+            f'<text class="tick" text-anchor="{anchor}" x="{x(step - 1):.1f}" '
+            f'y="{_HEIGHT - 14}">step {step}</text>'
         )
     for number, (name, values) in enumerate(drawn.items()):
         points = " ".join(f"{x(place):.1f},{y(value):.1f}" for place, value in enumerate(values))
@@ -62,6 +71,17 @@ def lines(
         )
     chart = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
     return f"<figure>{chart}{_legend(list(drawn))}</figure>"
+
+
+def round_step(span: float) -> float:
+    """Return a round number of which four or a few less span `span`.
+
+    It is 1, 2, 2.5 or 5 times a power of ten; 0.25 where `span` is not above 0.
+    """
+    if span / 4 < sys.float_info.min:
+        return 0.25
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    return next((factor * power for factor in _ROUND if factor * power * 4 >= span), 10.0 * power)
 
 
 def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> str:

@@ -12,10 +12,10 @@ from html import escape
 
 from kernelgym_train.demo.drawing import bars, lines
 from kernelgym_train.demo.intervals import Rate
-from kernelgym_train.demo.results import Demonstration
+from kernelgym_train.demo.results import Demonstration, Specimen
 from kernelgym_train.demo.scores import Scores
 
-__all__ = ["caveats", "html_page", "score_rows", "text_table"]
+__all__ = ["caveats", "headline", "html_page", "score_rows", "text_table"]
 
 _RIGHT = ("right at the first turn", "right within the episode", "parsed", "refused as cheating")
 _TIMES = ("seconds of the model", "seconds of the judge", "seconds of the optimiser")
@@ -65,9 +65,12 @@ def score_rows(before: Scores, after: Scores) -> Iterator[tuple[str, str, str]]:
 
 
 def text_table(shown: Demonstration) -> str:
-    """Return the tables of a demonstration, for a terminal."""
-    parts = []
+    """Return what happened in a sentence, then the tables, for a terminal."""
+    parts = [headline(shown), ""]
     for name, before in shown.before.items():
+        if told := _nothing_right(name, before, shown.after[name]):
+            parts += [told, ""]
+            continue
         rows = [(f"held out: {name}", "before", "after")]
         rows += score_rows(before, shown.after[name])
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -85,12 +88,12 @@ def caveats(shown: Demonstration) -> Iterator[str]:
         "Rates are of first answers unless said otherwise; intervals are a cluster bootstrap over "
         "problems, 95 %."
     )
-    headline = next(iter(shown.before), None)
-    if headline is not None:
-        most = max(shown.before[headline].pass_at, default=1)
-        reached = shown.before[headline].pass_at.get(most)
+    first = next(iter(shown.before), None)
+    if first is not None:
+        most = max(shown.before[first].pass_at, default=1)
+        reached = shown.before[first].pass_at.get(most)
         if most > 1 and reached is not None:
-            yield _sharpening(most, reached, headline)
+            yield _sharpening(most, reached, first)
     yield from shown.notes
     yield (
         "This shows that episodes, judge, credit and trainer together learn from executed kernels. "
@@ -101,14 +104,22 @@ def caveats(shown: Demonstration) -> Iterator[str]:
 def html_page(shown: Demonstration) -> str:
     """Return the report as one HTML page."""
     title = escape(shown.title)
-    body = [f"<h1>{title}</h1>", _facts(shown.facts)]
-    body.append("<h2>Before and after, on problems held out</h2>")
-    for name, before in shown.before.items():
-        body.append(_table(f"held out: {name}", before, shown.after[name]))
+    body = [f"<h1>{title}</h1>", f"<p>{escape(headline(shown))}</p>"]
     chosen = {name: shown.curves[name] for name in _RIGHT if name in shown.curves}
     if chosen:
-        body += ["<h2>Learning, on the problems trained on</h2>"]
         body.append(lines(chosen, top=1.0, percent=True))
+        body.append("<p>Answers during training, on the problems trained on.</p>")
+    if shown.specimens:
+        body.append("<h2>What it wrote to a problem held out</h2>")
+    body += map(_specimen, shown.specimens)
+    body.append("<h2>Before and after, on problems held out</h2>")
+    for name, before in shown.before.items():
+        told = _nothing_right(name, before, shown.after[name])
+        if told:
+            body.append(f"<p>{escape(told)}</p>")
+        else:
+            body.append(_table(f"held out: {name}", before, shown.after[name]))
+    body += ["<h2>What was done</h2>", _facts(shown.facts)]
     for name in ("reward", "entropy, nats per token"):
         if name in shown.curves:
             body.append(lines({name: shown.curves[name]}))
@@ -120,16 +131,6 @@ def html_page(shown: Demonstration) -> str:
     if times:
         body += ["<h2>Where the time of a step went</h2>", lines(times)]
     body.append(_facts({name: f"{seconds:.0f} s" for name, seconds in shown.seconds.items()}))
-    if shown.specimens:
-        body.append("<h2>Answers</h2>")
-    for specimen in shown.specimens:
-        body.append(
-            f"<h3>{escape(specimen.problem)}</h3><pre>{escape(specimen.question)}</pre>"
-            f'<div class="pair"><div>before: {escape(specimen.before_verdict)}'
-            f"<pre>{escape(specimen.before)}</pre></div>"
-            f"<div>after: {escape(specimen.after_verdict)}"
-            f"<pre>{escape(specimen.after)}</pre></div></div>"
-        )
     body.append("<h2>What this shows, and what it does not</h2><ul>")
     body += [f"<li>{escape(text)}</li>" for text in caveats(shown)]
     body.append("</ul>")
@@ -139,6 +140,49 @@ def html_page(shown: Demonstration) -> str:
         f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n"
         + "\n".join(body)
         + "\n</body></html>\n"
+    )
+
+
+def headline(shown: Demonstration) -> str:
+    """Return one sentence: what became of first answers to held-out problems."""
+    for name, before in shown.before.items():
+        one, two = before.sampled, shown.after[name].sampled
+        if one is None or two is None:
+            continue
+        if two.low > one.high:
+            verb = "rose"
+        elif two.high < one.low:
+            verb = "fell"
+        else:
+            verb = "changed by no more than chance,"
+        steps = max(map(len, shown.curves.values()), default=0)
+        trained = f"In {steps} steps" if steps else "With training"
+        return (
+            f"{trained}, right first answers to held-out problems ({name}) {verb} from "
+            f"{100 * one.value:.1f} % to {100 * two.value:.1f} %."
+        )
+    return "No held-out problem was played."
+
+
+def _nothing_right(name: str, before: Scores, after: Scores) -> str:
+    """Return a line in place of a table in which no answer is right; empty if one is."""
+    sides = (before, after)
+    rates = [rate for s in sides for rate in (s.sampled, s.greedy, s.within, *s.pass_at.values())]
+    if any(rate is not None and rate.value > 0 for rate in rates):
+        return ""
+    return (
+        f"held out: {name}: no answer was right, before or after "
+        f"({after.problems} problems, {after.n} answers)"
+    )
+
+
+def _specimen(specimen: Specimen) -> str:
+    return (
+        f"<h3>{escape(specimen.problem)}</h3><pre>{escape(specimen.question)}</pre>"
+        f'<div class="pair"><div>before: {escape(specimen.before_verdict)}'
+        f"<pre>{escape(specimen.before)}</pre></div>"
+        f"<div>after: {escape(specimen.after_verdict)}"
+        f"<pre>{escape(specimen.after)}</pre></div></div>"
     )
 
 

@@ -63,8 +63,6 @@ __all__ = [
     "tasks_of",
 ]
 
-_ATTEMPTS = 2
-
 
 @runtime_checkable
 class Policy(Protocol):
@@ -244,16 +242,13 @@ async def _play_one(
 
 
 async def _judged(judge: AwaitedEvaluator, problem: Problem, kernel: Kernel) -> Verdict:
-    """Return a kernel's verdict; `unavailable` if the evaluator fails on it again and again."""
-    failure: Exception | None = None
-    for _ in range(_ATTEMPTS):
-        try:
-            return await judge.evaluate(problem, kernel)
-        except UsageError:
-            raise
-        except Exception as error:
-            failure = error
-    message = f"the evaluator raised {type(failure).__name__}: {failure}"
+    """Return a kernel's verdict; `unavailable` if the evaluator fails on it."""
+    try:
+        return await judge.evaluate(problem, kernel)
+    except UsageError:
+        raise
+    except Exception as error:
+        message = f"the evaluator raised {type(error).__name__}: {error}"
     return Verdict(
         Status.UNAVAILABLE,
         message=message,

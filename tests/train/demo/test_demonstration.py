@@ -112,6 +112,8 @@ def test_specimens_are_problems_that_were_learned() -> None:
     found = specimens_of(table(WRONG, RIGHT, WRONG), table(RIGHT, RIGHT, WRONG))
     assert [each.problem for each in found] == [PROBLEM.id]
     assert (found[0].before_verdict, found[0].after_verdict) == ("numerics", "right")
+    (shown,) = specimens_of(table(WRONG, WRONG), table(WRONG, WRONG))
+    assert (shown.problem, shown.after_verdict) == (PROBLEM.id, "numerics"), "nothing was learned"
 
 
 def test_a_folder_that_is_there_is_left_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym_train.demo.drawing import bars, lines
+from kernelgym_train.demo.drawing import bars, lines, round_step
 from kernelgym_train.demo.intervals import Rate
-from kernelgym_train.demo.report import caveats, html_page, score_rows, text_table
+from kernelgym_train.demo.report import caveats, headline, html_page, score_rows, text_table
 from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
 from kernelgym_train.demo.scores import Scores
 
@@ -130,6 +131,51 @@ def test_bars_are_as_long_as_their_shares(pairs: dict[str, tuple[float, float]])
     if max(values) > 1e-3:
         scale = max(widths) / max(values)
         assert all(abs(w - scale * v) < 0.2 for w, v in zip(widths, values, strict=True))
+
+
+@given(st.floats(1e-9, 1e9))
+def test_axis_is_divided_by_a_round_number(span: float) -> None:
+    step = round_step(span)
+    digits = f"{step:.3g}".replace(".", "").strip("0").partition("e")[0].rstrip("0")
+    assert digits in ("1", "2", "25", "5")
+    assert 4 * step >= span * (1 - 1e-9) and step <= span
+
+
+@pytest.mark.parametrize(
+    ("steps", "ticks"), [(44, [10, 20, 30, 40]), (40, [10, 20, 30, 40]), (1, [1])]
+)
+def test_last_tick_lies_inside_the_drawing(steps: int, ticks: list[int]) -> None:
+    chart = lines({"reward": [float(n) for n in range(steps)]})
+    labels = re.findall(r'text-anchor="(\w+)" x="([\d.]+)" y="[\d.]+">step (\d+)<', chart)
+    assert [int(step) for *_, step in labels] == ticks
+    assert all(float(x) + (24 if anchor == "middle" else 0) <= 640 for anchor, x, _ in labels)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [(0.25, 0.95, "rose from 25.0 % to 95.0 %"), (0.95, 0.25, "fell from"), (0.25, 0.3, "chance")],
+)
+def test_headline_says_what_happened(before: float, after: float, says: str) -> None:
+    tables = {"before": {"shapes": scores(before)}, "after": {"shapes": scores(after)}}
+    page = dataclasses.replace(shown(), **tables)
+    assert says in headline(page) and headline(page).count(".") <= 3
+    assert text_table(page).startswith("In 3 steps, right")
+
+
+def test_page_begins_with_sentence_figure_and_sample() -> None:
+    page = html_page(shown())
+    places = [page.index(text) for text in ("In 3 steps", "<svg", "before: wrong", "<table")]
+    assert places == sorted(places)
+
+
+def test_table_without_a_right_answer_is_a_line() -> None:
+    none = dataclasses.replace(scores(0.0, 0.0), sampled=Rate(0.0, 0.0, 0.0, 160.0), greedy=None)
+    none = dataclasses.replace(none, within=None, pass_at={})
+    tables = {"before": {"unseen": none}, "after": {"unseen": none}}
+    page = dataclasses.replace(shown(), **tables)
+    line = "held out: unseen: no answer was right, before or after (10 problems, 160 answers)"
+    assert line in text_table(page).splitlines() and line in parsed(html_page(page)).text
+    assert "pass@" not in text_table(page)
 
 
 def test_results_are_plain_data() -> None:

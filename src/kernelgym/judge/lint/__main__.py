@@ -56,18 +56,12 @@ def _wait_for(child: int, caller: socket.socket) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main(caller_fd: int, watching: bool) -> None:
+def main(caller_fd: int) -> None:
     """Serve problems until the socket closes.
 
     Args:
         caller_fd: The socket.
-        watching: Whether children watch which torch functions a reference calls, to choose the
-            error bound.
     """
-    if watching:
-        # Dispatch modes import this when first entered, which takes 4 s: once here, not per child.
-        import torch._dynamo  # noqa: F401
-
     caller = socket.socket(fileno=caller_fd)
     decoder = protocol.Decoder(1 << 30)
     protocol.send(caller, {"ready": True})
@@ -92,4 +86,4 @@ def main(caller_fd: int, watching: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] == "1")
+    main(int(sys.argv[1]))

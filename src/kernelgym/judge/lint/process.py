@@ -54,10 +54,9 @@ class HygieneProcess:
         self._errors = tempfile.TemporaryFile()
         # -P: otherwise a file in the current folder could replace a library that the judge imports.
         command = [sys.executable, "-P", "-m", "kernelgym.judge.lint"]
-        watching = "1" if rules.tolerance == "fp64" else "0"
         with theirs:
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), watching],
+                [*command, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
