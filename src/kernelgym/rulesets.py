@@ -29,6 +29,8 @@ class Limits:
 
     build_s: float = 120.0
     """Wall seconds for compiling a kernel's extensions, one or all of them together."""
+    triton_build_s: float = 60.0
+    """Wall seconds for one program that compiles a Triton launch: assembler or C compiler."""
     run_s: float = 60.0
     """Wall seconds for loading, constructing and all judged calls together, builds excluded."""
     memory_bytes: int = 4 << 30

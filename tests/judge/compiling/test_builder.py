@@ -29,6 +29,35 @@ std::tuple<torch::Tensor, int64_t> f(const torch::Tensor& x, double scale, int s
 """
 
 
+FACTORIES = """
+#include <torch/extension.h>
+std::vector<torch::Tensor> f(torch::Tensor x) {
+  std::vector<float> floats{1, 2};
+  std::vector<int> ints{1, 2, 3};
+  return {torch::tensor(1), torch::tensor(1.5), torch::tensor(1.5f), torch::tensor(true),
+          torch::tensor(2.0, x.options()), torch::tensor(2, torch::kFloat64),
+          torch::tensor(3.0f, torch::dtype(torch::kFloat32)), torch::tensor(x.size(0)),
+          torch::tensor({1, 2}), torch::tensor({1.0, 2.0, 3.0}),
+          torch::tensor({{1, 2}, {3, 4}, {5, 6}}), torch::tensor(floats), torch::tensor(ints),
+          torch::tensor({1, 2}, torch::kFloat32), torch::tensor(floats, torch::kFloat64),
+          torch::tensor({}), torch::scalar_tensor(1.5), torch::scalar_tensor(2, x.options()),
+          torch::full({}, 1.5, x.options()), torch::full({2}, 1), torch::full({2}, 1.5),
+          torch::zeros({}), torch::arange(3), torch::arange(0, 1, 0.25), at::tensor(1.5f)};
+}
+"""
+MADE = [
+    *([], "int64", 1), *([], "float32", 1.5), *([], "float32", 1.5), *([], "bool", True),
+    *([], "float32", 2.0), *([], "float64", 2.0), *([], "float32", 3.0), *([], "int64", 4),
+    *([2], "int64", [1, 2]), *([3], "float32", [1.0, 2.0, 3.0]),
+    *([3, 2], "int64", [[1, 2], [3, 4], [5, 6]]),
+    *([2], "float32", [1.0, 2.0]), *([3], "int64", [1, 2, 3]), *([2], "float32", [1.0, 2.0]),
+    *([2], "float64", [1.0, 2.0]), *([0], "float32", []),
+    *([], "float32", 1.5), *([], "float32", 2.0), *([], "float32", 1.5), *([2], "int64", [1, 1]),
+    *([2], "float32", [1.5, 1.5]), *([], "float32", 0.0), *([3], "int64", [0, 1, 2]),
+    *([4], "float32", [0.0, 0.25, 0.5, 0.75]), *([1], "float32", [1.5]),
+]  # fmt: skip
+
+
 @pytest.fixture
 def builder(tmp_path, cache_dir, monkeypatch):
     """A builder with the session's library folder; counts the compilers it starts."""
@@ -92,6 +121,19 @@ def test_every_common_type_crosses_without_pybind11_in_the_kernel(builder):
             module.f(*good[:index], bad, *good[index + 1 :])
     with pytest.raises(TypeError, match="8 arguments"):
         module.f(x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("headers", ["thin", "torch's own"])
+def test_factories_make_what_torch_makes(builder, headers):
+    import torch
+
+    more = "" if headers == "thin" else "// torch::nn"  # which the thin ones lack
+    built = builder.build(_request(FACTORIES + more))
+    assert len(_compiles(builder)) == 1, built.log
+    made = _load(built).f(torch.ones(4))
+    found = [part for y in made for part in (list(y.shape), str(y.dtype)[6:], y.tolist())]
+    assert found == MADE
 
 
 def test_a_genuine_mistake_is_compiled_once(builder):

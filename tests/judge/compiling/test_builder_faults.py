@@ -83,6 +83,7 @@ class _FakeCompilers:
         self.clock, self.commands, self.library = clock, [], library
         self.takes_s = {}
         self.log = ""
+        self.writes = True
 
     def __call__(self, command, scratch, allowed_s=0.0):
         self.commands.append(command)
@@ -91,7 +92,8 @@ class _FakeCompilers:
             self.clock[0] += self.takes_s.get(command[-3], 0.0)
             if self.clock[0] > deadline:
                 raise AssertionError(f"{command} is over its deadline")
-            (scratch / command[-1]).write_bytes(self.library)
+            if self.writes:
+                (scratch / command[-1]).write_bytes(self.library)
             return self.log
 
         return SimpleNamespace(finish=finish, end=lambda: None, scratch=scratch)
@@ -121,6 +123,38 @@ def test_a_slow_binding_unit_is_not_charged_to_the_kernel(staged):
     staged.fake.takes_s = {UNIT: 11.0}
     with pytest.raises(AssertionError, match="over its deadline"):
         staged.build(_request(PLAIN, cflags=["-O1"]))
+
+
+def test_compiler_without_an_output_fails_the_build(staged):
+    staged.fake.writes = False
+    built = staged.build(_request(PLAIN, None))
+    assert not built.path and built.log == f"error: the compiler wrote no object file for {UNIT}"
+
+
+def test_linker_without_an_output_fails_the_build(staged):
+    fake = staged.fake
+
+    def start(command, scratch, allowed_s=0.0):
+        if "-shared" in command:
+            fake.writes = False
+        return fake(command, scratch, allowed_s)
+
+    staged._start = start
+    built = staged.build(_request(PLAIN, None))
+    assert not built.path and built.log.startswith("error: ")
+
+
+@pytest.mark.parametrize("text", ["int a;\0", "// \ud800"])
+def test_text_that_no_file_holds_is_not_compiled(staged, text):
+    built = staged.build(_request(text))
+    assert not built.path and "cpp_sources holds the character" in built.log
+    assert staged.fake.commands == [] and not built.may_pass_later
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../../../../dev/zero", "/proc/self/mem"])
+def test_hostile_include_is_left_to_the_compiler(staged, name):
+    assert staged.build(_request(f'#include "{name}"\n{PLAIN}')).path
+    assert any(UNIT in command for command in staged.fake.commands)
 
 
 def test_others_go_first_while_an_extension_is_compiled_and_not_for_one_that_is_kept(staged):

@@ -29,7 +29,7 @@ int GOMP_parallel(void*); int cufftExecC2C(int); extern int mkl_serv_flag;
 namespace std { struct thread { static void _M_start_thread(int); }; }
 namespace at {
 struct Tensor {}; struct TensorBase { float* data_ptr() const; };
-int get_thread_num();
+int get_thread_num(); void enableRecordFunction(bool);
 namespace cpu { Tensor _softmax(const Tensor&, long, bool); bool is_avx512_supported(); }
 namespace cuda { Tensor mm(const Tensor&, const Tensor&); void* getCurrentCUDABlasHandle();
   namespace blas { void gemm(float); } }
@@ -53,24 +53,34 @@ HIDDEN = {
     "native::gemm(0)": ("at::native::gemm",),
     "out = native::softmax_kernel": ("at::native::softmax_kernel",),
     "_ops::mm::redispatch(1, {})": ("at::_ops::mm::redispatch",),
-    "_ops::mm::call({}); std::thread::_M_start_thread(1)": (
-        "std::thread::_M_start_thread",
+    "_ops::mm::call({}); enableRecordFunction(false)": (
+        "at::enableRecordFunction",
         "at::_ops::mm::call",
-    ),
-    "_ops::mm::call({}); pthread_create(0)": ("pthread_create", "at::_ops::mm::call"),
-    "c10::Dispatcher().findSchemaOrThrow(0); pthread_create(0)": (
-        "pthread_create",
-        "c10::Dispatcher::findSchemaOrThrow",
     ),
     "cublasSgemm_v2(0)": ("cublasSgemm_v2",),
     "cudnnConvolutionForward(0)": ("cudnnConvolutionForward",),
     "cufftExecC2C(0)": ("cufftExecC2C",),
 }
+UNSEEN = {
+    "_ops::mm::call({}); std::thread::_M_start_thread(1)": (
+        "std::thread::_M_start_thread",
+        "at::_ops::mm::call",
+    ),
+    "_ops::mm::call({}); pthread_create(0)": ("pthread_create", "at::_ops::mm::call"),
+    "_ops::mm::call({}); GOMP_parallel(0); get_thread_num()": (
+        "GOMP_parallel",
+        "at::_ops::mm::call",
+    ),
+    "c10::Dispatcher().findSchemaOrThrow(0); pthread_create(0)": (
+        "pthread_create",
+        "c10::Dispatcher::findSchemaOrThrow",
+    ),
+}
 HONEST = (
     "expf(1)",
     "TensorBase().data_ptr()",
     "_ops::mm::call({})",
-    "_ops::mm::call({}); GOMP_parallel(0); get_thread_num()",
+    "_ops::empty_like::call({}); GOMP_parallel(0); get_thread_num()",
     "_ops::empty_like::call({}); std::thread::_M_start_thread(1)",
     "_ops::empty_like::redispatch({})",
     "cpu::is_avx512_supported()",
@@ -101,6 +111,12 @@ def test_work_done_elsewhere_is_named(library, statement):
     (finding,) = work.findings()
     assert finding.code == "hidden_library_work" and finding.severity is Severity.HARD
     assert all(name.removesuffix("::call") in finding.message for name in work.hidden)
+
+
+@pytest.mark.parametrize("statement", UNSEEN)
+def test_threads_beside_operators_are_unseen_work(library, statement):
+    work = library_work(needed_symbols(library(statement)))
+    assert work == LibraryWork((), (), UNSEEN[statement]) and work.findings() == ()
 
 
 @pytest.mark.parametrize("statement", HONEST)
@@ -158,6 +174,7 @@ def test_broken_files_are_refused_or_read(sound, tmp_path_factory, data):
 def test_two_libraries_count_together():
     work = LibraryWork(("a", "b")) | LibraryWork(("b", "c"), ("d",)) | NOTHING_LEFT
     assert work == LibraryWork(("a", "b", "c"), ("d",))
+    assert (LibraryWork((), (), ("a",)) | LibraryWork((), (), ("b",))).unseen == ("a", "b")
     assert NOTHING_LEFT.findings() == ()
     assert [found.code for found in LibraryWork((), ("d",)).findings()] == ["library_work"]
 

@@ -115,6 +115,18 @@ def test_names_bring_headers(include):
     assert "pybind" not in _needed("int copy(int x); // numpy", include)
 
 
+def test_tensor_brings_the_factory_of_torch(include):
+    assert "kernelgym_tensor.h" in _needed("torch::tensor(1.5, x.options())", include)
+    assert "kernelgym_tensor.h" in _needed("using namespace torch; tensor(1);", include)
+    assert "kernelgym_tensor.h" not in _needed("torch::Tensor tensor;", include)
+
+
+def test_tensor_factory_reads_few_headers(include):
+    body = thin_headers((PLAIN,), include).files[TENSOR_BODY]
+    more = thin_headers((PLAIN + " torch::tensor(1);",), include)
+    assert len(more.files[TENSOR_BODY]) < 1.1 * len(body) and more.macros == ()
+
+
 MACROS = {
     "KERNELGYM_COMPLEX": [
         *("c10::complex<float> z;", "at::kComplexFloat", "#include <thrust/sort.h>"),

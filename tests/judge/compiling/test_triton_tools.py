@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from kernelgym.judge.compiling import builder as builder_module
 from kernelgym.judge.compiling import triton_tools
 from kernelgym.judge.compiling.builder import Builder
 from kernelgym.judge.compiling.compiler_process import Ready, bounded, has_failed, start
@@ -70,6 +71,17 @@ def test_it_may_not_read_what_candidates_may_not(builder, tmp_path):
     assert builder.build({"launcher": included}).path  # without walls it can
     built = confined.build({"launcher": included + "\n"})
     assert not built.path and "secret.h" in built.log
+
+
+def test_launcher_has_the_limit_of_triton(tmp_path, monkeypatch):
+    allowed = []
+    monkeypatch.setattr(builder_module, "build_launcher", lambda *given: allowed.append(given[3]))
+    monkeypatch.setattr(builder_module, "assemble", lambda *given: allowed.append(given[4]))
+    limits = Limits(build_s=7.0, triton_build_s=3.0)
+    made = Builder(tmp_path / "cache", tmp_path, "limits", limits, ())
+    made.build({"launcher": "int a;"})
+    made.build({"ptx": "", "options": []})
+    assert allowed == [3.0, 3.0]
 
 
 CONFINED = """
@@ -277,6 +289,20 @@ def test_options_that_name_files_are_refused(builder, option):
     else:
         built = builder.build({"ptx": PTX, "options": [option]})
     assert not built.path and "refused" in built.log
+
+
+@pytest.mark.parametrize(
+    "options", [["--gpu-name=sm_" + "9" * 5000], ["-v"] * 101, ["--a=" + "b" * 300_000], ["\u0663"]]
+)
+def test_absurd_options_are_refused(builder, options):
+    built = builder.build({"ptx": PTX, "options": options})
+    assert not built.path and built.log.startswith("error: ")
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_assembler_without_an_output_fails(builder, option):
+    built = builder.build({"ptx": PTX, "options": [option]})
+    assert not built.path and "kernel.cubin" in built.log
 
 
 def test_what_is_no_list_of_options_is_refused(builder):

@@ -46,9 +46,10 @@ _HIDING = frozenset(
     """.split()
 )
 # Below autograd, operators are noticed as ever: extensions with a backward of their own need that.
+# Possessive: blanks that two repetitions could share would be tried in every way.
 _HIDING_TEXT = re.compile(
     r"ForceDispatchKeyGuard|ExcludeDispatchKeyGuard"
-    r"(?!\s*\w*\s*[({]\s*(?:c10::)?autograd_dispatch_keyset\w*\s*[)}])|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
+    r"(?!\s*+(?:\w++\s*+)?[({]\s*+(?:c10::)?autograd_dispatch_keyset\w*+\s*+[)}])|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
     r"|PyImport_Import|PyRun_|\bmodule_?::import|\b(?:py|pybind11)::(?:eval|exec)\b"
 )
 _PROCESS_CONTROL = re.compile(

@@ -40,7 +40,11 @@ from kernelgym.judge.compiling.library_cache import CACHE_BYTES, Built, LibraryC
 from kernelgym.judge.compiling.library_symbols import RULES
 from kernelgym.judge.compiling.request import BadRequest, read_request
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
-from kernelgym.judge.compiling.toolchain import compiler_folders, find_compiler
+from kernelgym.judge.compiling.toolchain import (
+    compiler_folders,
+    find_compiler,
+    searched_folders,
+)
 from kernelgym.judge.compiling.toolchain import toolchain as find_toolchain
 from kernelgym.judge.compiling.triton_tools import Away, assemble, build_launcher
 from kernelgym.judge.untrusted.sandbox.sandbox import Plan
@@ -62,7 +66,8 @@ class Builder:
         cache: Folder of finished libraries, shared with other workers.
         scratch_root: Folder for intermediate files.
         tier: Sandbox tier of the compiler.
-        limits: `build_s` limits one build.
+        limits: `build_s` limits one build of an extension, `triton_build_s` one program that
+            Triton starts.
         readable: Paths that a sandboxed Python needs, from `kernelgym.judge.sandbox.paths`.
         capability: Compute capability of the worker's CUDA device; None on a CPU, where CUDA
             sources are refused.
@@ -110,14 +115,16 @@ class Builder:
         """
         started = time.monotonic()
         allowed_s = self._limits.build_s
+        triton_s = self._limits.triton_build_s
         if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
             text = str(arguments["launcher"])
-            return build_launcher(text, self._cache, self._ready, allowed_s, away)
+            return build_launcher(text, self._cache, self._ready, triton_s, away)
         if isinstance(arguments, dict) and arguments.keys() == {"ptx", "options"}:
             text, named = str(arguments["ptx"]), arguments["options"]
-            return assemble(text, named, self._cache, self._take, allowed_s, away)
+            return assemble(text, named, self._cache, self._take, triton_s, away)
+        folders = searched_folders(find_compiler())
         try:
-            request = read_request(arguments, cuda=self._capability is not None)
+            request = read_request(arguments, self._capability is not None, folders)
         except BadRequest as error:
             return Built("", "", str(error), False, 0.0)
         toolkit = None

@@ -107,7 +107,10 @@ class Compilation:
             objects = []
             for unit, process, _ in done:
                 objects.append(scratch / f"{unit.file}.o")
-                os.replace(process.scratch / "kernel.o", objects[-1])
+                made = process.scratch / "kernel.o"
+                if not made.is_file():  # some flags make a compiler succeed without compiling
+                    return _failed(f"error: the compiler wrote no object file for {unit.file}")
+                os.replace(made, objects[-1])
             if binding is not None and not any(unit.tabled for unit, _ in again):
                 waiting_since = time.monotonic()
                 finished = binding.finish()
@@ -160,7 +163,7 @@ class Compilation:
             return _failed(link_log)
         try:
             work = library_work(needed_symbols(library))
-        except ValueError as error:  # the candidate's linker flags made it no shared library
+        except (OSError, ValueError) as error:  # linker flags made no shared library of it
             return _failed(f"error: {error}")
         return Built(str(library), module, bounded(log + link_log), False, 0.0, work=work)
 

@@ -78,7 +78,9 @@ class LibraryCache:
                 record["log"],
                 True,
                 0.0,
-                work=LibraryWork(tuple(record["hidden"]), tuple(record["beside"])),
+                work=LibraryWork(
+                    *(tuple(record[name]) for name in ("hidden", "beside", "unseen")),
+                ),
             )
         except (OSError, ValueError, KeyError):
             return None

@@ -7,6 +7,10 @@ custom kernel. But the library has to name the functions that it calls. So this 
 name of every undefined symbol that a relocation refers to. It does not need the tables that
 linkers and strip may leave out.
 
+Symbols do not say in which thread an operator runs. An extension that both starts threads and
+calls operators is therefore judged by what it does (`LibraryWork.unseen`): the watched call is
+recorded in all threads.
+
 Does not:
 
 - run or load the library;
@@ -27,11 +31,12 @@ __all__ = [
     "NOTHING_LEFT",
     "RULES",
     "LibraryWork",
+    "computes",
     "library_work",
     "needed_symbols",
 ]
 
-RULES = 1
+RULES = 2
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
@@ -52,16 +57,25 @@ _THREAD = frozenset(("pthread_create", "thrd_create"))
 _PLAIN = re.compile(
     r"(empty|zeros?|ones?|full|new|view|reshape|expand|_?to|_to_copy|copy|clone|contiguous|permute"
     r"|transpose|t|slice|select|narrow|squeeze|unsqueeze|flatten|unflatten|detach|alias|as_strided"
-    r"|fill|item|_local_scalar_dense|chunk|split|unbind|resize|set|size|stride|numel|is|arange)"
+    r"|fill|item|_local_scalar_dense|chunk|split|unbind|resize|set|size|stride|numel|is|arange"
+    r"|scalar_tensor|resolve|lift|record_stream)"
     r"(_.*)?$|can_?[uU]se_?32.*|result_type.*|to[A-Z].*"
 )
 _COMPUTES = ("at::native::", "at::cuda::blas::", "at::cuda::solver::", "at::cuda::sparse::")
 _STATIC = ("at::cpu::", "at::cuda::", "at::compositeexplicitautograd::", "at::mkldnn::")
 _OTHER_CODE = ("dnnl::", "ideep::", "fbgemm::", "oneapi::mkl::")
-_OTHER_THREADS = ("std::thread::_M_start_thread", "at::launch", "at::intraop_launch")
+_OTHER_THREADS = (
+    *("std::thread::_M_start_thread", "at::launch", "at::intraop_launch"),
+    "at::internal::invoke_parallel",
+)
+_OPENMP = re.compile(r"(GOMP_parallel|GOMP_task|__kmpc_fork)")
 # Without ExcludeDispatchKeyGuard: torch's headers use it inline, as in `torch::empty`, so honest
-# extensions need it too.
-_UNWATCHED = ("c10::impl::tls_set_dispatch_key_", "c10::impl::TorchDispatchModeTLS::")
+# extensions need it too. The functions on records of calls switch off what watches all threads.
+_UNWATCHED = (
+    *("c10::impl::tls_set_dispatch_key_", "c10::impl::TorchDispatchModeTLS::"),
+    *("at::enableRecordFunction", "at::set_record_function_tls_", "at::clearCallbacks"),
+    *("at::clearGlobalCallbacks", "at::removeCallback", "at::disableCallback"),
+)
 _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
 
 
@@ -73,6 +87,8 @@ class LibraryWork:
     """Functions whose work evidence cannot see."""
     beside: tuple[str, ...] = ()
     """Functions of NVIDIA's libraries, called by an extension with kernels of its own."""
+    unseen: tuple[str, ...] = ()
+    """Ways to start threads, and operators that may run in them: hidden work if they do."""
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings for a verdict, a hard one first."""
@@ -91,8 +107,12 @@ class LibraryWork:
 
     def __or__(self, other: LibraryWork) -> LibraryWork:
         """Return the work of two libraries together."""
-        hidden = dict.fromkeys((*self.hidden, *other.hidden))
-        return LibraryWork(tuple(hidden), tuple(dict.fromkeys((*self.beside, *other.beside))))
+        return LibraryWork(
+            *(
+                tuple(dict.fromkeys((*getattr(self, name), *getattr(other, name))))
+                for name in ("hidden", "beside", "unseen")
+            )
+        )
 
 
 NOTHING_LEFT = LibraryWork()
@@ -106,15 +126,27 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     """
     names = {symbol: _readable(symbol) for symbol in sorted(symbols)}
     hidden = [name for symbol, name in names.items() if _is_hidden(symbol, name)]
-    operators = [n for n in names.values() if _is_operator(n) or n.startswith(_DISPATCHER)]
-    if operators:
-        ways = [name for s, name in names.items() if s in _THREAD or _leads_away(name)]
-        if ways:
-            hidden += [*ways, *operators]
+    operators = [name for name in names.values() if _is_operator(name)]
+    lookups = [name for name in names.values() if name.startswith(_DISPATCHER)]
+    threads = [name for symbol, name in names.items() if _starts_threads(symbol, name)]
+    unseen: list[str] = []
+    if ways := [name for name in names.values() if name.startswith(_UNWATCHED)]:
+        hidden += [*ways, *operators, *lookups] if operators or lookups else []
+    elif threads and (operators or lookups):
+        unseen = [*threads, *operators, *lookups]
     device = [name for name in names.values() if _DEVICE_LIBRARY.match(name)]
     if device and not any(_LAUNCH.match(name) for name in names.values()):
-        return LibraryWork(tuple(hidden + device))
-    return LibraryWork(tuple(hidden), tuple(device))
+        return LibraryWork(tuple(hidden + device), (), tuple(unseen))
+    return LibraryWork(tuple(hidden), tuple(device), tuple(unseen))
+
+
+def computes(operator: str) -> bool:
+    """Return True if an operator does more than create, view or copy tensors.
+
+    Args:
+        operator: Its name, with or without its namespace.
+    """
+    return not _PLAIN.match(operator.rpartition("::")[2])
 
 
 def _is_hidden(symbol: str, name: str) -> bool:
@@ -136,8 +168,8 @@ def _is_operator(name: str) -> bool:
     return parts[:2] == ["at", "_ops"] and len(parts) > 2 and not _PLAIN.match(parts[2])
 
 
-def _leads_away(name: str) -> bool:
-    return name in _OTHER_THREADS or name.startswith(_UNWATCHED)
+def _starts_threads(symbol: str, name: str) -> bool:
+    return symbol in _THREAD or name in _OTHER_THREADS or _OPENMP.match(symbol) is not None
 
 
 def _readable(symbol: str) -> str:

@@ -4,40 +4,55 @@ Contract:
 
 - the arguments come from untrusted code: their types are checked, and every flag must be on a list;
 - the listed flags tune code generation, warnings, macros and standards. None of them loads a
-  plug-in, writes another file or changes which programs the compiler drivers run.
+  plug-in, writes another file or changes which programs the compiler drivers run;
+- ``-I`` and ``-L`` of folders that the compiler searches anyway, and ``-l`` of torch's libraries,
+  which every extension is linked to, are accepted and ignored;
+- every text can be written to a file and passed to a program: it is bounded, valid UTF-8 and holds
+  no NUL. Without that, writing it would raise in the worker, and the kernel would be unjudged.
 
-Does not restrict include folders: the sandbox decides which files a compiler can read.
+Does not restrict include folders of nvcc: the sandbox decides which files a compiler can read.
 
 Pure.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["BadRequest", "Request", "names_architecture", "read_request"]
 
 _MAX_SOURCE_BYTES = 4 << 20
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_MOST_TEXTS = 1000
+_LONGEST_FLAG = 4000
+_UNWRITABLE = re.compile(r"[\x00\ud800-\udfff]")
+_LONGEST_NAME = 200
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-_MACRO = r"[A-Za-z_]\w*(=[\w.+-]*)?"
+_MACRO = r"[A-Za-z_][A-Za-z0-9_]*(=[A-Za-z0-9_.+-]*)?"
 _COMPILE_FLAG = re.compile(
     r"-(O([0-3sg]|fast)?|g\d?|w|pipe|pthread|std=(c|gnu)\+\+\w+|fopenmp(-simd)?|fPI[CE]|"
-    r"f(no-)?(?!plugin|dump|profile|auto-profile|use|sanitize)[a-z0-9=-]+|"
-    rf"m[a-z0-9=.,-]+|W(no-)?[a-z0-9=+-]+|[DU]{_MACRO})"
+    # -fsyntax-only and the like succeed without an object file.
+    r"f(no-)?(?!plugin|dump|profile|auto-profile|use|sanitize|syntax-only|preprocessed|compare-debug"
+    r"|callgraph-info|save)[a-z0-9=-]+|"
+    rf"m[a-z0-9=.,-]+|W(no-)?[a-z0-9=+-]+|[DU]{_MACRO})",
+    re.ASCII,
 )
 _LINK_FLAG = re.compile(
-    r"-(fopenmp|pthread|lgomp|lm|lpthread|lrt|ldl|lstdc\+\+|O[0-3]|s|shared|fPIC|march=[\w-]+)"
+    r"-(fopenmp|pthread|lgomp|lm|lpthread|lrt|ldl|lstdc\+\+|O[0-3]|s|shared|fPIC|march=[\w-]+)",
+    re.ASCII,
 )
+_TORCH_LIBRARY = re.compile(r"-l(c10|torch|torch_cpu|torch_python)")
 # Vendor libraries are allowed here: the evidence decides whether one did the work. `-L` folders are
 # accepted but not used: `CudaToolkit.link_flag` finds the toolkit's libraries.
 _CUDA_LINK_FLAG = re.compile(
     rf"{_LINK_FLAG.pattern}|-l(cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|"
-    r"nvrtc|c10|c10_cuda|torch|torch_cpu|torch_cuda|torch_python)|-L/[\w./+-]+"
+    r"nvrtc|c10_cuda|torch_cuda)|-L/[\w./+-]+",
+    re.ASCII,
 )
 
 _NVCC_FLAG = re.compile(
@@ -113,12 +128,13 @@ class Request:
     python_module: bool
 
 
-def read_request(arguments: Any, cuda: bool = False) -> Request:
+def read_request(arguments: Any, cuda: bool = False, searched: Collection[str] = ()) -> Request:
     """Return the checked request of an untrusted process.
 
     Args:
         arguments: The message of the process.
         cuda: Whether its device is a CUDA device.
+        searched: Folders that the compiler searches for headers or libraries without being told.
 
     Raises:
         BadRequest: If the request is refused; the message is written for the kernel's author.
@@ -132,25 +148,33 @@ def read_request(arguments: Any, cuda: bool = False) -> Request:
     if sum(map(len, [*sources, *cuda_sources])) > _MAX_SOURCE_BYTES:
         raise BadRequest(f"the sources are longer than {_MAX_SOURCE_BYTES} bytes")
     name = arguments.get("name")
-    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name) or len(name) > 200:
-        raise BadRequest(f"the extension's name must be a Python identifier, not {name!r:.200}")
+    if not isinstance(name, str) or not _is_identifier(name):
+        raise BadRequest(
+            f"the extension's name must be an identifier of at most {_LONGEST_NAME} letters, "
+            f"digits and underscores, not {name!r:.200}"
+        )
     functions = arguments.get("functions")
     bound = None
     if functions is not None:
         if not isinstance(functions, dict):
             raise BadRequest("functions must map names to docstrings")
+        if len(functions) > _MOST_TEXTS:
+            raise BadRequest(f"functions names {len(functions)} functions; at most {_MOST_TEXTS}")
         bound = tuple((str(key), str(doc)) for key, doc in functions.items())
         for key, _ in bound:
-            if not _IDENTIFIER.fullmatch(key):
-                raise BadRequest(f"functions must be C++ identifiers, not {key!r:.200}")
+            if not _is_identifier(key):
+                raise BadRequest(
+                    f"functions must be C++ identifiers of at most {_LONGEST_NAME} letters, digits "
+                    f"and underscores, not {key!r:.200}"
+                )
     return Request(
         name=name,
         cpp_sources=tuple(sources),
         cuda_sources=tuple(cuda_sources),
         functions=bound,
-        cflags=_flags(arguments, "cflags", _COMPILE_FLAG),
+        cflags=_flags(arguments, "cflags", _COMPILE_FLAG, searched),
         cuda_cflags=_nvcc_flags(arguments) if cuda_sources else (),
-        ldflags=_flags(arguments, "ldflags", _CUDA_LINK_FLAG if cuda else _LINK_FLAG),
+        ldflags=_flags(arguments, "ldflags", _CUDA_LINK_FLAG if cuda else _LINK_FLAG, searched),
         implicit_headers=bool(arguments.get("implicit_headers", True)),
         python_module=bool(arguments.get("python_module", True)),
     )
@@ -161,19 +185,55 @@ def names_architecture(flags: tuple[str, ...]) -> bool:
     return any(flag.startswith(_NAMES_ARCHITECTURE) for flag in flags)
 
 
+def _is_identifier(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _IDENTIFIER.fullmatch(name) is not None
+
+
 def _strings(arguments: dict[str, Any], key: str) -> list[str]:
+    """Return a field's texts, which a file and a program's arguments can hold."""
     value = arguments.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadRequest(f"{key} must be a list of strings")
+    if len(value) > _MOST_TEXTS:
+        raise BadRequest(f"{key} holds {len(value)} texts; at most {_MOST_TEXTS} are allowed")
+    for text in value:
+        if (bad := _UNWRITABLE.search(text)) is not None:
+            raise BadRequest(
+                f"{key} holds the character {bad[0]!r}, which no compiler reads, after "
+                f"{text[: bad.start()][-40:]!r}: remove it"
+            )
     return list(value)
 
 
-def _flags(arguments: dict[str, Any], key: str, allowed: re.Pattern[str]) -> tuple[str, ...]:
-    flags = [flag for text in _strings(arguments, key) for flag in text.split()]
-    for flag in flags:
-        if not allowed.fullmatch(flag):
-            raise _not_allowed(flag, key)
-    return tuple(flags)
+def _flags(
+    arguments: dict[str, Any], key: str, allowed: re.Pattern[str], searched: Collection[str]
+) -> tuple[str, ...]:
+    """Return the checked flags of a field, without those that change nothing."""
+    kept = []
+    words = iter([flag for text in _strings(arguments, key) for flag in text.split()])
+    for word in words:
+        if len(word) > _LONGEST_FLAG:
+            raise BadRequest(f"a flag in {key} is longer than {_LONGEST_FLAG} characters")
+        if word[:2] == ("-L" if key == "ldflags" else "-I"):
+            folder = word[2:] or next(words, "")
+            if not folder.startswith("/") or posixpath.normpath(folder) not in searched:
+                if key == "ldflags" and allowed.fullmatch(word):
+                    kept.append(word)
+                    continue
+                raise BadRequest(
+                    f"the folder {folder!r:.200} of {word[:2]} in {key} is not allowed: the "
+                    "compiler searches only its own folders, torch's and Python's, without being "
+                    "told; write what is missing into the source"
+                )
+        elif key == "ldflags" and _TORCH_LIBRARY.fullmatch(word):
+            continue  # every extension is linked to it
+        elif allowed.fullmatch(word):
+            kept.append(word)
+        else:
+            raise _not_allowed(word, key)
+    if sum(map(len, kept)) > _LONGEST_FLAG * 8:
+        raise BadRequest(f"the flags in {key} are longer than {_LONGEST_FLAG * 8} characters")
+    return tuple(kept)
 
 
 def _nvcc_flags(arguments: dict[str, Any]) -> tuple[str, ...]:
@@ -183,6 +243,8 @@ def _nvcc_flags(arguments: dict[str, Any]) -> tuple[str, ...]:
         words = [word for text in _strings(arguments, key) for word in shlex.split(text)]
     except ValueError as error:
         raise BadRequest(f"the flags in {key} cannot be split: {error}") from None
+    if sum(map(len, words)) > _LONGEST_FLAG * 8:
+        raise BadRequest(f"the flags in {key} are longer than {_LONGEST_FLAG * 8} characters")
     checked: list[str] = []
     remaining = iter(words)
     for word in remaining:

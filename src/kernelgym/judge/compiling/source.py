@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.judge.compiling.include_names import included_names
 from kernelgym.judge.compiling.request import Request
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
 
@@ -37,7 +38,7 @@ _CUDA_HEADERS = ("torch/types.h", "cuda.h", "cuda_runtime.h")
 _BINDS_ITSELF = re.compile(r"\b(PYBIND11_\w+|TORCH_LIBRARY\w*|pybind11|py::)")
 # Parts of the C++ front end that thin headers lack: an attempt with them would waste time.
 _WANTS_ALL = re.compile(r"\btorch::(nn|autograd|optim|data|serialize)\b")
-_BRINGS_TORCH = re.compile(r"^\s*#\s*include\s*[<\"]torch/(extension|torch|all)\.h[>\"]", re.M)
+_BRINGS_TORCH = frozenset({"torch/extension.h", "torch/torch.h", "torch/all.h"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,9 @@ class Unit:
 
 def units(request: Request) -> tuple[Unit, ...]:
     """Return the units to compile: C++, CUDA or both."""
-    implicit = request.implicit_headers or any(map(_BRINGS_TORCH.search, request.cpp_sources))
+    implicit = request.implicit_headers or any(
+        _BRINGS_TORCH & included_names(text) for text in request.cpp_sources
+    )
     found = []
     blank = not any(text.strip() for text in request.cpp_sources)
     if not (blank and request.functions is None and request.cuda_sources):

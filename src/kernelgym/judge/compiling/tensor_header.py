@@ -19,6 +19,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.judge.compiling.include_names import included_names
+
 __all__ = ["TENSOR_BODY", "tensor_body"]
 
 TENSOR_BODY = "ATen/core/TensorBody.h"
@@ -31,7 +33,6 @@ _DEFINITION = re.compile(
 )
 _DECLARATION = re.compile(r"^ {2}[\w:<>&, *]*[ &](\w+)\([^\n]*\) const(?: &)?;\n", re.M)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">\n]+)[">]', re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -76,7 +77,7 @@ def _read_body(include: Path) -> _Body | None:
         text = (include / TENSOR_BODY).read_text()
     except OSError:
         return None
-    listed = _INCLUDE.findall((include / "ATen/MethodOperators.h").read_text())
+    listed = included_names((include / "ATen/MethodOperators.h").read_text())
     known = {name[len("ATen/ops/") : -len("_ops.h")] for name in listed if name.endswith("_ops.h")}
     operators: dict[str, set[str]] = {}
     for method, operator in _DEFINITION.findall(text):

@@ -5,6 +5,10 @@ that method of the tensor, ``at::parallel_for`` adds ``ATen/Parallel.h``, and a 
 "complex" adds the functions of complex numbers. The files in the folder ``thin`` replace torch's
 headers that include everything else. Macros switch the parts that they leave out on again.
 
+The worker runs this, not the sandboxed compiler, because it keeps the facts about torch's headers:
+reading some 700 of them for every build would cost more than compiling most kernels. So no name
+of a candidate's is ever opened (`kernelgym.judge.compiling.include_names`).
+
 Does not preprocess: a name in a comment counts, and a name that a macro puts together does not.
 """
 
@@ -16,13 +20,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.judge.compiling.include_names import Headers, included_names
 from kernelgym.judge.compiling.tensor_header import TENSOR_BODY, tensor_body
 
 __all__ = ["THIN_HEADERS", "ThinHeaders", "thin_headers"]
 
 THIN_HEADERS = Path(__file__).with_name("thin")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">\n]+)[">]', re.M)
 _CALL = re.compile(r"(?:\.|->)\s*(\w+)\s*\(")
 
 # Headers of names that are not operators, and therefore have no header under ATen/ops.
@@ -70,6 +74,7 @@ _IN_HEADERS = {
     "KERNELGYM_CUDA_LIBRARIES": re.compile(r"cublas|cusparse|cusolver"),
 }
 _ENTRY = "torch/extension.h"
+_TENSOR = "kernelgym_tensor.h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +96,8 @@ def thin_headers(sources: tuple[str, ...], include: Path) -> ThinHeaders:
     text = "\n".join(sources)
     words = frozenset(_IDENTIFIER.findall(text))
     needed = _needed(text, words, include)
-    included = frozenset(_INCLUDE.findall(text))
-    folders = (THIN_HEADERS, include, include / "torch/csrc/api/include")
-    reach = _reach(folders, included | needed | {_ENTRY})
+    included = included_names(text)
+    reach = _reach(include, included | needed | {_ENTRY})
     files = {"kernelgym_needed.h": "#pragma once\n" + _lines(needed)}
     if (body := tensor_body(include, words | reach.called)) is not None:
         files[TENSOR_BODY] = body
@@ -117,6 +121,8 @@ def _needed(text: str, words: frozenset[str], include: Path) -> frozenset[str]:
     named = words if unqualified else set(re.findall(r"\b(?:torch|at)::(\w+)", text))
     operators = named & _operator_headers(include)
     wanted |= {f"ATen/ops/{name}.h" for name in operators}
+    if "tensor" in operators:
+        wanted.add(_TENSOR)
     if any("ITensorListRef" in _text(include / f"ATen/ops/{name}.h") for name in operators):
         wanted.add("ATen/core/IListRef.h")  # the operators' headers declare the type only
     return frozenset(wanted)
@@ -147,13 +153,13 @@ class _Reach:
     macros: frozenset[str]
 
 
-def _reach(folders: tuple[Path, ...], headers: Iterable[str]) -> _Reach:
+def _reach(include: Path, headers: Iterable[str]) -> _Reach:
     """Return the facts about headers and their includes, `thin`'s files first."""
     seen = set(headers)
     waiting = list(seen)
     found: list[_Reach] = []
     while waiting:
-        found.append(one := _read_header(folders, waiting.pop()))
+        found.append(one := _read_header(include, waiting.pop()))
         waiting += one.included - seen
         seen |= one.included
     return _Reach(
@@ -165,19 +171,20 @@ def _reach(folders: tuple[Path, ...], headers: Iterable[str]) -> _Reach:
 
 
 @functools.lru_cache(maxsize=8192)
-def _read_header(folders: tuple[Path, ...], name: str) -> _Reach:
+def _read_header(include: Path, name: str) -> _Reach:
     """Return the facts about one header, empty if it is missing."""
-    for folder in folders:
-        try:
-            text = (folder / name).read_text(errors="replace")
-        except OSError:
-            continue
-        included = frozenset(_INCLUDE.findall(text)) - {"ATen/MethodOperators.h"}
-        called = frozenset(_CALL.findall(text))
-        named = {macro for macro, pattern in _IN_HEADERS.items() if pattern.search(text)}
-        # These leave parts out on purpose, so they must not switch them on again.
-        if folder == THIN_HEADERS or name == TENSOR_BODY:
-            named = set()
-            called = frozenset() if name == TENSOR_BODY else called
-        return _Reach(called, frozenset({name}), included, frozenset(named))
-    return _Reach(frozenset(), frozenset(), frozenset(), frozenset())
+    headers = Headers((THIN_HEADERS, include, include / "torch/csrc/api/include"))
+    found = headers.find(name)
+    if found is None:
+        return _Reach(frozenset(), frozenset(), frozenset(), frozenset())
+    folder, text = found
+    included = included_names(text) - {"ATen/MethodOperators.h"}
+    if "AT_PER_OPERATOR_HEADERS" in text:  # which the thin entry defines
+        included -= {"ATen/Functions.h"}
+    called = frozenset(_CALL.findall(text))
+    named = {macro for macro, pattern in _IN_HEADERS.items() if pattern.search(text)}
+    # These leave parts out on purpose, so they must not switch them on again.
+    if folder == THIN_HEADERS or name == TENSOR_BODY:
+        named = set()
+        called = frozenset() if name == TENSOR_BODY else called
+    return _Reach(called, frozenset({name}), included, frozenset(named))

@@ -25,6 +25,7 @@ __all__ = [
     "describe_cpu",
     "find_compiler",
     "find_nvcc",
+    "searched_folders",
     "toolchain",
 ]
 
@@ -78,6 +79,31 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
     folders += [folder for row in listed for folder in row.split(":") if folder.startswith("/")]
     real = dict.fromkeys(os.path.realpath(folder) for folder in folders if os.path.isdir(folder))
     return tuple(folder for folder in real if folder != "/")
+
+
+@functools.lru_cache(maxsize=4)
+def searched_folders(compiler: str) -> frozenset[str]:
+    """Return the folders in which builds look for headers and libraries without being told.
+
+    Each as the compiler names it and as its links resolve: the compiler's own, torch's, Python's.
+    """
+    import torch
+
+    asked = [compiler, "-E", "-v", "-x", "c++", os.devnull]
+    environment = {**os.environ, "LC_ALL": "C"}
+    answer = subprocess.run(
+        asked, capture_output=True, text=True, errors="replace", check=False, env=environment
+    ).stderr
+    listed = answer.partition("search starts here:")[2].partition("End of search list")[0]
+    folders = [line.strip() for line in listed.splitlines() if line.startswith(" ")]
+    root = Path(torch.__file__).parent
+    folders += [str(root / name) for name in ("include", "include/torch/csrc/api/include", "lib")]
+    folders += ["/usr/include", "/usr/local/include", "/usr/lib", "/usr/local/lib", "/lib"]
+    folders += [sysconfig.get_paths()["include"], *compiler_folders(compiler)]
+    return frozenset(name(folder) for folder in folders for name in _NAMES_OF_A_FOLDER)
+
+
+_NAMES_OF_A_FOLDER = (os.path.normpath, os.path.realpath)
 
 
 @dataclass(frozen=True, slots=True)

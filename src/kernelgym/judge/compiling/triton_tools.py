@@ -32,7 +32,8 @@ Away = Callable[[], AbstractContextManager[object]]
 
 _FLAGS = ("-O2", "-shared", "-fPIC", "-Wno-psabi", "-w")
 _MODULE = "triton"
-_OPTION = re.compile(r"(?!-o$)-{1,2}[A-Za-z][A-Za-z-]*(=[\w.,-]+)?|\d+")
+_OPTION = re.compile(r"(?!-o$)-{1,2}[A-Za-z][A-Za-z-]*(=[A-Za-z0-9_.,-]+)?|[0-9]+")
+_MOST_OPTIONS, _LONGEST_OPTION = 100, 200
 _PROMPT_S = 0.25
 _NEWER_ARCH = 100  # Triton uses a separate assembler from sm_100 on
 
@@ -87,10 +88,13 @@ def assemble(
         JudgeError: If the assembler cannot be run.
     """
     named = [str(option) for option in options] if isinstance(options, list) else [""]
-    refused = next((option for option in named if not _OPTION.fullmatch(option)), None)
-    if refused is not None:
-        return Built("", "", f"the assembler's option {refused[:80]!r} is refused", False, 0.0)
-    arch = re.search(r"--gpu-name=sm_(\d+)", " ".join(named))
+    if len(named) > _MOST_OPTIONS:
+        return Built("", "", f"error: the assembler takes {_MOST_OPTIONS} options", False, 0.0)
+    for option in named:
+        if len(option) > _LONGEST_OPTION or not _OPTION.fullmatch(option):
+            message = f"error: the assembler's option {option[:80]!r} is refused"
+            return Built("", "", message, False, 0.0)
+    arch = re.search(r"--gpu-name=sm_([0-9]{1,4})", " ".join(named))
     newer = arch is not None and int(arch[1]) >= _NEWER_ARCH
     command = [_assembler(newer), *named, "kernel.ptx", "-o", "kernel.cubin"]
     names = ("kernel.ptx", "kernel.cubin")
@@ -126,6 +130,8 @@ def _make(
         if has_failed(log):
             transient = is_transient(log)
             return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
+        if not (scratch / made).is_file():  # an option may ask for a version only
+            return Built("", "", f"error: {command[0]} wrote no {made}", False, 0.0)
         path = cache.file_object(scratch / made, name)
     finally:
         ready.end()

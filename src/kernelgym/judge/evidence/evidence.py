@@ -34,6 +34,7 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork, computes
 from kernelgym.judge.evidence.torch_share import Work, torch_share
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import RETRIES, Reason
@@ -98,6 +99,7 @@ def gather(
     open_session: Callable[[], AbstractContextManager[Session]],
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
+    library: LibraryWork = NOTHING_LEFT,
 ) -> Evidence:
     """Run a correct kernel again, watched, and then without its custom launches.
 
@@ -106,6 +108,8 @@ def gather(
         open_session: Returns a session with a new process.
         load: Sends the kernel to a session's process.
         reference: Returns the reference, in the state in which it was constructed.
+        library: What the symbols of the kernel's extensions show. If they start threads and call
+            operators, all threads are recorded.
 
     Raises:
         JudgeError: If a process cannot be watched even before it holds any kernel code.
@@ -116,7 +120,7 @@ def gather(
             prepare(session)
             try:
                 run = _started(case, session, load, reference)
-                session.trace("record")
+                session.trace("record", all_threads=bool(library.unseen))
                 with counted(run.reference.model) as counter:
                     outcome = session.call(run.reference, len(run.reference.plan))
                 seen = session.trace("ablate")
@@ -127,6 +131,8 @@ def gather(
                 failure = outcome.message
                 continue
             evidence = first_two(seen, Work.of(counter), case.kernel)
+            if message := _in_threads(seen, library | session.channel.library_work):
+                evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if evidence.complaint:
                 return evidence
@@ -278,6 +284,24 @@ def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
     ways = seen.get("host_transfers")
     named = ", ".join(map(str, ways))[:200] if isinstance(ways, list) else ""
     return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
+
+
+def _in_threads(seen: dict[str, Any], library: LibraryWork) -> str:
+    """Return a complaint if operators compute in threads that C++ started, else ''."""
+    if not library.unseen:
+        return ""
+    names = seen.get("elsewhere")
+    if isinstance(names, list):
+        found = [str(name)[:80] for name in names[:50] if computes(str(name))]
+        if not found:
+            return ""
+    else:
+        found = [f"cannot be recorded: {', '.join(library.unseen)[:200]}"]
+    return (
+        f"the extension runs torch's operators in threads of its own ({', '.join(found)[:300]}), "
+        "out of sight of the judge: write that computation in the extension, or call torch's "
+        "operators in the calling thread, where they are counted"
+    )
 
 
 def with_launches(evidence: Evidence, tally: Tally, kernel: Kernel) -> Evidence:

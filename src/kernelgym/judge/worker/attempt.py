@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
 from kernelgym.judge.evidence.inline import Watch, can_be_watched
@@ -201,7 +202,8 @@ class Attempt:
         def fresh() -> AbstractContextManager[Session]:
             return self._processes.open(kernel.language, kernel.source)
 
-        evidence = gather(run.case, fresh, load, unused)
+        library = self._outcome.library or NOTHING_LEFT
+        evidence = gather(run.case, fresh, load, unused, library)
         if evidence.crashed:
             self._accelerator.canary()
         return evidence

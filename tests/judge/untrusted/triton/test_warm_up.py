@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 from kernelgym.judge.untrusted.triton import warm_up
 from kernelgym.judge.untrusted.watch import fingerprint, host_memory, host_transfers
-from kernelgym.judge.untrusted.watch import launch_times, launches, operator_work, tracer
+from kernelgym.judge.untrusted.watch import launch_times, launches, operator_work
+from kernelgym.judge.untrusted.watch import thread_calls, tracer
 
 # Nothing that fails goes unnoticed here.
 failing = {Exception: contextlib.nullcontext()}
@@ -21,7 +22,7 @@ warm_up.contextlib = SimpleNamespace(
     suppress=lambda kind: failing.get(kind) or contextlib.suppress(kind)
 )
 counts = launches.Launches()
-parts = host_transfers, operator_work, host_memory, fingerprint, launch_times
+parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, thread_calls
 tracer = tracer.Tracer(counts, *parts)
 threads = len(os.listdir("/proc/self/task"))
 warm_up.warm_up(tracer, fingerprint.fingerprint)

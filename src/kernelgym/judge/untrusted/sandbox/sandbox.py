@@ -209,7 +209,10 @@ def _restrict_files(plan: Plan) -> None:
         for path in plan.listable:
             _allow(ruleset, path, _LL_READ_DIR, all_rights)
         _allow(ruleset, plan.scratch, all_rights, all_rights)
-        devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
+        devices = ["/dev/null"]
+        if plan.gpu or not plan.exec_allowed:
+            # A compiler would read `#include "/dev/zero"` until it has no memory left.
+            devices += ["/dev/zero", "/dev/urandom", "/dev/random"]
         if plan.gpu:
             devices += [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith("nvidia")]
         for path in devices:

@@ -17,10 +17,8 @@ Python (`host_transfers.py`) and, on the CPU, writes to memory made by neither t
 interpreted kernel (`host_memory.py`). `torch.compile` returns its argument unchanged while a tracer
 watches: generated code is no custom kernel.
 
-It does not see torch operators
-
-- in threads that C++ started;
-- that are called without the dispatcher.
+It sees operators in threads that C++ started only if it is asked to (`thread_calls.py`), and none
+that are called without the dispatcher.
 
 Loaded by path in the untrusted process: standard library, torch and triton only. Code in the same
 process can undo everything here. The tracer therefore decides about honest and lazy kernels; it is
@@ -54,6 +52,7 @@ class Tracer:
         host_memory: The module `host_memory.py`.
         prints: The module `fingerprint.py`.
         launch_times: The module `launch_times.py`.
+        thread_calls: The module `thread_calls.py`.
     """
 
     def __init__(
@@ -64,6 +63,7 @@ class Tracer:
         host_memory: ModuleType,
         prints: ModuleType,
         launch_times: ModuleType,
+        thread_calls: ModuleType,
     ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
         self._without_numbers = prints.without_numbers
@@ -76,6 +76,8 @@ class Tracer:
         self._counter.active = False
         self._launches = self._working = 0
         self._launch_times = launch_times.LaunchTimes()
+        self._new_thread_calls = thread_calls.ThreadCalls
+        self._thread_calls: Any = None
         self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
         self._counter.on_item, self._counter.on_lift = (
             self._host_transfers.add,
@@ -106,9 +108,15 @@ class Tracer:
         self._compiled = self._captured = self._hidden = False
         self._host_transfers.rest()
 
-    def mode(self, mode: str) -> dict[str, Any]:
-        """Change the mode; return the report since the last change."""
+    def mode(self, mode: str, all_threads: bool = False) -> dict[str, Any]:
+        """Change the mode; return the report since the last change.
+
+        Args:
+            mode: The new mode.
+            all_threads: Whether ``record`` is to name the operators of other threads.
+        """
         counter = self._counter
+        elsewhere = None if self._thread_calls is None else self._thread_calls.names
         report = {
             "launches": self._launches,
             "working": self._working,
@@ -121,11 +129,13 @@ class Tracer:
             "crossed": self._host_transfers.bytes,
             "host_transfers": sorted(self._host_transfers.ways),
             "library": self._host_transfers.library,
+            "elsewhere": None if elsewhere is None else sorted(elsewhere),
             **self._launch_times.report(),
         }
         counter.reset()
         self._host_transfers.reset()
         self._launches = self._working = 0
+        self._thread_calls = self._new_thread_calls() if all_threads else None
         self._mode = mode
         counter.poisoning = mode == "ablate"
         return report
@@ -143,6 +153,8 @@ class Tracer:
         before = self._quietly(self._host_transfers.prints)
         if self._mode == "record" and not torch.cuda.is_initialized():
             self._quietly(lambda: self._host_memory.begin(self._existing(model)))
+        if self._thread_calls is not None:
+            self._quietly(self._thread_calls.begin)
         self._inside = self._counter.active = True
         try:
             with self._counter:
@@ -151,6 +163,8 @@ class Tracer:
             return result
         finally:
             self._inside = self._counter.active = False
+            if self._thread_calls is not None:
+                self._quietly(self._thread_calls.end)
             self._host_memory.end()
             given = list(self._tensors_in(arguments))
             self._quietly(lambda: self._host_transfers.compare(before, given))
