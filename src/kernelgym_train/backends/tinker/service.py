@@ -26,7 +26,8 @@ _MOST_SEED = 2**31 - 1
 class WaitedInVain(TimeoutError):
     """A request was not answered within its limit.
 
-    Whether it was carried out is not known."""
+    Whether it was carried out is not known.
+    """
 
 
 @dataclass(frozen=True, slots=True)
