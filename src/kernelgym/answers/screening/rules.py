@@ -153,7 +153,7 @@ def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
 
 
 def _harmless_imports(facts: Facts) -> set[tuple[str, int]]:
-    """Return imports, by module and line, of which only `_HARMLESS` functions are called.
+    """Return the imports of which only `_HARMLESS` functions are called.
 
     Anything but a direct call counts as another use: ``gc.collect.__self__`` is the module.
     """

@@ -246,7 +246,7 @@ def _note_reach(facts: Facts) -> None:
 
 
 def _launching(kernel: Function, hooks: list[ast.AST]) -> Function:
-    """Return what runs on the host when a kernel is launched: hooks, heuristics, pruning."""
+    """Return what runs on the host at a launch: hooks, heuristics, pruning."""
     nodes = [inner for part in (*kernel.node.decorator_list, *hooks) for inner in ast.walk(part)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     return Function(kernel.node, kernel.name, kernel.owner, nodes, mentions=names)

@@ -67,7 +67,7 @@ PAIRS = {
 
 @pytest.mark.parametrize("name", KNOWN)
 @given(values=st.lists(finite, min_size=1, max_size=8))
-def test_function_of_one_number_gives_what_torch_gives(name, values):
+def test_function_of_one_number_agrees_with_torch(name, values):
     x = torch.tensor(values, dtype=torch.float32)
     found = compute(f"__nv_{name}", [x.numpy()], FLOAT)
     assert found.dtype == FLOAT and found.shape == (len(values),)
@@ -79,7 +79,7 @@ def test_function_of_one_number_gives_what_torch_gives(name, values):
 
 @pytest.mark.parametrize("name", PAIRS)
 @given(pair=st.tuples(finite, finite))
-def test_function_of_two_numbers_gives_what_torch_gives(name, pair):
+def test_function_of_two_numbers_agrees_with_torch(name, pair):
     x, y = (torch.tensor([value], dtype=torch.float32) for value in pair)
     found = compute(f"__nv_{name}", [x.numpy(), y.numpy()], FLOAT)
     wide = (x, y) if name == "nextafterf" else (x.double(), y.double())

@@ -1,4 +1,4 @@
-"""Makes `triton.autotune` work without a device: it takes the first config that runs.
+"""Makes `triton.autotune` take the first config that runs, without a device.
 
 Triton's autotuner times every config with the device driver's benchmark, which an interpreter has
 not. Times of interpreted kernels say nothing about a GPU, so the first config that pruning leaves

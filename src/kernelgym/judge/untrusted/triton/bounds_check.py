@@ -108,7 +108,7 @@ class _Spans:
         self._found = None
 
     def admit(self, addresses: Any) -> None:
-        """Add the tensors of this process that addresses given as integers lie in."""
+        """Admit this process's tensors that addresses given as integers lie in."""
         starts, ends, names = self._set
         known = {s: (e, n) for s, e, n in zip(starts, ends, names, strict=True)}
         count = len(known)

@@ -1,4 +1,4 @@
-"""Fills gaps of Triton's interpreter: what runs on a GPU, and fails there for no reason.
+"""Fills gaps of Triton's interpreter: what runs on a GPU only.
 
 - Grids that are lists.
 - Builtins imported by name (``from triton.language.math import rsqrt``).

@@ -57,7 +57,7 @@ def install() -> None:
 
 
 def with_semantic(function: _Function, semantic: Any) -> _Function:
-    """Return a builtin of Triton's language that needs no compiler to call it."""
+    """Return a builtin of Triton's that can be called without a compiler."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ def _as(found: Any, kind: Any) -> Any:
 
 
 def _each(function: _Function, otherwise: float = math.nan) -> _Function:
-    """Return a function of one number, applied to all; `otherwise` where it is not defined."""
+    """Apply a function to each number; `otherwise` where it is undefined."""
 
     def guarded(value: float) -> float:
         try:
@@ -138,7 +138,7 @@ def _each(function: _Function, otherwise: float = math.nan) -> _Function:
 
 
 def _away(x: Any) -> Any:
-    """Round halves away from zero, as C does; NumPy rounds them to even."""
+    """Round halves away from zero, where NumPy rounds them to even."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
@@ -157,7 +157,7 @@ def _erfinv(x: float) -> float:
 
 
 def _bits(count: _Function) -> _Function:
-    """Return a function of an integer's bits, given as text of the integer's full width."""
+    """Apply a function to the bits of each integer, given as text."""
 
     def of(x: Any) -> Any:
         width = 8 * x.dtype.itemsize

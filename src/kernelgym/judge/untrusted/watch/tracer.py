@@ -227,7 +227,7 @@ class Tracer:
             self._quietly(lambda: self._host_memory.wrote(given))
 
     def _pointed_to(self, given: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-        """Yield tensors whose addresses a launch is given as integers in a tensor.
+        """Yield tensors whose addresses a launch is given as integers.
 
         A kernel for a group of matrices takes arrays of pointers; its output is only there.
         """
