@@ -148,10 +148,10 @@ def test_what_an_honest_kernel_may_do(kernel: Kernel) -> None:
         ),
         ("forbidden_import", triton(top="import ctypes\n")),
         ("forbidden_import", triton(top="from subprocess import run\n")),
-        ("forbidden_import", triton("import gc")),
+        ("forbidden_import", triton("import gc\ngc.get_objects()")),
         ("forbidden_import", triton("__import__('socket')")),
         ("forbidden_import", triton(top="import importlib\nimportlib.import_module('mmap')\n")),
-        ("forbidden_import", triton(top="from torch import multiprocessing as mp\n")),
+        ("forbidden_import", triton(top="from torch import multiprocessing as mp\nmp.spawn(f)\n")),
         ("forbidden_import", triton("array = torch._C.TensorBase.numpy")),
         ("forbidden_import", triton("getattr(torch._C, 'TensorBase')")),
         ("forbidden_import", triton("self.__array_interface__ = {}")),
@@ -215,6 +215,104 @@ def test_what_an_honest_kernel_may_do(kernel: Kernel) -> None:
 )
 def test_each_rule_sees_what_it_is_for(code: str, kernel: Kernel) -> None:
     assert code in codes(kernel)
+
+
+TUNED = """
+def configs():
+    return [triton.Config({"BLOCK": 64}, pre_hook=clear)]
+
+
+def clear(arguments):
+    arguments["y_ptr"].zero_()
+
+
+def prune(configs, named, **kwargs):
+    return configs[:1]
+
+
+class Sizes:
+    @staticmethod
+    def even(arguments):
+        return arguments["n"] % arguments["BLOCK"] == 0
+
+
+@triton.autotune(
+    configs=configs(), key=["n"], pre_hook=clear, prune_configs_by={"early_config_prune": prune}
+)
+@triton.heuristics({"EVEN": Sizes.even, "ODD": lambda arguments: not Sizes.even(arguments)})
+@triton.jit
+def tuned(x_ptr, y_ptr, n: configs(), EVEN, ODD, BLOCK: tl.constexpr = len(configs())):
+    pass
+"""
+
+
+def test_decorators_may_call_plain_functions() -> None:
+    assert codes(triton("tuned[(1,)](x, y, 1)", top=TUNED)) == set()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ("    pass\n", "    configs()\n", "no_custom_kernel"),
+        ("    pass\n", "    Sizes.even(x_ptr)\n", "no_custom_kernel"),
+        ('["y_ptr"].zero_()', '["y_ptr"].relu_()', "torch_compute_call"),
+        ("pre_hook=clear,", "pre_hook=lambda a: torch.relu(a),", "torch_compute_call"),
+        ("pre_hook=clear)", "pre_hook=lambda a: torch.relu(a))", "torch_compute_call"),
+        ("return configs[:1]", "return torch.matmul(configs, configs)", "torch_compute_call"),
+        ("pre_hook=clear,", "pre_hook=exec('x'),", "dynamic_code"),
+        ("len(configs())", "os.fork()", "process_control"),
+        ("len(configs())", "sys._getframe(1)", "frame_access"),
+    ],
+)
+def test_decorators_keep_every_other_rule(before: str, after: str, code: str) -> None:
+    top = TUNED.replace(before, after)
+    assert top != TUNED
+    assert code in codes(triton("tuned[(1,)](x, y, 1)", top=top))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import gc\ngc.collect()",
+        "import gc",
+        "from gc import collect\ncollect()",
+        "import gc as g\ng.disable()\ng.enable()",
+        "import multiprocessing\nmultiprocessing.cpu_count()",
+        "import multiprocessing as mp\nmin(8, mp.cpu_count())",
+        "from multiprocessing import cpu_count as count\ncount()",
+        "import torch.multiprocessing as mp\nmp.cpu_count()",
+        "os.cpu_count()",
+    ],
+)
+def test_a_module_used_harmlessly_is_no_finding(text: str) -> None:
+    assert codes(triton(text)) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import gc\ngc.get_objects()",
+        "import gc\ngc.collect()\ngc.get_referrers(x)",
+        "import gc\nf = gc.get_objects",
+        "import gc\nf = gc",
+        "import gc\ngc.collect.__self__.get_objects()",
+        "import gc\ngetattr(gc, 'get_objects')()",
+        "import gc\ngc.callbacks.append(print)",
+        "import gc as g\ng.freeze()",
+        "from gc import collect\ncollect.__self__.get_objects()",
+        "from gc import collect, get_objects\ncollect()",
+        "from gc import *",
+        "import gc as m\nm.collect()\nimport math as m",
+        "import multiprocessing\nmultiprocessing.Process()",
+        "from multiprocessing import Pool",
+        "import multiprocessing.pool",
+        "import multiprocessing.pool as mp",
+        "from multiprocessing import cpu_count as c\nc.__self__.Process()",
+        "__import__('gc').collect()",
+    ],
+)
+def test_a_module_used_otherwise_is_refused(text: str) -> None:
+    assert "forbidden_import" in codes(triton(text))
 
 
 def test_a_kernel_may_call_kernels_and_hosts_may_call_hosts() -> None:

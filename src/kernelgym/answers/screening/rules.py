@@ -35,6 +35,11 @@ _BUILDERS = tuple(
 _FORBIDDEN = frozenset(
     "cffi ctypes gc mmap multiprocessing signal socket subprocess _ctypes _posixsubprocess".split()
 )
+# What an honest kernel may call of them; modules that are used for nothing else pass.
+_HARMLESS = {
+    "gc": frozenset("collect disable enable isenabled".split()),
+    "multiprocessing": frozenset(("cpu_count",)),
+}
 _SUSPICIOUS = frozenset("asyncio concurrent inspect pickle pty shutil threading _thread".split())
 # Nor these, by which operators of torch's, or NumPy's work on tensors, go unnoticed.
 _HIDING = frozenset(
@@ -129,7 +134,8 @@ def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterat
 
 def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
     """Modules that an honest kernel never needs, imported by any of the usual ways."""
-    found = list(facts.imported)
+    harmless = _harmless_imports(facts)
+    found = [each for each in facts.imported if each not in harmless]
     for call in facts.calls:
         name = facts.dotted(call.func)
         if name in ("__import__", "importlib.import_module") and call.args:
@@ -144,6 +150,43 @@ def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
             yield "forbidden_import", f"module {root!r} is not allowed in a kernel", line
         elif root in _SUSPICIOUS:
             yield "suspicious_import", f"a kernel seldom needs module {root!r}", line
+
+
+def _harmless_imports(facts: Facts) -> set[tuple[str, int]]:
+    """Return the imports of which only `_HARMLESS` functions are called.
+
+    Anything but a direct call counts as another use: ``gc.collect.__self__`` is the module.
+    """
+    imports: dict[str, list[tuple[str, int, frozenset[str]]]] = {}
+    for node in facts.of(ast.Import):
+        for alias in node.names:
+            functions = _HARMLESS.get(alias.name.removeprefix("torch."), frozenset())
+            name = alias.asname or alias.name
+            imports.setdefault(name, []).append((alias.name, node.lineno, functions))
+    for source in facts.of(ast.ImportFrom):
+        for alias in source.names:
+            dotted = f"{source.module or ''}.{alias.name}"
+            name = alias.asname or alias.name
+            functions = _HARMLESS.get(dotted.removeprefix("torch."), frozenset())
+            if alias.name in _HARMLESS.get(source.module or "", frozenset()):
+                functions = frozenset(("",))  # called by its own name
+            imports.setdefault(name, []).append((dotted, source.lineno, functions))
+    called = Counter[tuple[str, str]]()
+    for call in facts.calls:
+        match call.func:
+            case ast.Name(id=name):
+                called[name, ""] += 1
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                called[name, attribute] += 1
+    used = Counter(node.id for node in facts.of(ast.Name))
+    return {
+        (module, line)
+        for name, bound in imports.items()
+        for module, line, functions in bound
+        # Two imports of one name cannot be told apart.
+        if functions and len({each for each, _, _ in bound}) == 1
+        if used[name] == sum(called[name, function] for function in functions)
+    }
 
 
 def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
@@ -172,7 +215,7 @@ def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
             for argument in ast.walk(function.node.args)
             if isinstance(argument, ast.arg)
         }
-        for node in function.nodes:
+        for node in function.body:
             match node:
                 case ast.Call(func=ast.Name(id=called)):
                     is_plain = called in names and called not in own

@@ -19,6 +19,7 @@ _Def = ast.FunctionDef | ast.AsyncFunctionDef
 _Node = TypeVar("_Node", bound=ast.AST)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SILENT_FIELDS = frozenset("ctx op ops id attr arg name names module level kind".split())
+_HOOKS = ("pre_hook", "post_hook")  # of Triton's autotuner and its configs
 _DECORATORS = {
     own.decorator: (
         name,
@@ -43,6 +44,18 @@ class Function:
     """Languages whose decorator, such as ``triton.jit``, makes a kernel of it."""
     mentions: set[str] = field(default_factory=set)
     """Names and attribute names it mentions."""
+
+    @property
+    def body(self) -> list[ast.AST]:
+        """Return its nodes without those of decorators, defaults and annotations.
+
+        Python runs those once, where the function is defined; a compiler of kernels never sees
+        them.
+        """
+        node = self.node
+        parts = [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
+        outside = {id(inner) for part in parts for inner in ast.walk(part)}
+        return [inner for inner in self.nodes if id(inner) not in outside]
 
     @property
     def jitted(self) -> bool:
@@ -213,17 +226,30 @@ def _note_reach(facts: Facts) -> None:
         if function.owner and function.name in ("forward", "apply", "__call__"):
             by_name.setdefault(function.owner, []).append(function)  # Function.apply, instances
     pending = [f for f in facts.functions if f.owner == "ModelNew" and f.name == "forward"]
+    # Configs, and with them their hooks, are often made away from the decorator.
+    words = (word for call in facts.calls for word in call.keywords)
+    hooks: list[ast.AST] = [word.value for word in words if word.arg in _HOOKS]
     seen: set[int] = set()
     while pending:
         function = pending.pop()
-        if id(function) in seen or function.jitted:
+        if id(function) in seen:
             continue
         seen.add(id(function))
+        if function.jitted:
+            function = _launching(function, hooks)
+            hooks = []  # once is enough
         facts.forward.append(function)
         for name in sorted(function.mentions & by_name.keys()):
             # Taken out, so that many functions of one name are not looked at again and again.
             found = by_name.pop(name)
             pending.extend(f for f in found if f.name not in ("__init__", "backward"))
+
+
+def _launching(kernel: Function, hooks: list[ast.AST]) -> Function:
+    """Return what runs on the host at a launch: hooks, heuristics, pruning."""
+    nodes = [inner for part in (*kernel.node.decorator_list, *hooks) for inner in ast.walk(part)]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return Function(kernel.node, kernel.name, kernel.owner, nodes, mentions=names)
 
 
 def _note_layers(facts: Facts) -> None:

@@ -78,6 +78,10 @@ def _import_libraries(on_gpu: bool) -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         # In the zygote, so that a Triton version that does not fit fails the judge, not a kernel.
         _untrusted("triton/bounds_check").check_interpreter_accesses()
+        libdevice = _untrusted("triton/libdevice")
+        libdevice.install()
+        _untrusted("triton/interpreter_gaps").fill(libdevice.with_semantic)
+        _untrusted("triton/autotune").take_first_config()
         folder = "triton/fast_interpreter"
         switch = _untrusted(f"{folder}/switch")
         if switch.is_on():

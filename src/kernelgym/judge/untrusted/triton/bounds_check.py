@@ -1,7 +1,9 @@
 """Checks every memory access of an interpreted Triton kernel against its launch's tensors.
 
 Triton's interpreter loads and stores at any address: without the check, a kernel that lacks a mask
-would give right answers or crash at random.
+would give right answers or crash at random. A kernel may also be given addresses as integers, such
+as a tensor of `data_ptr()` values for a group of matrices. Where it casts them to pointers, the
+tensors of this process that lie there count as the launch's own; an address in no tensor does not.
 
 Loaded by path in the untrusted process: standard library, numpy and triton only. Code in the same
 process can undo the check, so it serves honest kernels and is no security boundary.
@@ -9,7 +11,10 @@ process can undo the check, so it serves honest kernels and is no security bound
 
 from __future__ import annotations
 
+import gc
+import sys
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = ["check_interpreter_accesses"]
@@ -20,7 +25,7 @@ def check_interpreter_accesses() -> None:
     import numpy as np
     from triton.runtime import interpreter
 
-    spans = _Spans(np)
+    spans = _Spans(np, _living)
     builder = type(interpreter.interpreter_builder)
     executor = interpreter.GridExecutor
     prepare, call = executor._init_args_hst, executor.__call__
@@ -43,13 +48,23 @@ def check_interpreter_accesses() -> None:
         original = getattr(builder, name)
         kind = "store" if "store" in name else "load" if "load" in name else "atomic"
 
-        def access(self: Any, *args: Any) -> Any:
-            active = None if mask is None or args[mask] is None else args[mask].data
+        def access(self: Any, *args: Any, **kwargs: Any) -> Any:
+            active = None if mask is None else args[mask]
+            # Tensor descriptors pass a bare array as the mask, and options by keyword.
+            if active is not None and not isinstance(active, np.ndarray):
+                active = active.data
             spans.check(kind, args[pointer], active)
-            return original(self, *args)
+            return original(self, *args, **kwargs)
 
         setattr(builder, name, access)
 
+    cast = builder.create_int_to_ptr
+
+    def made_of_integers(self: Any, value: Any, kind: Any) -> Any:
+        spans.admit(value.data)
+        return cast(self, value, kind)
+
+    builder.create_int_to_ptr = made_of_integers
     executor.__call__, executor._init_args_hst = nested, prepared
     checked("create_masked_load", 0, 1)
     checked("create_masked_store", 0, 2)
@@ -60,15 +75,16 @@ def check_interpreter_accesses() -> None:
 class _Spans:
     """The address ranges that the running launch may access."""
 
-    def __init__(self, np: Any) -> None:
-        self._np = np
+    def __init__(self, np: Any, living: Callable[[], Iterator[Any]] = lambda: iter(())) -> None:
+        self._np, self._living = np, living
         self._set: tuple[list[int], list[int], list[str]] = ([], [], [])
+        self._found: list[tuple[int, int]] | None = None  # where this process's tensors lie
 
     def save(self) -> tuple[list[int], list[int], list[str]]:
         return self._set
 
     def restore(self, saved: tuple[list[int], list[int], list[str]]) -> None:
-        self._set = saved
+        self._set, self._found = saved, None
 
     def set(self, arguments: list[tuple[str, Any]]) -> None:
         found: dict[int, tuple[int, str]] = {}
@@ -88,6 +104,35 @@ class _Spans:
 
         for name, value in arguments:
             visit(name, value)
+        self._arrange(found)
+        self._found = None
+
+    def admit(self, addresses: Any) -> None:
+        """Admit this process's tensors that addresses given as integers lie in."""
+        starts, ends, names = self._set
+        known = {s: (e, n) for s, e, n in zip(starts, ends, names, strict=True)}
+        count = len(known)
+        unsigned = self._np.asarray(addresses).astype(self._np.uint64)
+        for address in self._np.unique(unsigned).tolist():
+            index = bisect_right(starts, address) - 1
+            if address and not (index >= 0 and address < ends[index]):
+                if self._found is None:  # a launch makes no tensors
+                    self._found = [*self._storages()]
+                for start, end in self._found:
+                    if start <= address < end:
+                        known.setdefault(start, (end, "a tensor that an integer points to"))
+        if len(known) > count:
+            self._arrange(known)
+
+    def _storages(self) -> Iterator[tuple[int, int]]:
+        for tensor in self._living():
+            try:
+                storage = tensor.untyped_storage()
+                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+            except (AttributeError, RuntimeError, NotImplementedError):
+                continue  # a tensor without memory of its own
+
+    def _arrange(self, found: dict[int, tuple[int, str]]) -> None:
         starts = sorted(found)
         self._set = starts, [found[s][0] for s in starts], [found[s][1] for s in starts]
 
@@ -135,3 +180,11 @@ class _Spans:
             f"out-of-bounds {kind}: {count} of {addresses.size} active lanes lie outside the "
             f"launch's tensors; {where}"
         )
+
+
+def _living() -> Iterator[Any]:
+    """Yield the tensors that this process holds, without those of the zygote."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        # Test types, not isinstance: an object's __class__ may run code of the kernel.
+        yield from (each for each in gc.get_objects() if issubclass(type(each), torch.Tensor))

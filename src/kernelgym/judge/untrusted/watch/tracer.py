@@ -30,13 +30,16 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import torch
 
 __all__ = ["Tracer"]
+
+_MOST_POINTERS = 4096  # in one tensor; more numbers are data
+_LOWEST = 1 << 16  # no memory is mapped below
 
 
 class Tracer:
@@ -216,11 +219,28 @@ class Tracer:
     def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._captured = self._captured or _capturing()
         given = list(self._tensors_in((args, kwargs)))
+        given += self._quietly(lambda: [*self._pointed_to(given)]) or ()
         self._quietly(lambda: self._host_memory.reads(given))
         try:
             return self._looked_at(call, args, kwargs, given)
         finally:
             self._quietly(lambda: self._host_memory.wrote(given))
+
+    def _pointed_to(self, given: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+        """Yield tensors whose addresses a launch is given as integers.
+
+        A kernel for a group of matrices takes arrays of pointers; its output is only there.
+        """
+        if _capturing():
+            return  # reading a value would end the capture
+        addresses: set[int] = set()
+        for tensor in given:
+            if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel() <= _MOST_POINTERS:
+                addresses.update(value for value in tensor.flatten().tolist() if value > _LOWEST)
+        if addresses:
+            for tensor in self._existing(None):
+                if tensor.layout is torch.strided and tensor.data_ptr() in addresses:
+                    yield tensor
 
     def _looked_at(
         self, call: Callable[..., Any], args: Any, kwargs: Any, given: list[torch.Tensor]

@@ -1,0 +1,27 @@
+# /// redteam
+# problem = "asin"
+# devices = ["cpu", "cuda"]
+# style = "libdevice"
+# what = "Finds the arc sine as the angle of a point on the circle."
+# ///
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    cosine = libdevice.sqrt((1.0 - x) * (1.0 + x))
+    tl.store(out_ptr + offsets, libdevice.atan2(x, cosine), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 4096),)](x, out, x.numel(), BLOCK=4096)
+        return out

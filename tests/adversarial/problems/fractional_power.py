@@ -1,0 +1,17 @@
+"""Magnitudes raised to a fractional power."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.pow(torch.abs(x), 1.7)
+
+
+def get_inputs():
+    return [torch.randn(256, 512)]
+
+
+def get_init_inputs():
+    return []
