@@ -48,6 +48,7 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
     if played:
         found["infra/fail_rate"] = 1.0 - len(whole) / len(played)
         found["infra/moved"] = float(sum(map(_was_moved, played)))
+        found["infra/device_shared"] = float(_untimed_by_others(played))
     found |= summary("reward", [turn.score.total for turn in turns])
     found |= _rates("kernel", turns) | _episodes(whole) | _statuses(turns)
     found |= _parts(turns) | _hacks(turns) | _token_totals(rollouts) | _tokens(counting)
@@ -94,6 +95,15 @@ def distributions(
         "advantages": [sample.advantage for sample in samples],
     }
     return {name: values for name, values in found.items() if values}
+
+
+def _untimed_by_others(played: Iterable[Trajectory]) -> int:
+    """Return how many verdicts have no time because others used the device."""
+    return sum(
+        any(found.code == "device_shared" for found in turn.verdict.findings)
+        for each in played
+        for turn in each.turns
+    )
 
 
 def _mean(values: Sequence[float]) -> float:
