@@ -9,13 +9,13 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.directory \
 	suites.synthetic suites.known_hygiene testing testing.samples redteam.corpus redteam.files episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
-	records.export judge evaluators.awaited evaluators.cached envs.kernel_env envs.vector envs.wrappers \
+	records.export judge judge.environment evaluators.awaited evaluators.cached envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
 	benchmark.kernelbench
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
-	config.config config.sections config.settings run.steps run.runlog run.watchers launch.launch \
-	launch.assembly launch.memory launch.footprint demo.splits demo.dialogue demo.corpus demo.tokenizer \
+	rollout.device_share rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
+	config.config config.sections config.settings run.steps run.runlog run.watchers run.interrupts launch.launch \
+	launch.assembly launch.prompts launch.memory launch.footprint demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.warmstart demo.observer demo.intervals demo.scores demo.heldout demo.learning demo.results \
 	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration
 

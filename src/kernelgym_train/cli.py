@@ -64,8 +64,8 @@ def _outcome(argv: Sequence[str] | None) -> int:
         return _run(options)
     except SystemExit as done:  # help was printed
         return done.code if isinstance(done.code, int) else 2
-    except KeyboardInterrupt:
-        _say("interrupted; go on with --resume")
+    except KeyboardInterrupt as interrupt:
+        _say(str(interrupt) or "interrupted")
         return 130
     except UsageError as error:
         _say(f"error: {error}", verbose)
@@ -158,6 +158,13 @@ def _run(options: argparse.Namespace) -> int:
 
     outcome = train_run(asked.config, asked.resume)
     print(outcome.folder)
+    if outcome.was_finished:
+        _say(
+            f"the run in {str(outcome.folder)!r} is finished: it did {outcome.steps} steps, and "
+            f"its model is in {outcome.folder / 'model'}; to train it further, give a larger "
+            "optimiser.steps"
+        )
+        return 0
     if outcome.stopped:
         _say(f"stopped after {outcome.steps} steps: {outcome.stopped}")
         return 1

@@ -18,8 +18,10 @@ from kernelgym_train.config.sections import ModelConfig
 
 __all__ = [
     "adapter_options",
+    "context_tokens",
     "gpus",
     "load_model",
+    "load_shape",
     "load_tokenizer",
     "loading_options",
     "merge_adapter",
@@ -141,6 +143,31 @@ def load_model(config: ModelConfig) -> Any:
     except ImportError as error:
         raise UsageError(f"model.quantisation={config.quantisation}: {error}") from None
     return model if config.quantisation != "none" else model.to(device)
+
+
+def load_shape(config: ModelConfig) -> Any:
+    """Return the model's own configuration, without loading a weight.
+
+    Raises:
+        UsageError: If it is not there.
+    """
+    from transformers import AutoConfig
+
+    options = {"revision": config.revision} if config.revision else {}
+    try:
+        return AutoConfig.from_pretrained(config.id, **options)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"the configuration of model.id={config.id!r} cannot be read: {reason}"
+        ) from None
+
+
+def context_tokens(shape: Any) -> int | None:
+    """Return the tokens a model's context holds; None if unknown."""
+    text = shape.get_text_config() if hasattr(shape, "get_text_config") else shape
+    found = getattr(text, "max_position_embeddings", None)
+    return int(found) if found else None
 
 
 def save_model(model: Any, tokenizer: Any, folder: str | Path) -> None:

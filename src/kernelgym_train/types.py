@@ -12,9 +12,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kernelgym import Message, Trajectory
+from kernelgym import Message, PolicyFailure, Trajectory
 
-__all__ = ["Completion", "Finish", "Key", "Request", "Rollout", "Sample"]
+__all__ = ["Completion", "Finish", "Key", "PromptTooLong", "Request", "Rollout", "Sample"]
+
+
+class PromptTooLong(PolicyFailure):
+    """Prompts and answers do not fit into the model's context.
+
+    Args:
+        message: What was given, what fits, and what to do.
+        places: Their places among the requests. A batch without them can be answered.
+    """
+
+    def __init__(self, message: str, places: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.places = places
+
+    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[str, tuple[int, ...]]]:
+        return type(self), (str(self), self.places)
+
 
 Finish = Literal["stop", "length"]
 """Why a completion ended: the model ended it, or it ran into the limit of new tokens."""

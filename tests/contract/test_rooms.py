@@ -28,7 +28,7 @@ ROOMS = (
 )
 """From the ground up: a room imports only what stands before it. Files at the top are nouns."""
 JUDGE = (
-    *("file_lock", "disk_limit"),
+    *("file_lock", "disk_limit", "environment"),
     *("out_of_memory", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
     *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
     *("reference", "session", "retries", "evidence", "outcome", "timing", "worker", "lint"),

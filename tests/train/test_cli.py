@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernelgym import __version__
+from kernelgym import UsageError, __version__
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.cli import main
 from support import tiny
@@ -178,6 +178,98 @@ def test_a_guard_that_stops_a_run_is_a_failure(
     guard = ["guards.collapse=stop", "guards.least_entropy=9", "evaluation.every=0"]
     assert main([*given, *guard]) == 1
     assert "stopped after 1 steps: collapse/entropy" in capsys.readouterr().err
+
+
+def test_run_failing_before_a_step_leaves_no_folder(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    given += ["evaluation.every=0", "optimiser.steps=1"]
+    from kernelgym_train.launch import launch
+
+    whole = launch.local_evaluator
+
+    def broken(config: Any, **options: Any) -> ScriptedEvaluator:
+        evaluator = whole(config, **options)
+
+        def script(problem: Any, kernel: Any) -> Any:
+            raise UsageError("the judge refuses")
+
+        return ScriptedEvaluator(script, ruleset=evaluator.ruleset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "local_evaluator", broken)
+        assert main([*given, "env.max_turns=1", "optimiser.micro_batch=2"]) == 2
+    assert "the judge refuses" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(given) == 0, "the corrected command takes the name"
+
+
+def test_run_interrupted_at_once_leaves_no_folder(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kernelgym_train.backends.trl import train
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "_make_trainer", interrupted)
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    assert main(given) == 130
+    assert "before a step was done; no run was kept" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resumed_run_that_is_finished_says_so(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "one"
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main([*given, "optimiser.steps=1", "evaluation.every=0"]) == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    made = len(scripted)
+    assert main(["--resume", str(run)]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == str(run) and said.err.count("\n") == 1
+    assert "is finished: it did 1 steps" in said.err and "optimiser.steps" in said.err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert len(scripted) == made, "nothing was started"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("sampling.max_new_tokens=4000",), "does not fit into the model's context of 4096"),
+        (("sampling.max_prompt_tokens=4094",), "lower sampling.max_prompt_tokens to at most 4090"),
+        (("sampling.max_prompt_tokens=3",), "above sampling.max_prompt_tokens=3"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry", "run"])
+def test_prompt_beyond_the_context_is_refused(
+    dry: list[str],
+    settings: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*dry, *SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", *settings]
+    assert main(given) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [] and not scripted
 
 
 def test_settings_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelgym.baseline import Baseline
 from kernelgym.devices import alone
 from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.processes.scratch import remove_folder
 from kernelgym.judge.untrusted import protocol
@@ -161,14 +161,14 @@ class WorkerProcess:
             os.close(self._lifeline)
 
 
-def _environment(folder: Path, visible: Mapping[str, str]) -> dict[str, str]:
+def _environment(folder: Path, visible: dict[str, str]) -> dict[str, str]:
     """Return a worker's environment variables.
 
     Args:
         folder: The cache folder.
         visible: Variables that limit which devices it sees.
     """
-    environment = {**os.environ, **visible}
+    environment = kept_variables(TRUSTED) | visible
     environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
     for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         environment[name] = str(folder.absolute() / "own-kernels")

@@ -19,8 +19,10 @@ from kernelgym.rewards import reward_schedule
 from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import StepPlan, Steps
 
@@ -148,6 +150,8 @@ def make_steps(
     *,
     count: Callable[[str], int] | None = None,
     log: RunLog | None = None,
+    activity: Activity | None = None,
+    device_share: DeviceShare | None = None,
 ) -> Steps:
     """Return what makes the steps of a run."""
     sampling = config.sampling
@@ -162,6 +166,8 @@ def make_steps(
         guards=config.guards,
         seed=config.run.seed,
         log=log,
+        activity=activity,
+        device_share=device_share,
         histograms_every=config.logging.histograms_every,
     )
 

@@ -14,20 +14,15 @@ from pathlib import Path
 from kernelgym import UsageError
 from kernelgym.devices import find_device
 from kernelgym_train.config.config import Config
-from kernelgym_train.launch.assembly import (
-    held_out_problems,
-    training_observer,
-    training_problems,
-)
+from kernelgym_train.launch.assembly import held_out_problems, training_problems
 from kernelgym_train.launch.footprint import reference_bytes
 from kernelgym_train.launch.memory import estimate_memory
-from kernelgym_train.models import gpus, load_tokenizer, model_device
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.launch.prompts import check_prompts
+from kernelgym_train.models import context_tokens, gpus, load_shape, load_tokenizer, model_device
 
 __all__ = ["dry_run", "missing_packages"]
 
 _PACKAGES = {"trl": ("trl", "transformers", "peft", "accelerate")}
-_PROMPTS_TRIED = 200
 
 
 def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[str]:
@@ -62,18 +57,11 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     if held_out:
         yield f"held out    {len(held_out)} to evaluate on"
     tokenizer = load_tokenizer(config.model)
-    text = ChatText(tokenizer, {"enable_thinking": config.sampling.thinking})
-    observer = training_observer(config, judge)
-    longest, where = max(
-        (len(text.prompt(observer.observe(problem))[0]), problem.id)
-        for problem in problems[:_PROMPTS_TRIED]
-    )
-    if longest > config.sampling.max_prompt_tokens:
-        raise UsageError(
-            f"the first prompt of {where} has {longest} tokens, above sampling.max_prompt_tokens="
-            f"{config.sampling.max_prompt_tokens}; raise it, lower env.examples, or leave it out"
-        )
+    context = context_tokens(load_shape(config.model))
+    longest, where = check_prompts(config, tokenizer, context, problems, held_out, device=judge)
     yield f"prompts     at most {longest} tokens on the first turn ({where})"
+    if context is not None:
+        yield f"context     {context} tokens, which hold every prompt with its answer"
     yield f"ruleset     {config.rules.label}"
     yield f"step        at most {config.samples_per_step} samples to learn from"
     judged = None

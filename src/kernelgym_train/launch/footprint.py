@@ -16,11 +16,14 @@ import sys
 from collections.abc import Sequence
 
 from kernelgym import KernelgymError, Problem
+from kernelgym.judge.environment import TRUSTED, kept_variables
 
 __all__ = ["reference_bytes"]
 
 _CHILD = """
 import json, sys
+from kernelgym.judge.sandbox.network import deny_network
+deny_network()
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -81,7 +84,12 @@ _known: dict[str, int | None] = {}
 def _footprints(sources: Sequence[str]) -> list[int | None]:
     asked = "".join(json.dumps(source) + "\n" for source in sources)
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD], input=asked, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", _CHILD],
+        input=asked,
+        env=kept_variables(TRUSTED),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(sources):

@@ -32,10 +32,20 @@ from kernelgym_train.launch.assembly import (
 )
 from kernelgym_train.launch.dry_run import missing_packages
 from kernelgym_train.launch.manifest import manifest
-from kernelgym_train.models import load_model, load_tokenizer, model_device, save_model
+from kernelgym_train.launch.prompts import check_prompts
+from kernelgym_train.models import (
+    context_tokens,
+    load_model,
+    load_shape,
+    load_tokenizer,
+    model_device,
+    save_model,
+)
+from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
 from kernelgym_train.rollout.evaluation import Evaluation, evaluate
 from kernelgym_train.rollout.policies import HFPolicy, Sampling
-from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.interrupts import Activity, Interrupts
+from kernelgym_train.run.runlog import RunLog, Watcher, finished_steps
 
 __all__ = [
     "HeldOutEvaluation",
@@ -55,28 +65,66 @@ class RunOutcome:
     steps: int
     stopped: str
     """Which guard stopped it; empty if it went to its end."""
+    was_finished: bool = False
+    """True if a run was resumed that had done all its steps; nothing was done."""
 
 
 def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
     """Train by a configuration, or go on with a run.
 
+    A run that was resumed and has nothing left to do is left as it is. A new run that fails, or is
+    interrupted, before its first step is done leaves no folder.
+
     Raises:
         UsageError: If something is missing.
+        KeyboardInterrupt: After an interrupt; its text says how to go on.
     """
+    done = finished_steps(resume) if resume is not None else None
+    if resume is not None and done is not None and done >= config.optimiser.steps:
+        return RunOutcome(resume, done, "", was_finished=True)
+    logs: list[RunLog] = []
+    activity = Activity()
+    says = None if _is_first() else _say_nothing
+    try:
+        with Interrupts(activity, resume, says) as interrupts:
+            return _train_run(config, resume, interrupts, logs)
+    except BaseException as error:
+        begun = logs[-1] if logs else None
+        gone = begun is not None and resume is None and begun.discard_if_unstarted()
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        if begun is None or gone:
+            raise KeyboardInterrupt("interrupted before a step was done; no run was kept") from None
+        raise KeyboardInterrupt(f"interrupted; go on with --resume {begun.folder}") from None
+
+
+def _train_run(
+    config: Config, resume: Path | None, interrupts: Interrupts, logs: list[RunLog]
+) -> RunOutcome:
+    """Train as `train_run` says; append the run's log to `logs`."""
     from kernelgym_train.backends.trl.train import train
 
+    activity = interrupts.activity
+    activity.now = "looking for what the run needs"
     missing_packages(config)
-    model_device(config.model)
+    device = model_device(config.model)
     problems = training_problems(config)
     held_out = held_out_problems(config) if config.evaluation.every else ()
     with quiet_frameworks(), contextlib.ExitStack() as stack:
         tokenizer = load_tokenizer(config.model)
+        context = context_tokens(load_shape(config.model))
+        judged = config.judge.device
+        check_prompts(config, tokenizer, context, problems, held_out, device=judged)
+        activity.now = "loading the model"
         models = [load_model(config.model)]  # before the folder: most faults are here
 
         def make_model() -> Any:
             return models.pop() if models else load_model(config.model)
 
         log = _open(config, resume)
+        logs.append(log)
+        interrupts.folder = log.folder
+        activity.now = "starting the judge"
         log.watchers = list(make_watchers(config, log, log.start.step if log.start else 0))
         log.keeps_tokens = config.logging.tokens
         log.keeps_trajectories = config.logging.trajectories
@@ -84,10 +132,13 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
         stack.callback(judge.close)
         count = token_counter(tokenizer)
         kept = log.verdicts(judge, seeded=not config.judge.cache)
-        steps = make_steps(config, problems, kept, count=count, log=log)
+        share = DeviceShare(device, judged)
+        steps = make_steps(
+            config, problems, kept, count=count, log=log, activity=activity, device_share=share
+        )
         tested = None
         if held_out and log.writes:
-            tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
+            tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack, share)
         try:
             outcome = train(
                 config,
@@ -97,9 +148,11 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
                 tokenizer,
                 evaluate=tested,
                 watchers=lambda first: make_watchers(config, log, first),
+                interrupts=interrupts,
             )
         finally:
             (steps.log or log).close()
+        activity.now = "saving the model"
         if log.writes:
             save_model(outcome.model, tokenizer, log.folder / "model")
             log.event("finished", step=outcome.steps, stopped=outcome.stopped)
@@ -125,7 +178,8 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
         model, tokenizer = load_model(trained), load_tokenizer(trained)
         judge = local_evaluator(config)
         stack.callback(judge.close)
-        run = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack)
+        share = DeviceShare(model_device(config.model), config.judge.device)
+        run = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack, share)
         run(model, config.optimiser.steps)
         return run.last.metrics if run.last else {}
 
@@ -140,6 +194,7 @@ class HeldOutEvaluation:
         tokenizer: The model's.
         judge: Judges untimed answers.
         stack: Closes the judge that times, if one is needed.
+        share: Holds the device lock while the model samples.
     """
 
     def __init__(
@@ -150,9 +205,10 @@ class HeldOutEvaluation:
         tokenizer: Any,
         judge: Evaluator,
         stack: contextlib.ExitStack,
+        share: DeviceShare,
     ) -> None:
         self._config, self._log, self._problems = config, log, problems
-        self._tokenizer = tokenizer
+        self._tokenizer, self._share = tokenizer, share
         self._again: Evaluator | None = None
         if config.evaluation.timing and (config.judge.cache or not config.judge.timing):
             # Beside the other, and seldom used: no more processes of it stand ready than must.
@@ -182,7 +238,7 @@ class HeldOutEvaluation:
                 model, self._tokenizer, drawn, batch=sampling.batch_size, template=template
             )
             return evaluate(
-                policy,
+                SharingPolicy(policy, self._share),
                 self._problems,
                 self._judge,
                 observer,
@@ -225,7 +281,7 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
 def _open(config: Config, resume: Path | None) -> RunLog:
     """Open the run's folder: in the first process for writing, in others once that has been."""
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
-    if int(os.environ.get("RANK", "0")):
+    if not _is_first():
         from accelerate import PartialState
 
         PartialState().wait_for_everyone()
@@ -240,6 +296,15 @@ def _open(config: Config, resume: Path | None) -> RunLog:
 
         PartialState().wait_for_everyone()
     return log
+
+
+def _is_first() -> bool:
+    """Return True in the one process that writes and speaks."""
+    return not int(os.environ.get("RANK", "0"))
+
+
+def _say_nothing(line: str) -> None:
+    """Leave answers to Ctrl-C to the first process."""
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from kernelgym import UsageError
 from kernelgym.devices import CONTEXT_BYTES
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import JudgeConfig
+from kernelgym_train.models import load_shape
 
 __all__ = ["MemoryEstimate", "estimate_memory"]
 
@@ -77,12 +78,11 @@ def estimate_memory(
         UsageError: If the model's configuration is not found.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     model, sampling = config.model, config.sampling
-    options = {"revision": model.revision} if model.revision else {}
+    shape = load_shape(model)
     try:
-        shape = AutoConfig.from_pretrained(model.id, **options)
         with torch.device("meta"):
             empty: Any = AutoModelForCausalLM.from_config(shape)
     except (OSError, ValueError) as error:

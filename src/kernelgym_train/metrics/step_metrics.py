@@ -47,7 +47,8 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
     }
     if played:
         found["infra/fail_rate"] = 1.0 - len(whole) / len(played)
-        found["infra/moved"] = float(sum(map(_was_moved, played)))
+        found["infra/moved"] = _found("device_moved", played)
+        found["infra/device_shared"] = _found("device_shared", played)
     found |= summary("reward", [turn.score.total for turn in turns])
     found |= _rates("kernel", turns) | _episodes(whole) | _statuses(turns)
     found |= _parts(turns) | _hacks(turns) | _token_totals(rollouts) | _tokens(counting)
@@ -64,14 +65,6 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
         found[f"turn_{number}/reward_mean"] = _mean([turn.score.total for turn in some])
         found |= _rates(f"turn_{number}", some)
     return found
-
-
-def _was_moved(trajectory: Trajectory) -> int:
-    """Return how many verdicts another device gave, since the first had failed."""
-    return sum(
-        any(found.code == "device_moved" for found in turn.verdict.findings)
-        for turn in trajectory.turns
-    )
 
 
 def advantage_metrics(samples: Iterable[Sample]) -> dict[str, float]:
@@ -94,6 +87,12 @@ def distributions(
         "advantages": [sample.advantage for sample in samples],
     }
     return {name: values for name, values in found.items() if values}
+
+
+def _found(code: str, played: Iterable[Trajectory]) -> float:
+    """Return how many verdicts have a finding."""
+    turns = [turn for each in played for turn in each.turns]
+    return float(sum(any(each.code == code for each in t.verdict.findings) for t in turns))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -12,8 +12,9 @@ The turn loop is `kernelgym.episodes.playing`'s; this module adds keys, seeds an
   `Trajectory.valid` is false) and costs no other trajectory anything. A `UsageError` of the
   evaluator ends the play;
 - a `PolicyFailure` that the policy raises ends the trajectories it was asked for, ``cut``: the one
-  of a `Policy`'s request, all those of a `BatchPolicy`'s call. They keep the turns played before,
-  and count nowhere (`kernelgym_train.credit.credit.counts`). Whatever else a policy raises ends the
+  of a `Policy`'s request, all those of a `BatchPolicy`'s call. A `PromptTooLong` ends only those
+  that it names, and the call is made again for the others. They keep the turns played before, and
+  count nowhere (`kernelgym_train.credit.credit.counts`). Whatever else a policy raises ends the
   play;
 - an answer that ran into the limit of new tokens has the defect ``cut_off``;
 - the seed of a request is a function of the run's seed and the request's key.
@@ -50,7 +51,7 @@ from kernelgym.types import (
     Status,
     Verdict,
 )
-from kernelgym_train.types import Completion, Key, Request, Rollout
+from kernelgym_train.types import Completion, Key, PromptTooLong, Request, Rollout
 
 __all__ = [
     "BatchPolicy",
@@ -321,8 +322,12 @@ class _Barrier:
         except (KeyboardInterrupt, SystemExit):
             raise  # ends the event loop, and with it the play
         except BaseException as error:
-            for _, answer in asked:
-                answer.set_exception(error)
+            refused = set(range(len(asked)))
+            if isinstance(error, PromptTooLong) and error.places:
+                refused &= set(error.places)
+            for place in refused:
+                asked[place][1].set_exception(error)
+            self._generate(asked)  # those that are left
             return
         for (_, answer), completion in zip(asked, found, strict=True):
             answer.set_result(completion)

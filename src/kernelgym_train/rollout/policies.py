@@ -21,12 +21,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelgym import Message, UsageError
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.models import context_tokens
+from kernelgym_train.types import Completion, PromptTooLong, Request
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ChatText", "HFPolicy", "Sampling", "batch_seed", "by_length", "end_ids"]
+__all__ = [
+    "ChatText",
+    "HFPolicy",
+    "Sampling",
+    "batch_seed",
+    "by_length",
+    "end_ids",
+    "refuse_long_prompts",
+]
 
 _TAG = re.compile(r"</?(?:think(?:ing)?|KERNEL|SUMMARY)>", re.IGNORECASE)
 _OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
@@ -183,10 +192,12 @@ class HFPolicy:
         """Return one completion per request, in their order.
 
         Raises:
-            UsageError: If a prompt and its answer do not fit into the model's context.
+            PromptTooLong: If a prompt and its answer do not fit into the model's context.
         """
         prompts = [self._text.prompt(request.messages) for request in requests]
-        self._check(max((len(ids) for ids, _ in prompts), default=0))
+        context = context_tokens(self.model.config)
+        lengths = [len(ids) for ids, _ in prompts]
+        refuse_long_prompts(lengths, self.sampling.max_new_tokens, context)
         found: dict[int, Completion] = {}
         for chunk in by_length([len(ids) for ids, _ in prompts], self._batch):
             seed = batch_seed([requests[index].seed for index in chunk])
@@ -202,16 +213,6 @@ class HFPolicy:
                     policy_version=self.version,
                 )
         return [found[index] for index in range(len(requests))]
-
-    def _check(self, longest: int) -> None:
-        context = getattr(self.model.config, "max_position_embeddings", None)
-        needed = longest + self.sampling.max_new_tokens
-        if context is not None and needed > context:
-            raise UsageError(
-                f"a prompt of {longest} tokens and an answer of {self.sampling.max_new_tokens} do "
-                f"not fit into the model's context of {context}; lower max_new_tokens, the "
-                "observer's context_tokens or its examples"
-            )
 
     def _sample(
         self, prompts: Sequence[Sequence[int]], seed: int
@@ -252,6 +253,29 @@ class HFPolicy:
             if number in self._ends:
                 return tuple(row[: place + 1])
         return tuple(row)
+
+
+def refuse_long_prompts(lengths: Sequence[int], max_new_tokens: int, context: int | None) -> None:
+    """Refuse prompts that leave an answer no room in the context.
+
+    Args:
+        lengths: Tokens of each prompt.
+        max_new_tokens: Most tokens of an answer.
+        context: Tokens that the model's context holds; None if that is not known.
+
+    Raises:
+        PromptTooLong: If there are any; it names their places.
+    """
+    if context is None:
+        return
+    places = tuple(i for i, length in enumerate(lengths) if length + max_new_tokens > context)
+    if places:
+        raise PromptTooLong(
+            f"a prompt of {max(lengths[place] for place in places)} tokens and an answer of "
+            f"{max_new_tokens} do not fit into the model's context of {context}; lower "
+            "sampling.max_new_tokens, sampling.max_prompt_tokens or env.examples",
+            places,
+        )
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

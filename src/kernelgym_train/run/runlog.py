@@ -48,9 +48,11 @@ from kernelgym_train.rollout.records import rollout_record, token_rows
 from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.types import Rollout
 
-__all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest"]
+__all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest", "finished_steps"]
 
 _CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
+
+_SIGNS_OF_A_STEP = ("metrics.jsonl", "checkpoints.jsonl")
 
 
 class Watcher(Protocol):
@@ -85,6 +87,21 @@ class Checkpoint:
 def config_digest(config: Mapping[str, Any]) -> str:
     """Return 16 hexadecimal digits that equal configurations share."""
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def finished_steps(folder: Path) -> int | None:
+    """Return how many steps a run had done when it ended.
+
+    None if it has not ended, was stopped by a guard, or has no model.
+    """
+    path = folder / "events.jsonl"
+    if not path.exists() or not (folder / "model").is_dir():
+        return None
+    turns = ("started", "resumed", "finished")
+    events = [row for _, row in read_lines(path) if row["event"] in turns]
+    if not events or events[-1]["event"] != "finished" or events[-1]["stopped"]:
+        return None
+    return int(events[-1]["step"])
 
 
 class RunLog:
@@ -317,6 +334,17 @@ class RunLog:
         for row in there[1:-keep]:
             if row is not best:
                 shutil.rmtree(self.folder / row["path"])
+
+    def discard_if_unstarted(self) -> bool:
+        """Remove the folder if the run has done no step; True if removed.
+
+        Whatever ended it before its first step, the corrected command can take the name again.
+        """
+        started = any((self.folder / name).exists() for name in _SIGNS_OF_A_STEP)
+        if not self.writes or started:
+            return False
+        shutil.rmtree(self.folder)
+        return True
 
     def close(self) -> None:
         """Close the watchers."""

@@ -32,9 +32,11 @@ from kernelgym_train.metrics.guards import (
     repetition,
 )
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
+from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Completion, Request, Rollout
 
@@ -85,6 +87,8 @@ class Steps:
         seed: The run's seed.
         histograms_every: Steps from one set of histograms to the next; 0 for none.
         log: Where it is written down; None in processes that write nothing.
+        activity: Is told what the run is doing.
+        device_share: Holds the device lock while a batch policy's model works.
     """
 
     def __init__(
@@ -101,7 +105,11 @@ class Steps:
         seed: int,
         histograms_every: int = 1,
         log: RunLog | None = None,
+        activity: Activity | None = None,
+        device_share: DeviceShare | None = None,
     ) -> None:
+        self.activity = Activity() if activity is None else activity
+        self.device_share = DeviceShare() if device_share is None else device_share
         self.plan, self.sampler, self.evaluator = plan, sampler, evaluator
         self.observer, self.credit, self.log = observer, credit, log
         self._rules, self._schedule, self._seed = rules, schedule, seed
@@ -137,7 +145,11 @@ class Steps:
             UsageError: What `kernelgym_train.rollout.play.play` raises.
         """
         rules = replace(self._rules, reward=self._schedule.at(step))
-        timed = _Timed(policy) if isinstance(policy, BatchPolicy) else None
+        self.activity.now = f"playing step {step}"
+        timed = None
+        if isinstance(policy, BatchPolicy):
+            self.activity.now = f"judging answers of step {step}"
+            timed = _Timed(policy, self, f"sampling answers of step {step}")
         fill = Refill(self.plan.groups, self.credit, self.plan.extra_rounds)
         started = time.monotonic()
         while fill.missing:
@@ -163,6 +175,7 @@ class Steps:
             metrics["time/model_s"] = timed.seconds
             metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
             metrics["time/judge_share"] = metrics["time/judge_s"] / max(play_s, 1e-9)
+        self.activity.now = f"writing down step {step}"
         if self.log is not None:
             self.log.rollouts(every, self.observer, rules)
             every_so_often = self._histograms_every
@@ -289,15 +302,16 @@ class Steps:
 
 
 class _Timed:
-    """A batch policy that knows how long it took."""
+    """A batch policy under the device lock, whose time is measured."""
 
-    def __init__(self, policy: BatchPolicy) -> None:
-        self._policy = policy
+    def __init__(self, policy: BatchPolicy, steps: Steps, what: str) -> None:
+        self._policy, self._steps, self._what = policy, steps, what
         self.seconds = 0.0
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
-        started = time.monotonic()
-        try:
-            return self._policy.generate(requests)
-        finally:
-            self.seconds += time.monotonic() - started
+        with self._steps.activity.during(self._what), self._steps.device_share.held():
+            started = time.monotonic()
+            try:
+                return self._policy.generate(requests)
+            finally:
+                self.seconds += time.monotonic() - started

@@ -46,6 +46,15 @@ def test_moved_verdicts_are_counted() -> None:
     assert found["infra/moved"] == 1.0
 
 
+def test_verdict_untimed_on_a_shared_device_is_counted() -> None:
+    why = Finding("device_shared", "others use the device", Severity.SOFT)
+    shared = replace(verdict("correct"), findings=(why, why))
+    first = played.rollout([1.0, 1.0], verdicts=[shared, RIGHT])
+    cut = played.rollout([1.0, 0.0], number=1, verdicts=[shared, Verdict(Status.UNAVAILABLE)])
+    assert rollout_metrics([first, cut])["infra/device_shared"] == 2.0
+    assert rollout_metrics([played.rollout([1.0], verdicts=[RIGHT])])["infra/device_shared"] == 0.0
+
+
 def test_our_own_failures_are_in_no_rate() -> None:
     down = Verdict(Status.UNAVAILABLE)
     good = played.rollout([1.0], verdicts=[RIGHT], ended="solved")

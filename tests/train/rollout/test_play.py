@@ -17,7 +17,7 @@ from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.rollout.play import EpisodeRules, Task, play, request_seed, tasks_of
-from kernelgym_train.types import Completion, Finish, Key, Request, Rollout
+from kernelgym_train.types import Completion, Finish, Key, PromptTooLong, Request, Rollout
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=3, examples="zero_shot")
 NEVER = EpisodeRules(stop_when="never")
@@ -265,6 +265,25 @@ def test_policy_failure_of_a_batch_cuts_the_batch() -> None:
     assert [rollout.trajectory.ended for rollout in rollouts] == ["cut", "solved", "cut"] * 2
     assert {len(rollout.completions) for rollout in rollouts} == {1}
     assert sorted(seen, key=lambda each: each.key) == rollouts
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sets(places, max_size=8))
+def test_long_prompt_ends_its_trajectory_only(long: set[tuple[int, int, int]]) -> None:
+    class Refusing(Batches):
+        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+            found = tuple(i for i, each in enumerate(requests) if each.key[1:] in long)
+            if found:
+                raise PromptTooLong("a prompt of 9 tokens does not fit", found)
+            return super().generate(requests)
+
+    whole = {rollout.key: rollout for rollout in run(Batches())}
+    for rollout in run(Refusing()):
+        turns = [turn for turn in range(3) if (*rollout.key[1:3], turn) in long]
+        kept = min(turns, default=3)
+        assert rollout.trajectory.turns == whole[rollout.key].trajectory.turns[:kept]
+        assert rollout.trajectory.ended == ("cut" if turns else "budget")
+        assert counts(rollout) is not bool(turns)
 
 
 def test_nothing_is_left_running() -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelgym import Message, UsageError
 from kernelgym.answers.parsing import parse
-from kernelgym_train.rollout.policies import ChatText, HFPolicy, Sampling, by_length, end_ids
-from kernelgym_train.types import Key, Request
+from kernelgym_train.rollout.policies import (
+    ChatText,
+    HFPolicy,
+    Sampling,
+    by_length,
+    end_ids,
+    refuse_long_prompts,
+)
+from kernelgym_train.types import Key, PromptTooLong, Request
 from support import tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -123,10 +133,28 @@ def test_it_leaves_the_model_as_it_was(words: Any, model: Any) -> None:
     assert model.training
 
 
-def test_a_context_that_is_too_short_is_said(words: Any, model: Any) -> None:
-    model.config.max_position_embeddings = 12
-    with pytest.raises(UsageError, match="context of 12"):
-        HFPolicy(model, words, Sampling(8)).generate(requests(5))
+def test_prompts_too_long_for_the_context_are_named(words: Any, model: Any) -> None:
+    policy = HFPolicy(model, words, Sampling(8))
+    lengths = [len(one.prompt_ids) for one in policy.generate(requests(5))]
+    model.config.max_position_embeddings = max(lengths) - 1 + 8
+    with pytest.raises(PromptTooLong, match=f"context of {max(lengths) + 7}") as refused:
+        policy.generate(requests(5))
+    assert refused.value.places == tuple(i for i, n in enumerate(lengths) if n == max(lengths))
+    assert pickle.loads(pickle.dumps(refused.value)).places == refused.value.places
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(1, 20), st.none() | st.integers(1, 60))
+def test_only_prompts_without_room_are_refused(
+    lengths: list[int], answer: int, context: int | None
+) -> None:
+    try:
+        refuse_long_prompts(lengths, answer, context)
+        places: tuple[int, ...] = ()
+    except PromptTooLong as refused:
+        places = refused.places
+        assert places and str(context) in str(refused)
+    for place, length in enumerate(lengths):
+        assert (place in places) == (context is not None and length + answer > context)
 
 
 def test_every_end_that_the_model_declares_counts(words: Any, model: Any) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kernelgym.errors import JudgeError
 from kernelgym.feedback import cut_middle
+from kernelgym.judge.environment import COMPILER, kept_variables
 from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, Plan
 
@@ -128,8 +129,9 @@ def _open(command: list[str], plan: Plan, stdin: int) -> subprocess.Popen[bytes]
             stdin=stdin,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": plan.scratch}
-            | {"LC_ALL": "C.UTF-8", "HOME": plan.scratch},
+            env={"PATH": os.defpath}
+            | kept_variables(COMPILER)
+            | {"TMPDIR": plan.scratch, "LC_ALL": "C.UTF-8", "HOME": plan.scratch},
             start_new_session=True,
         )
 

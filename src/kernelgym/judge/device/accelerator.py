@@ -21,7 +21,7 @@ import torch
 
 from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import JudgeError, ProblemError
-from kernelgym.judge.device.lock import DeviceLock
+from kernelgym.judge.device.lock import DeviceLock, lock_name
 from kernelgym.judge.device.memory_budget import (
     SPARE_BYTES,
     MemoryBudget,
@@ -84,16 +84,16 @@ class Accelerator:
         self._holds_room = False
         self.is_alone = False
         """Whether this worker holds all of the device's memory."""
-        owner = "cpu"
-        if self.device.type == "cuda":
+        if self.on_cuda:
             try:
                 torch.cuda.set_device(self.device)
                 self.canary()
             except (RuntimeError, AssertionError, DeviceLost) as error:
                 raise JudgeError(f"device {self._called} cannot be used: {error}") from None
+        owner = lock_name(name)
+        if self.on_cuda:
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
-            owner = f"gpu-{properties.uuid}"
             # Contexts of processes on standby take memory, too.
             usable = usable_bytes(int(properties.total_memory))
             self._memory_budget = MemoryBudget(folder, owner, usable - self._contexts_bytes)

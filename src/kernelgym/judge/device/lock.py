@@ -7,7 +7,8 @@ Contract:
   waits to time (`DeviceLock.is_wanted`) and yield the device (`DeviceLock.released`);
 - the lock is a `flock`, which the operating system releases when its holder dies.
 
-Does not cover programs other than this judge: they may use the device at any time.
+Programs other than this judge take part through `device_lock`, as the trainer does around its
+model's work; one that does not may use the device at any time.
 """
 
 from __future__ import annotations
@@ -16,18 +17,72 @@ import contextlib
 import fcntl
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kernelgym.devices import find_device
 from kernelgym.judge.file_lock import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.paths import cache_folder
 
-__all__ = ["DeviceLock"]
+__all__ = ["DeviceLock", "device_lock", "lock_name"]
 
 # Two looks at a blocked device that lie less than this apart belong to one wait: the time between
 # them counts as blocked, too.
 _ONE_WAIT_S = 2.0
+
+
+def lock_name(device: str) -> str:
+    """Return the name of a device's lock, equal in every process.
+
+    A GPU's is its UUID, since processes number the devices they see differently.
+
+    Args:
+        device: ``cpu`` or the name of a GPU, such as ``cuda:0``, in this process.
+    """
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    return f"gpu-{torch.cuda.get_device_properties(device).uuid}"
+
+
+@contextlib.contextmanager
+def device_lock(device: str, folder: str | Path | None = None) -> Iterator[None]:
+    """Keep kernels on a device from being timed during the block.
+
+    For programs that use a device on which kernels are judged, such as a trainer whose model
+    samples there. The block begins once no kernel is being timed, and timing waits for its end;
+    kernels whose outputs are checked run meanwhile. The lock is shared, so
+    several holders do not wait for each other, and a thread that holds it may take it again.
+
+    Work that was launched on a GPU goes on after the block unless the caller waits for it there
+    (``torch.cuda.synchronize``). Do not hold the lock while waiting for a verdict: the judge would
+    wait for the lock.
+
+    Args:
+        device: ``cpu`` or the name of a GPU, such as ``cuda:0``, in this process.
+        folder: The evaluator's ``cache_dir``; `kernelgym.paths.cache_folder` if None.
+
+    Raises:
+        UsageError: If that device is not there.
+
+    Example:
+        >>> with device_lock("cpu"):
+        ...     pass  # no kernel is timed on the CPU meanwhile
+    """
+    where = cache_folder() if folder is None else Path(folder)
+    path = where / f"{lock_name(find_device(device))}.lock"
+    held = _of_this_thread.locks
+    if path not in held:
+        where.mkdir(parents=True, exist_ok=True)
+        # One object a thread: a second share of its own would wait for a worker that waits to time
+        # a kernel, which waits for the first share.
+        held[path] = DeviceLock(path, StageClock())
+    with held[path].shared():
+        yield
 
 
 class DeviceLock:
@@ -170,3 +225,13 @@ class DeviceLock:
     def _exclusive(self) -> Iterator[None]:
         with locked(self._gate, fcntl.LOCK_EX), locked(self._path, fcntl.LOCK_EX):
             yield
+
+
+class _Locks(threading.local):
+    """The locks that a thread has taken by `device_lock`."""
+
+    def __init__(self) -> None:
+        self.locks: dict[Path, DeviceLock] = {}
+
+
+_of_this_thread = _Locks()

@@ -21,6 +21,7 @@ from typing import Any
 
 from kernelgym.judge.lint.checks import examine
 from kernelgym.judge.out_of_memory import bound_own_memory
+from kernelgym.judge.sandbox.network import deny_network
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
@@ -62,6 +63,7 @@ def main(caller_fd: int) -> None:
     Args:
         caller_fd: The socket.
     """
+    deny_network()  # the children run problems' own code
     caller = socket.socket(fileno=caller_fd)
     decoder = protocol.Decoder(1 << 30)
     protocol.send(caller, {"ready": True})

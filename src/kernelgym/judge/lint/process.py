@@ -25,6 +25,7 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.hygiene import Hygiene, read_kept, write_kept
+from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.judge.untrusted import protocol
 from kernelgym.paths import hygiene_folder
 from kernelgym.rulesets import Ruleset
@@ -61,7 +62,7 @@ class HygieneProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+                env=kept_variables(TRUSTED) | {"OMP_WAIT_POLICY": "PASSIVE"},
                 start_new_session=True,
             )
         self._finalizer = weakref.finalize(self, _end, self._process, self._socket, self._errors)

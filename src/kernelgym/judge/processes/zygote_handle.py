@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import socket
 import subprocess
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.environment import ZYGOTE, kept_variables
 from kernelgym.judge.processes.candidate_handle import USUAL, Candidate, Kind
 from kernelgym.judge.sandbox.paths import (
     compiler_paths,
@@ -339,10 +339,7 @@ class Zygote:
 
 
 def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
-    names = ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "KERNELGYM_PLAIN_INTERPRETER")
-    kept = {name: os.environ[name] for name in names if name in os.environ}
-    kept |= {name: value for name, value in os.environ.items() if name.startswith("CUDA_")}
-    return kept | {
+    return kept_variables(ZYGOTE) | {
         "LANG": "C.UTF-8",
         "HOME": str(scratch_root),
         "TRITON_INTERPRET": "1" if interpreted else "0",

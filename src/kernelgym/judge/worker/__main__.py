@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kernelgym.judge.processes.scratch import claim, sweep
 from kernelgym.judge.processes.zygote_handle import start_zygote
+from kernelgym.judge.sandbox.network import deny_network
 from kernelgym.judge.untrusted import protocol
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
@@ -36,6 +37,7 @@ def _exit_with_parent(lifeline: int) -> None:
 
 def main(job_fd: int, lifeline_fd: int) -> None:
     """Serve jobs until the socket closes."""
+    deny_network()  # this process runs problems' own code
     _exit_with_parent(lifeline_fd)
     jobs = socket.socket(fileno=job_fd)
     decoder = protocol.Decoder(1 << 30)

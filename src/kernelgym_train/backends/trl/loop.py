@@ -18,9 +18,15 @@ from kernelgym_train.backends.trl.generation import generate_ids
 from kernelgym_train.backends.trl.rows import Rows, rows_of
 from kernelgym_train.config.config import Config
 from kernelgym_train.metrics.guards import Alarm
-from kernelgym_train.models import weights_digest
+from kernelgym_train.models import context_tokens, weights_digest
 from kernelgym_train.rollout.play import request_seed
-from kernelgym_train.rollout.policies import ChatText, batch_seed, by_length, end_ids
+from kernelgym_train.rollout.policies import (
+    ChatText,
+    batch_seed,
+    by_length,
+    end_ids,
+    refuse_long_prompts,
+)
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import Step, Steps
 from kernelgym_train.types import Completion, Key, Request, Rollout
@@ -42,18 +48,34 @@ class TrlPolicy:
         text: The chat template.
         batch: Most requests of one call.
         version: Optimiser steps that the model has taken.
+        max_new_tokens: Most tokens of an answer, for which the model's context must have room.
     """
 
-    def __init__(self, trainer: Any, text: ChatText, *, batch: int = 64, version: int = 0) -> None:
+    def __init__(
+        self,
+        trainer: Any,
+        text: ChatText,
+        *,
+        batch: int = 64,
+        version: int = 0,
+        max_new_tokens: int = 0,
+    ) -> None:
         self._trainer, self._text = trainer, text
-        self._batch, self._version = batch, version
-        self._ends = end_ids(trainer.accelerator.unwrap_model(trainer.model), text.tokenizer)
+        self._batch, self._version, self._most = batch, version, max_new_tokens
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        self._ends = end_ids(model, text.tokenizer)
+        self._context = context_tokens(model.config)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one completion per request, in their order."""
+        """Return one completion per request, in their order.
+
+        Raises:
+            PromptTooLong: If a prompt and its answer do not fit into the model's context.
+        """
         import torch
 
         prompts = [self._text.prompt(request.messages) for request in requests]
+        refuse_long_prompts([len(ids) for ids, _ in prompts], self._most, self._context)
         found: dict[int, Completion] = {}
         for chunk in by_length([len(ids) for ids, _ in prompts], self._batch):
             torch.manual_seed(batch_seed([requests[index].seed for index in chunk]))
@@ -114,14 +136,25 @@ class TrlLoop:
             self._text,
             batch=self._config.sampling.batch_size,
             version=optimiser_step,
+            max_new_tokens=self._config.sampling.max_new_tokens,
         )
         accelerator = trainer.accelerator
         share = (accelerator.process_index, accelerator.num_processes)
         gather = _gather if share[1] > 1 else None
         self._taken = asyncio.run(self._steps.take(step, policy, share=share, gather=gather))
         self._measured = []
+        self.learns()
         rows = rows_of(self._taken.credit.samples, count * share[1], end=self._end)
         return rows.part(share[0] * count, count)
+
+    def learns(self) -> None:
+        """Hold the device lock, if needed, from now until `rests`."""
+        self._steps.activity.now = "learning from the step's answers"
+        self._steps.device_share.take()
+
+    def rests(self) -> None:
+        """Release the device lock: the optimiser step is taken."""
+        self._steps.device_share.release()
 
     def logged(self, optimiser_step: int, values: dict[str, float]) -> None:
         """Take what the trainer measured in one optimiser step."""
@@ -152,7 +185,8 @@ class TrlLoop:
         self.score = None
         if self._evaluate is not None and every and (step + 1) % every == 0 and not self.action:
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-            self.score = self._evaluate(model, step + 1)
+            with self._steps.activity.during(f"evaluating after step {step}"):
+                self.score = self._evaluate(model, step + 1)
             self._since = time.monotonic()  # what an evaluation takes is its own: time/eval_s
 
     def saved(self, optimiser_step: int, folder: Path) -> None:

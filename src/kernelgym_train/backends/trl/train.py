@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from kernelgym_train.backends.trl.options import grpo_options
 from kernelgym_train.config.config import Config
 from kernelgym_train.metrics.guards import rolled_back
 from kernelgym_train.models import adapter_options, weights_digest
+from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
 
@@ -66,6 +66,7 @@ def train(
     *,
     evaluate: Evaluate | None = None,
     watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
+    interrupts: Interrupts | None = None,
 ) -> Outcome:
     """Train until the last step, or until a guard stops the run.
 
@@ -77,6 +78,7 @@ def train(
         tokenizer: Its tokenizer.
         evaluate: Evaluates the model every so often.
         watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
+        interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
 
     Raises:
         UsageError: If what was configured does not work.
@@ -88,19 +90,22 @@ def train(
             "TRITON_INTERPRET is set, and TRL's loss would be interpreted, too; unset it (the "
             "judge sets it for its own processes)"
         )
-    while True:
-        with _interrupt() as interrupted:
+    with contextlib.ExitStack() as stack:
+        if interrupts is None:
+            interrupts = stack.enter_context(Interrupts(steps.activity, log.folder))
+        interrupted = stack.enter_context(interrupts.finishing_steps())
+        while True:
             done = _train_once(config, log, steps, make_model, tokenizer, evaluate, interrupted)
-        whole = done.action != "rollback" and done.outcome.steps >= config.optimiser.steps
-        if interrupted.is_set() and not whole:
-            raise KeyboardInterrupt
-        if done.action != "rollback":
-            return done.outcome
-        log.event("rollback", step=done.outcome.steps, reason=done.outcome.stopped)
-        log.close()
-        log = RunLog.resume(log.folder, good=True)
-        log.watchers = list(watchers(log.start.step if log.start else 0))
-        steps.log = log
+            whole = done.action != "rollback" and done.outcome.steps >= config.optimiser.steps
+            if interrupted.is_set() and not whole:
+                raise KeyboardInterrupt
+            if done.action != "rollback":
+                return done.outcome
+            log.event("rollback", step=done.outcome.steps, reason=done.outcome.stopped)
+            log.close()
+            log = RunLog.resume(log.folder, good=True)
+            log.watchers = list(watchers(log.start.step if log.start else 0))
+            steps.log = log
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,10 @@ def _train_once(
         trainer._load_from_checkpoint(str(start.folder))
         done = start.step
     else:
-        trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+        try:
+            trainer.train(resume_from_checkpoint=None if start is None else str(start.folder))
+        finally:
+            loop.rests()
         done = trainer.state.global_step // config.optimiser.updates_per_step
     model = trainer.accelerator.unwrap_model(trainer.model)
     outcome = Outcome(done, model, weights_digest(model), loop.stopped)
@@ -176,6 +184,7 @@ def _make_trainer(
             _set_rate(trainer, rate)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            loop.rests()
             if state.global_step % config.optimiser.updates_per_step:
                 return
             if interrupted.is_set():
@@ -202,26 +211,6 @@ def _make_trainer(
     trainer.remove_callback(PrinterCallback)
     loop.trainer = trainer
     return trainer
-
-
-@contextlib.contextmanager
-def _interrupt() -> Iterator[threading.Event]:
-    """Yield what an interrupt sets, the first time; the second raises as ever."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def ask(*_: object) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, ask)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _set_rate(trainer: Any, rate: float) -> None:

@@ -40,6 +40,9 @@ class RowSource(Protocol):
     def rows(self, trainer: KernelTrainer, count: int) -> Rows:
         """Play a step and return that many rows."""
 
+    def learns(self) -> None:
+        """Take note that the model is about to learn from a micro-batch."""
+
     def logged(self, optimiser_step: int, values: dict[str, float]) -> None:
         """Take what the trainer measured in one optimiser step."""
 
@@ -86,6 +89,7 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
             seed = int(self.args.seed) + int(self.state.global_step)
             self._buffered_inputs = micro_batches(batch, window, self._updates, seed)
         found: dict[str, Any] = self._buffered_inputs[self._step % window]
+        self._source.learns()  # a second update on the same rows follows no rollout
         return found
 
     def _get_per_token_logps_and_entropies(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelgym import UsageError, Verdict, read_records
+from kernelgym import Kernel, Problem, UsageError, Verdict, read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Status
 from kernelgym_train.backends.trl.loop import TrlPolicy
 from kernelgym_train.backends.trl.trainer import KernelTrainer
+from kernelgym_train.rollout.device_share import DeviceShare
+from kernelgym_train.run import steps
 from kernelgym_train.run.runlog import RunLog
 from support import tiny
 
@@ -260,6 +265,43 @@ def test_an_interrupt_finishes_the_step_and_saves(
     assert start is not None and start.step == 3
     outcome, _ = tiny.run(folder, tiny.config("run.save_every=100"), resume=True)
     assert outcome.steps == 5
+
+
+def test_device_lock_is_held_while_the_model_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[str] = []
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def lock(device: str) -> Iterator[None]:
+        held.append(device)
+        yield
+        held.remove(device)
+
+    def checked(name: str) -> Any:
+        method = getattr(KernelTrainer, name)
+
+        @functools.wraps(method)  # generation's form is read from its signature
+        def call(self: KernelTrainer, *args: Any, **options: Any) -> Any:
+            assert held == ["cuda:0"], name
+            seen.append(name)
+            return method(self, *args, **options)
+
+        return call
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        assert not held
+        seen.append("judged")
+        return tiny.judge(problem, kernel)
+
+    share = DeviceShare("cuda:0", "cuda:0", lock=lock, settle=lambda device: None)
+    monkeypatch.setattr(steps, "DeviceShare", lambda: share)
+    for name in ("_generate_single_turn", "_compute_loss"):
+        monkeypatch.setattr(KernelTrainer, name, checked(name))
+    settings = tiny.config("optimiser.steps=2", "optimiser.updates_per_step=2")
+    tiny.run(tmp_path / "run", settings, script=judged)
+    assert not held and set(seen) == {"judged", "_generate_single_turn", "_compute_loss"}
 
 
 def test_the_interpreter_of_triton_is_kept_out(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import platform
 
-__all__ = ["syscall_filter"]
+__all__ = ["network_filter", "syscall_filter"]
 
 
 def _table(text: str) -> dict[str, tuple[int, int | None]]:
@@ -76,18 +76,7 @@ def syscall_filter(
     Raises:
         OSError: If this file has no table for the machine.
     """
-    machine = platform.machine()
-    if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"seccomp: no system call table for {machine}")
-    architecture, column = _ARCHITECTURES[machine]
-    program = [
-        (_LOAD, 0, 0, 4),
-        (_JUMP_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, 0),
-        (_JUMP_GREATER_EQUAL, 0, 1, 0x40000000),  # x32 calls alias the 64-bit ones
-        (_RETURN, 0, 0, _KILL),
-    ]
+    column, program = _beginning()
     denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
     if alone:
         denied |= _SIGNAL
@@ -160,3 +149,46 @@ def syscall_filter(
         ]
     program.append((_RETURN, 0, 0, _ALLOW))
     return program
+
+
+def network_filter() -> list[tuple[int, int, int, int]]:
+    """Return filter steps that deny only sockets other than Unix ones.
+
+    Raises:
+        OSError: If this file has no table for the machine.
+    """
+    column, program = _beginning()
+    # io_uring makes sockets without the system call `socket`.
+    for name in ("io_uring_setup", "io_uring_enter", "io_uring_register"):
+        number = _NEVER[name][column] or 0
+        program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _DENY | errno.EPERM)]
+    program += [
+        (_JUMP_EQUAL, 0, 3, _NEVER["socket"][column] or 0),
+        (_LOAD, 0, 0, 16),
+        (_JUMP_EQUAL, 1, 0, _AF_UNIX),
+        (_RETURN, 0, 0, _DENY | errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return program
+
+
+def _beginning() -> tuple[int, list[tuple[int, int, int, int]]]:
+    """Return this machine's column, and steps that load the call's number.
+
+    Calls of a foreign architecture end the process: their numbers mean other calls.
+
+    Raises:
+        OSError: If this file has no table for the machine.
+    """
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"seccomp: no system call table for {machine}")
+    architecture, column = _ARCHITECTURES[machine]
+    return column, [
+        (_LOAD, 0, 0, 4),
+        (_JUMP_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, 0),
+        (_JUMP_GREATER_EQUAL, 0, 1, 0x40000000),  # x32 calls alias the 64-bit ones
+        (_RETURN, 0, 0, _KILL),
+    ]

@@ -1,0 +1,68 @@
+"""Which environment variables the judge's processes keep: the one allow-list.
+
+A caller's environment holds keys and tokens, and the judge's processes run code that the caller did
+not write: problems, and candidates. Each process therefore gets the variables named here and those
+that its starter adds, and no others.
+
+Contract: a variable whose name looks like a secret's is dropped even if its prefix is allowed.
+
+Does not cover what the caller's own process shows in ``/proc``: code in a worker, which is the same
+user, can read that. Candidates cannot, in every sandbox tier but ``limits``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["COMPILER", "TRUSTED", "ZYGOTE", "AllowList", "kept_variables"]
+
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
+
+
+@dataclass(frozen=True, slots=True)
+class AllowList:
+    """Names of variables, and prefixes of names, that a process keeps."""
+
+    names: tuple[str, ...]
+    prefixes: tuple[str, ...] = ()
+
+    def holds(self, name: str) -> bool:
+        """Return True if the process keeps a variable of this name."""
+        if any(word in name.upper() for word in _SECRET):
+            return False
+        return name in self.names or name.startswith(self.prefixes)
+
+
+COMPILER = AllowList(("PATH",))
+"""Compilers, their stages, and the assembler."""
+ZYGOTE = AllowList(
+    ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "KERNELGYM_PLAIN_INTERPRETER"), ("CUDA_",)
+)
+"""The zygote; candidates keep some of these (`judge/untrusted/zygote.py` names them)."""
+TRUSTED = AllowList(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"),
+        *("TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME"),
+        *("LD_LIBRARY_PATH", "CC", "CXX", "VIRTUAL_ENV", "CONDA_PREFIX"),
+    ),
+    (
+        *("KERNELGYM_", "PYTHON", "LC_", "MALLOC_"),
+        *("TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_", "ATEN_", "C10_", "TRITON_"),
+        *("CUDA_", "NVIDIA_", "NVCC_", "CUBLAS_", "CUBLASLT_", "CUDNN_"),
+        *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "NUMEXPR_"),
+    ),
+)
+"""Workers, lint, and whatever else runs a problem's own code."""
+
+
+def kept_variables(allowed: AllowList, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables that a process keeps.
+
+    Args:
+        allowed: Its list.
+        given: The variables of the process that starts it; this process's if None.
+    """
+    given = os.environ if given is None else given
+    return {name: value for name, value in given.items() if allowed.holds(name)}

@@ -1,0 +1,141 @@
+"""What Ctrl-C does to a run, and how it is answered.
+
+Contract:
+
+- Ctrl-C is answered at once, by a thread: what the run is doing, what happens next, where it lies.
+  The main thread may be inside a library for seconds, where Python runs no signal handler;
+- while steps are taken, the first Ctrl-C sets an event, and the step is finished and saved. At any
+  other time, and the second time, `KeyboardInterrupt` is raised as ever;
+- a run that has not ended five seconds after that is ended by the thread. Its folder is as a kill
+  leaves it, and the judge's processes end with this one.
+
+Independent of the backend. Outside the main thread, which signals do not reach, it does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+__all__ = ["Activity", "Interrupts"]
+
+_PATIENCE_S = 5.0
+_INTERRUPTED = 130
+
+
+class Activity:
+    """What a run is doing now, in words that follow "while"."""
+
+    def __init__(self) -> None:
+        self.now = "starting"
+
+    @contextlib.contextmanager
+    def during(self, what: str) -> Iterator[None]:
+        """Say `what` during the block, and what was said before after it.
+
+        After an interrupt `what` stays: the thread that answers may read it a moment later.
+        """
+        before, self.now = self.now, what
+        try:
+            yield
+        except Exception:
+            self.now = before
+            raise
+        self.now = before
+
+
+class Interrupts:
+    """A context in which Ctrl-C is answered; see the module's contract.
+
+    Args:
+        activity: What the run is doing.
+        folder: Where the run lies, if it has a folder yet; may be set later.
+        say: Is given each answer, one line; by default it goes to standard error.
+    """
+
+    def __init__(
+        self,
+        activity: Activity,
+        folder: Path | None = None,
+        say: Callable[[str], object] | None = None,
+    ) -> None:
+        self.activity, self.folder = activity, folder
+        self._say = _print if say is None else say
+        self._asked = threading.Event()
+        self._finishes = False
+        self._left = threading.Event()
+        self._before: Any = None
+        self._descriptors: tuple[int, int] | None = None
+        self._wakeup = -1
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def finishing_steps(self) -> Iterator[threading.Event]:
+        """Yield the event that the first Ctrl-C sets during the block."""
+        self._finishes = True
+        try:
+            yield self._asked
+        finally:
+            self._finishes = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._descriptors = reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self._before = signal.signal(signal.SIGINT, self._handle)
+        self._wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._answer, args=(reader,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._descriptors is None or self._thread is None:
+            return
+        signal.set_wakeup_fd(self._wakeup)
+        signal.signal(signal.SIGINT, self._before)
+        self._left.set()
+        reader, writer = self._descriptors
+        os.close(writer)  # ends the thread's reading
+        self._thread.join()
+        os.close(reader)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._finishes and not self._asked.is_set():
+            self._asked.set()
+            return
+        raise KeyboardInterrupt
+
+    def _answer(self, reader: int) -> None:
+        """Answer each Ctrl-C; the operating system writes its number when it comes."""
+        waits = False
+        while data := os.read(reader, 1):
+            if data[0] != signal.SIGINT:
+                continue
+            waits = self._finishes and not waits
+            self._say(self._line(waits))
+            if not waits and not self._left.wait(_PATIENCE_S):
+                os._exit(_INTERRUPTED)
+
+    def _line(self, waits: bool) -> str:
+        then = "stopping now"
+        if waits:
+            then = "this step is finished and saved, then the run stops; Ctrl-C again stops at once"
+        where = f"; the run is in {self.folder}" if self.folder is not None else ""
+        return f"interrupted while {self.activity.now}: {then}{where}"
+
+
+def _print(line: str) -> None:
+    print(f"kernelgym-train: {line}", file=sys.stderr, flush=True)
