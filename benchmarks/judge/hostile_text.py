@@ -1,4 +1,4 @@
-"""How the time to read a hostile source grows when it is twice as long.
+"""Time readings of hostile sources, and of ones twice as long.
 
 Run ``python -m benchmarks.judge.hostile_text [--characters 200000] [--out FILE]``.
 
@@ -38,7 +38,7 @@ REPEATS = 5
 
 
 def fastest_s(read: Callable[[str], object], make: Callable[[int], str], length: int) -> float:
-    """Return the shortest wall time of some readings of a text of a length, each text unseen."""
+    """Return the shortest wall time of several readings, each text unseen."""
     times = []
     for number in range(REPEATS):
         text = f"// {number}\n{make(length)}"
