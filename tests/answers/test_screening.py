@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.answers.screening import screen
+from kernelgym.answers.screening import rules, screen
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_BROKEN, SAMPLE_KERNELS
@@ -510,3 +512,29 @@ def test_long_strings_are_searched_in_linear_time(text: str) -> None:
 def test_unreadable_sources_get_one_finding(source: str, code: str) -> None:
     (finding,) = screen(Kernel(source, "triton"), STRICT)
     assert (finding.code, finding.severity) == (code, Severity.INFO)
+
+
+EXCLUDES = "ExcludeDispatchKeyGuard"
+
+
+@pytest.mark.parametrize(
+    ("text", "hides"),
+    [
+        (f"c10::impl::{EXCLUDES} guard(c10::autograd_dispatch_keyset);", False),
+        (
+            f"c10::impl::{EXCLUDES}  guard \n {{ autograd_dispatch_keyset_with_ADInplaceOrView }};",
+            False,
+        ),
+        (f"c10::impl::{EXCLUDES}(autograd_dispatch_keyset)", False),
+        (f"c10::impl::{EXCLUDES} guard(c10::DispatchKey::Python);", True),
+        (f"c10::impl::{EXCLUDES} guard", True),
+        (f"c10::impl::{EXCLUDES}" + " \t" * 50_000 + ";", True),
+    ],
+)
+def test_guard_hides_work_except_below_autograd(text, hides):
+    assert (rules._HIDING_TEXT.search(text) is not None) is hides
+
+
+def test_hiding_text_repeats_blanks_possessively():
+    # Two repetitions that can share blanks try every division of them: quadratic time.
+    assert not re.search(r"\\s\*(?!\+)|\\w\*\\s", rules._HIDING_TEXT.pattern)

@@ -1,4 +1,4 @@
-"""Build requests: which flags are let through, ignored or refused, and which texts are readable."""
+"""Build requests: which flags and texts are accepted, ignored or refused."""
 
 import pytest
 from hypothesis import given

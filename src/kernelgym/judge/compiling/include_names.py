@@ -1,4 +1,4 @@
-"""Reads the names of ``#include`` lines, and the headers of a fixed set of folders.
+"""Reads names in ``#include`` lines, and headers of fixed folders.
 
 A name comes from a candidate's text, and the reader is the trusted worker: opening it as a path
 would let the candidate choose a device that never ends, a pipe that blocks or a file of gigabytes.
@@ -49,7 +49,7 @@ class Headers:
         self._folders = folders
 
     def find(self, name: str) -> tuple[Path, str] | None:
-        """Return a header's folder and text; None if no folder lists a readable one.
+        """Return a header's folder and text; None if it is not listed.
 
         Args:
             name: As an ``#include`` line has it. Not trusted.
@@ -63,7 +63,7 @@ class Headers:
 
 @functools.lru_cache(maxsize=8)
 def _listed(folder: Path) -> Mapping[str, str]:
-    """Return the files below a folder: from name, relative to it, to path.
+    """Return a folder's headers: paths by name relative to it.
 
     Some installers link a package's files; such a link is resolved here, once, since `_read`
     follows none. Links to folders are not followed, so the walk ends.
@@ -86,7 +86,7 @@ def _listed(folder: Path) -> Mapping[str, str]:
 
 
 def _read(path: str) -> str | None:
-    """Return a file's text; None if it is no regular file of a normal size."""
+    """Return a small regular file's text; None if it is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

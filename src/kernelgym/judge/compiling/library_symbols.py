@@ -141,7 +141,9 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
 
 
 def computes(operator: str) -> bool:
-    """Return True if an operator does more than create, view or copy tensors.
+    """Return True if an operator computes.
+
+    Those that create, view or copy tensors do not.
 
     Args:
         operator: Its name, with or without its namespace.

@@ -190,7 +190,7 @@ def _is_identifier(name: str) -> bool:
 
 
 def _strings(arguments: dict[str, Any], key: str) -> list[str]:
-    """Return a field's texts, which a file and a program's arguments can hold."""
+    """Return a field's texts, checked so that a file can hold them."""
     value = arguments.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadRequest(f"{key} must be a list of strings")

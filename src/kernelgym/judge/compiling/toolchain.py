@@ -83,7 +83,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def searched_folders(compiler: str) -> frozenset[str]:
-    """Return the folders in which builds look for headers and libraries without being told.
+    """Return the folders that builds search for headers and libraries anyway.
 
     Each as the compiler names it and as its links resolve: the compiler's own, torch's, Python's.
     """

@@ -287,7 +287,7 @@ def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
 
 
 def _in_threads(seen: dict[str, Any], library: LibraryWork) -> str:
-    """Return a complaint if operators compute in threads that C++ started, else ''."""
+    """Return a complaint if torch computes in C++'s threads, else ''."""
     if not library.unseen:
         return ""
     names = seen.get("elsewhere")

@@ -1,4 +1,4 @@
-"""Operators of other threads: recorded in all threads, or said not to be."""
+"""Operators of other threads are named, or the record is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THREADED = LibraryWork(unseen=("pthread_create", "at::_ops::mm::call"))
 
 
 def _recorded(*works):
-    """Return the operators named for one call, each work in a thread of its own."""
+    """Return the operators named for one call with other threads."""
     calls = ThreadCalls()
     calls.begin()
     for work in works:

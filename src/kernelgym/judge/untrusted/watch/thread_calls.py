@@ -1,4 +1,4 @@
-"""Records the torch operators that run in other threads than the one that makes a watched call.
+"""Records torch's operators in threads other than the calling one.
 
 A dispatch mode holds for one thread, so the tracer sees no operator in a thread that C++ started
 (``std::thread``, OpenMP, ``at::parallel_for``). torch's profiler can record all threads. It costs
