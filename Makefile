@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
-DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene paths languages \
+DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene precision paths languages \
 	answers.parsing answers.screening prompts.problem prompts.context prompts.observer feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.directory \
 	suites.synthetic suites.known_hygiene testing testing.samples redteam.corpus redteam.files episodes.episode \

@@ -8,7 +8,17 @@ import pytest
 
 from kernelgym.errors import UnknownName, UnsupportedLanguage, UsageError
 from kernelgym.languages import LANGUAGES, check_language, language
-from kernelgym.rulesets import RULESETS, Limits, Ruleset, TimingProtocol, ruleset
+from kernelgym.rulesets import (
+    RULESETS,
+    Limits,
+    Ruleset,
+    TimingProtocol,
+    precise_rules,
+    recorded_ruleset,
+    ruleset,
+)
+
+EARLIER = ("strict@19248b98", "kernelbench@9033ca20")
 
 
 def test_rulesets_are_found_by_name_and_pass_through() -> None:
@@ -54,6 +64,52 @@ def test_labels_carry_name_and_digest() -> None:
     for name, entry in RULESETS.items():
         assert entry.label == f"{name}@{entry.digest}"
         assert len(entry.digest) == 8
+
+
+def test_shipped_labels_change_only_on_purpose() -> None:
+    # A new label makes runs and records of the old one unusable for judging: when it has to change,
+    # the old one goes to `_EARLIER` in rulesets.py.
+    labels = [entry.label for entry in RULESETS.values()]
+    assert labels == ["strict@077154a0", "kernelbench@e327630b"]
+    assert not set(labels) & set(EARLIER)
+
+
+@pytest.mark.parametrize("label", EARLIER)
+def test_an_earlier_label_is_for_reading_only(label: str) -> None:
+    name = label.partition("@")[0]
+    assert recorded_ruleset(label).name == name
+    assert recorded_ruleset(label).precision == "fp32"
+    with pytest.raises(UsageError) as caught:
+        ruleset(label)
+    text = str(caught.value)
+    assert f"{label!r} is an earlier version of {name!r}" in text
+    assert RULESETS[name].label in text
+
+
+def test_a_current_label_names_its_ruleset() -> None:
+    strict = RULESETS["strict"]
+    assert ruleset(strict.label) is strict and recorded_ruleset(strict.label) is strict
+    for unknown in ("strict@00000000", "@", "mine@19248b98"):
+        with pytest.raises(UnknownName):
+            ruleset(unknown)
+        with pytest.raises(UsageError, match="have shipped"):
+            recorded_ruleset(unknown)
+
+
+def test_precise_rules_replace_the_precision_alone() -> None:
+    strict, bench = RULESETS["strict"], RULESETS["kernelbench"]
+    assert (strict.precision, bench.precision) == ("own", "fp32")
+    assert precise_rules("strict", "") is strict
+    assert precise_rules(bench, "own") == dataclasses.replace(bench, precision="own")
+    with pytest.raises(UnknownName, match="own, fp32, fp16, bf16"):
+        precise_rules("strict", "fp8")
+
+
+def test_own_is_replaced_by_the_lowest_precision() -> None:
+    strict, bench = RULESETS["strict"], RULESETS["kernelbench"]
+    assert strict.at("bf16").tolerances == (1e-2, 1e-2)
+    assert strict.at("fp64").floor < strict.at("fp32").floor == strict.error_floor
+    assert bench.at("bf16") is bench
 
 
 def test_strict_is_strict_and_kernelbench_follows_the_benchmark() -> None:

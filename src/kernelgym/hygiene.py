@@ -57,6 +57,7 @@ class Hygiene:
     ruleset: str
     """Label of the ruleset."""
     precision: str
+    """The ruleset's; ``own`` is the problem's own."""
     device: str
     """``cpu`` or ``cuda``."""
     reasons: tuple[str, ...] = ()
@@ -117,10 +118,14 @@ def refuse(found: Hygiene, how: str) -> None:
     meaning = "; ".join(f"{name}: {REASONS[name]}" for name in found.reasons)
     detail = f" ({found.detail})" if found.detail else ""
     raise DegenerateProblem(
-        f"problem {found.problem_id!r} is degenerate at {found.precision} under "
+        f"problem {found.problem_id!r} is degenerate at {_precision(found)} under "
         f"{found.ruleset}: {meaning}{detail}; choose another, {how} to play it all the same, or "
         f"measure it anew with `kernelgym lint {found.problem_id}`"
     )
+
+
+def _precision(found: Hygiene) -> str:
+    return "its own precision" if found.precision == "own" else found.precision
 
 
 def read_kept(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Hygiene | None:

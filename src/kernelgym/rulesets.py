@@ -18,9 +18,25 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from kernelgym.errors import UnknownName
+from kernelgym.errors import UnknownName, UsageError
 
-__all__ = ["RULESETS", "Limits", "Ruleset", "TimingProtocol", "ruleset"]
+__all__ = [
+    "HALF_PRECISIONS",
+    "PRECISIONS",
+    "RULESETS",
+    "Limits",
+    "Precision",
+    "Ruleset",
+    "TimingProtocol",
+    "precise_rules",
+    "recorded_ruleset",
+    "ruleset",
+]
+
+Precision = Literal["own", "fp64", "fp32", "fp16", "bf16"]
+PRECISIONS = ("own", "fp32", "fp16", "bf16")
+"""Precisions that problems can be judged at."""
+HALF_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +104,10 @@ class Ruleset:
     """Everything that decides a verdict. Change a field and the digest changes with it."""
 
     name: str
-    precision: Literal["fp32", "fp16", "bf16"] = "fp32"
-    """Floating-point type of weights and inputs; integers stay integers."""
+    precision: Precision = "own"
+    """Floating-point type of weights and inputs. ``own``: those that the problem makes them in,
+    which may differ from tensor to tensor; tolerances follow the lowest of them. Any other
+    casts all of them; integers stay integers."""
     tf32: Literal["off", "torch"] = "off"
     """TensorFloat-32 in the reference and its baseline: never, or as PyTorch has it by default
     (in convolutions, not in matrix products). What a kernel itself uses, the tolerance decides."""
@@ -129,9 +147,15 @@ class Ruleset:
     )
     """`fp64` only: `error_factor` by what the reference consists of (see
     `kernelgym.judge.reference.operator_class`); what is not named here has `error_factor`."""
+    half_factor: float = 8.0
+    """`fp64` only: the most that either factor is for an output in fp16 or bf16. The reference's
+    own error there is the rounding of its output; 16 times as much is what eight-bit types err."""
     error_floor: float = 1e-5
     """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
     (the median of the output's non-zero magnitudes)."""
+    double_floor: float = 1e-9
+    """As `error_floor`, for problems all of whose floating-point tensors are fp64: computing in
+    fp32 errs more."""
     error_distrust: float = 1e-3
     """`fp64` only: if the fp32 reference's own error exceeds this anywhere, relative to the same
     sum, then its fp64 run computes something else, and `atol` and `rtol` apply to that output."""
@@ -154,9 +178,24 @@ class Ruleset:
 
     @property
     def tolerances(self) -> tuple[float, float]:
-        """`atol` and `rtol` as applied: as in KernelBench, at least 0.01 in fp16 and bf16."""
-        least = 0.0 if self.precision == "fp32" else 1e-2
+        """`atol` and `rtol` as applied: as in KernelBench, at least 0.01 in fp16 and bf16.
+
+        Under ``own`` they are those of an fp32 problem; see `at`.
+        """
+        least = 1e-2 if self.precision in HALF_PRECISIONS else 0.0
         return max(self.atol, least), max(self.rtol, least)
+
+    def at(self, lowest: Precision) -> Self:
+        """Return these rules with ``own`` replaced by one problem's lowest precision.
+
+        For comparing outputs only: the result has another label than the verdicts.
+        """
+        return dataclasses.replace(self, precision=lowest) if self.precision == "own" else self
+
+    @property
+    def floor(self) -> float:
+        """The error that is always allowed, at these rules' precision."""
+        return self.double_floor if self.precision == "fp64" else self.error_floor
 
     def factor_for(self, operation: str) -> float:
         """Return the error factor for a class of operations."""
@@ -191,6 +230,7 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
             Ruleset("strict"),
             Ruleset(
                 "kernelbench",
+                precision="fp32",
                 min_calls=5,
                 max_calls=5,
                 secret_seed=False,
@@ -208,15 +248,69 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
 )
 
 
+_EARLIER: Mapping[str, Ruleset] = MappingProxyType(
+    {
+        label: dataclasses.replace(RULESETS[label.partition("@")[0]], precision="fp32")
+        for label in ("strict@19248b98", "kernelbench@9033ca20")
+    }
+)
+"""Rulesets that shipped, by label, as far as prompts tell of them: their digests cannot be computed
+any more, since rulesets have other fields now."""
+
+
 def ruleset(which: str | Ruleset) -> Ruleset:
-    """Return `which` itself, or the shipped ruleset of that name.
+    """Return `which` itself, or the shipped ruleset of that name or label.
 
     Raises:
         UnknownName: If no shipped ruleset has that name.
+        UsageError: If it is the label of an earlier version, which nothing is judged by any more.
     """
     if isinstance(which, Ruleset):
         return which
-    try:
-        return RULESETS[which]
-    except (KeyError, TypeError):
-        raise UnknownName("ruleset", which, RULESETS) from None
+    name = which.partition("@")[0] if isinstance(which, str) else ""
+    if name in RULESETS and which in (name, RULESETS[name].label):
+        return RULESETS[name]
+    if which in _EARLIER:
+        raise UsageError(
+            f"ruleset {which!r} is an earlier version of {name!r}: its verdicts can be read, "
+            f"exported and scored anew, but no kernel is judged by it any more; judge by {name!r}, "
+            f"which is {RULESETS[name].label!r} now"
+        )
+    raise UnknownName("ruleset", which, RULESETS) from None
+
+
+def precise_rules(which: str | Ruleset, precision: str) -> Ruleset:
+    """Return a ruleset at another precision, if one is given.
+
+    Args:
+        which: The ruleset, or its name.
+        precision: One of `PRECISIONS`; empty for the ruleset's own.
+
+    Raises:
+        UnknownName: If there is no such ruleset or precision.
+    """
+    rules = ruleset(which)
+    match precision:
+        case "":
+            return rules
+        case "own" | "fp32" | "fp16" | "bf16":
+            return dataclasses.replace(rules, precision=precision)
+        case _:
+            raise UnknownName("precision", precision, PRECISIONS)
+
+
+def recorded_ruleset(label: str) -> Ruleset:
+    """Return the rules that a record's prompts told of.
+
+    For reading the record only.
+
+    Raises:
+        UsageError: If no ruleset with that label ships or has shipped.
+    """
+    known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
+    if label not in known:
+        raise UsageError(
+            f"the episode was played under ruleset {label!r}, which is none of those that ship or "
+            f"have shipped ({', '.join(known)}); give the observer it was played with"
+        )
+    return known[label]

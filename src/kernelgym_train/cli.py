@@ -192,6 +192,9 @@ def _asked(options: argparse.Namespace) -> _Asked:
     if options.resume:
         # Its own defaults filled in: a setting that came later was what its default is.
         check_resume(plain(load_config(own, processes=processes)), config)
+        from kernelgym_train.launch.manifest import check_ruleset
+
+        check_ruleset(folder, config.rules)
     return _Asked(config, options.resume)
 
 

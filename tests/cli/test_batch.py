@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from kernelgym.cli import judging
 from kernelgym.cli.batch import read_jobs, run_batch, verdict_row
+from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.types import Verdict
 
@@ -85,14 +87,14 @@ def test_killed_run_judges_only_what_has_no_row(order, written, torn):
         for number, kernel in enumerate(kernels):
             (folder / kernel).write_text(f"{SAMPLE_KERNELS['triton'].source}# {number}\n")
         jobs, out = write_jobs(folder, *kernels), folder / "out.jsonl"
-        entries = read_jobs(jobs, "triton", "cpu")
+        entries = read_jobs(jobs, "triton", "cpu", RULESETS["strict"])
         verdict = ScriptedEvaluator().evaluate(entries[0].job.problem, entries[0].job.kernel)
         lines = [json.dumps(verdict_row(entries[n], verdict)) + "\n" for n in order]
         half = lines[written][:torn] if written < 5 else ""
         out.write_text("".join(lines[:written]) + half)
         judge = ScriptedEvaluator()
         with mock.patch.object(judging, "make_evaluator", lambda *a, **k: judge):
-            run_batch(jobs, out, language="triton", device="cpu", ruleset="strict")
+            run_batch(jobs, out, language="triton", device="cpu", ruleset=RULESETS["strict"])
         assert len(judge.judged) == 5 - written
         assert [row["id"] for row in rows_of(out)] == [f"job-{n}" for n in range(5)]
 
@@ -227,6 +229,38 @@ def test_usage_errors(run, judges, folder, argv, said):
     (folder / "empty.jsonl").write_text("\n")
     code, out, err = run("check", *argv)
     assert (code, out) == (2, "") and said in err
+
+
+def test_a_job_may_name_ruleset_and_precision(run, judges, folder):
+    jobs = folder / "jobs.jsonl"
+    row = {"problem": "problem.py", "kernel": "right.py"}
+    own = [{}, {"ruleset": "kernelbench"}, {"precision": "bf16"}, {"precision": "own"}]
+    jobs.write_text("".join(json.dumps({"id": n} | row | m) + "\n" for n, m in enumerate(own)))
+    batch = ("check", "--batch", jobs, "--out", "out.jsonl")
+    assert run(*batch)[0] == 0
+    strict, bench = RULESETS["strict"], RULESETS["kernelbench"]
+    half = dataclasses.replace(strict, precision="bf16")
+    labels = [strict.label, bench.label, half.label, strict.label]
+    assert [row["ruleset"] for row in rows_of(folder / "out.jsonl")] == labels
+    assert all(judge.closed for judge in judges)
+    assert "4 more were there already" in run(*batch)[1]
+    code, _, err = run(*batch, "--precision", "fp16")
+    assert code == 2 and f"under ruleset {strict.label!r}" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
+        ({"precision": 16}, "'precision' must be a name, got 16"),
+        ({"ruleset": "loose"}, "unknown ruleset 'loose'"),
+        ({"ruleset": "strict@19248b98"}, "is an earlier version of 'strict'"),
+    ],
+)
+def test_bad_rules_of_a_job_are_named_by_line(run, judges, folder, more, said):
+    jobs = write_jobs(folder, "right.py", **more)
+    code, _, err = run("check", "--batch", jobs, "--out", "out.jsonl")
+    assert code == 2 and "line 1" in err and said in err
 
 
 def test_rows_of_other_rules_jobs_or_kernels_are_not_mixed_in(run, judges, folder):

@@ -178,6 +178,16 @@ def test_the_table_answers_for_kernelbench_until_a_lint_does(cache: Path) -> Non
     assert known_hygiene(dataclasses.replace(SOFTMAX, name="23_Own"), KERNELBENCH).passes
 
 
+@pytest.mark.parametrize("number, name", [(19, "19_ReLU"), (20, "20_LeakyReLU")])
+def test_relu_is_degenerate_on_own_inputs_only(number: int, name: str) -> None:
+    # `test_rulesets_differ` in tests/judge/lint shows by running it that this is so.
+    relu = Problem(f"KernelBench/L1/{number}", "KernelBench", 1, name, "")
+    assert known_hygiene(relu, KERNELBENCH).reasons == ("identity",)
+    assert known_hygiene(relu, STRICT).passes
+    given = dataclasses.replace(STRICT, distributions=())
+    assert known_hygiene(relu, given).reasons == ("identity",)
+
+
 def test_the_table_depends_on_precision() -> None:
     matmul = dataclasses.replace(
         SOFTMAX, id="KernelBench/L1/6", name="6_Matmul_with_large_K_dimension_"

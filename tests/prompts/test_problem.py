@@ -7,6 +7,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
 from kernelgym.prompts.problem import EXAMPLE_COUNTS, Hardware, problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_PROBLEM
+from kernelgym.types import Problem
 
 
 def prompt(**options: object) -> str:
@@ -87,3 +88,13 @@ def test_hardware_is_told_only_if_given_and_only_what_is_known() -> None:
     assert "NVIDIA H200" in text and "141 GiB" in text and "4800 GB/s" in text
     assert "TFLOP" not in text
     assert "Shared memory per block" not in text
+
+
+def test_prompts_tell_the_precision_judged() -> None:
+    source = SAMPLE_PROBLEM.source.replace("torch.randn(7, 33)", "torch.randn(7, 33).bfloat16()")
+    half = Problem("Test/half", "Test", 0, "half", source)
+    assert "all tensors are on it, in fp32." in prompt()
+    told = problem_prompt(half, "triton", "cuda:0")
+    assert "Nothing is cast" in told and "bf16 where its source says so" in told
+    cast = problem_prompt(half, "triton", "cuda:0", ruleset="kernelbench")
+    assert "all tensors are on it, in fp32." in cast

@@ -312,7 +312,7 @@ def test_observers_that_a_file_cannot_bring_back_are_named() -> None:
     given_one = Observer("cpp", "cpu", STRICT, 4, parts=(note,))
     (row,) = sft_rows([record], observer_of=lambda _: given_one)
     assert "Mind the edges" in row["messages"][1]["content"]
-    with pytest.raises(UsageError, match=r"none of those that ship \(strict@"):
+    with pytest.raises(UsageError, match=r"none of those that ship or have shipped \(strict@"):
         recorded_observer(dataclasses.replace(record, ruleset="mine@1"))
     for settings_ in ({"parts": {"type": "os:system"}}, {"parts": {"type": "kernelgym.cli:main"}}):
         with pytest.raises(UnknownName, match="unknown type of an observer's setting"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelgym.errors import UnknownName
-from kernelgym.suites.facts import PRECISIONS, REASONS, degenerate, fact, facts
+from kernelgym.suites.facts import REASONS, degenerate, fact, facts
 
 
 def flagged(reason: str, precision: str) -> set[str]:
@@ -112,4 +112,4 @@ def test_a_fact_of_another_name_is_not_given_out() -> None:
 def test_unknown_precision() -> None:
     with pytest.raises(UnknownName, match="fp32"):
         degenerate("KernelBench/L1/23", "fp8")
-    assert PRECISIONS[0] == "fp32"
+    assert degenerate("KernelBench/L1/19", "own") == degenerate("KernelBench/L1/19", "fp32")

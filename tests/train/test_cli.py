@@ -159,6 +159,14 @@ def test_a_run_of_another_configuration_is_not_resumed(
     capsys.readouterr()
     assert main(["--resume", str(tmp_path / "one"), "optimiser.learning_rate=1"]) == 2
     assert "optimiser.learning_rate" in capsys.readouterr().err
+    about = tmp_path / "one" / "manifest.json"
+    kept = about.read_text()
+    label = json.loads(kept)["ruleset"]
+    about.write_text(kept.replace(label, "strict@19248b98"))
+    assert main(["--resume", str(tmp_path / "one")]) == 2
+    err = capsys.readouterr().err
+    assert "was judged by ruleset 'strict@19248b98'" in err and label in err
+    about.write_text(kept)
     # A setting that came with a later version has its default, and one that is done is done.
     own = tmp_path / "one" / "config.yaml"
     lines = own.read_text().splitlines(keepends=True)

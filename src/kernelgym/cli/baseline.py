@@ -12,11 +12,11 @@ import tyro
 
 from kernelgym.baseline import Baseline
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.lint import chosen_problems, precise_rules
+from kernelgym.cli.lint import chosen_problems
 from kernelgym.cli.options import Options
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem
 
 __all__ = ["PrepareBaselines"]
@@ -40,7 +40,7 @@ class PrepareBaselines(Options):
     ruleset: str = "strict"
     """Ruleset whose precision and use of TF32 apply: strict or kernelbench."""
     precision: str = ""
-    """fp32, fp16 or bf16, in place of the ruleset's."""
+    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
     json: str = ""
     """Write everything to this file, too."""
     refresh: bool = False

@@ -27,8 +27,8 @@ from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
-from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import Job, Kernel, Problem, Verdict
+from kernelgym.rulesets import Ruleset, precise_rules
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 __all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
 
@@ -43,6 +43,8 @@ class BatchJob:
     line: int
     """1-based line of the jobs file."""
     job: Job
+    rules: Ruleset
+    """What it is judged by: the row's ruleset and precision, or the command's."""
 
 
 def run_batch(
@@ -51,7 +53,7 @@ def run_batch(
     *,
     language: str,
     device: str,
-    ruleset: str,
+    ruleset: Ruleset,
     workers: int = 1,
     timing: bool = True,
     verdict_cache: str = "",
@@ -64,26 +66,27 @@ def run_batch(
     Raises:
         UsageError: If an argument, a job or a row that is there already cannot be used.
     """
-    label = find_ruleset(ruleset).label
-    evaluator = judging.make_evaluator(device, ruleset, workers, timing)
-    try:
-        evaluator = judging.with_cache(evaluator, verdict_cache)
-        jobs = read_jobs(jobs_path, language, device)
+
+    def make(rules: Ruleset) -> Evaluator:
+        evaluator = judging.make_evaluator(device, rules, workers, timing)
+        return judging.with_cache(evaluator, verdict_cache)
+
+    with judging.ByRules(make) as judges:
+        judges.of(ruleset)  # what is wrong with the options is said before jobs are read
+        jobs = read_jobs(jobs_path, language, device, ruleset)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)
-            _check_rows(rows, jobs, label, out_path)
+            _check_rows(rows, jobs, out_path)
             todo = [entry for entry in jobs if entry.id not in rows]
             counts: collections.Counter[str] = collections.Counter()
             with progress_bar("judging", len(todo)) as advance:
-                for row in _judged(evaluator, todo, advance):
+                for row in _judged(judges, todo, advance):
                     out.write(json.dumps(row) + "\n")
                     out.flush()
                     counts[row["status"]] += 1
                     rows[row["id"]] = row
             if not unordered:
                 _reorder(out_path, rows, jobs)
-    finally:
-        evaluator.close()
     there = f" ({len(jobs) - len(todo)} more were there already)" if len(jobs) > len(todo) else ""
     found = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     print_text(f"judged {len(todo)} jobs{there}{f': {found}' if found else ''}; {out_path}")
@@ -102,8 +105,14 @@ def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
     } | verdict.to_dict()
 
 
-def read_jobs(path: Path, language: str, device: str) -> list[BatchJob]:
+def read_jobs(path: Path, language: str, device: str, rules: Ruleset) -> list[BatchJob]:
     """Read a jobs file and everything that it names.
+
+    Args:
+        path: The jobs file.
+        language: Language of the rows that name none.
+        device: Where kernels will run.
+        rules: Rules of the rows that name none.
 
     Raises:
         UsageError: At the first line that cannot be used.
@@ -117,7 +126,7 @@ def read_jobs(path: Path, language: str, device: str) -> list[BatchJob]:
         if not line.strip():
             continue
         try:
-            entry = _job(line, number, path.parent, language, device, problems)
+            entry = _job(line, number, path.parent, language, device, rules, problems)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
         except UsageError as error:
@@ -135,6 +144,7 @@ def _job(
     folder: Path,
     language: str,
     device: str,
+    rules: Ruleset,
     problems: dict[str, Problem],
 ) -> BatchJob:
     try:
@@ -157,7 +167,17 @@ def _job(
     if row["problem"] not in problems:
         problems[row["problem"]] = judging.problem_at(row["problem"], folder)
     source = judging.read_text(folder / row["kernel"], "kernel file")
-    return BatchJob(given, number, Job(problems[row["problem"]], Kernel(source, chosen)))
+    job = Job(problems[row["problem"]], Kernel(source, chosen))
+    return BatchJob(given, number, job, _rules_of(row, rules))
+
+
+def _rules_of(row: Mapping[str, Any], rules: Ruleset) -> Ruleset:
+    for name in ("ruleset", "precision"):
+        if not isinstance(row.get(name, ""), str):
+            raise UsageError(f"{name!r} must be a name, got {json.dumps(row[name])}")
+    if row.get("ruleset"):
+        return precise_rules(row["ruleset"], row.get("precision", ""))
+    return precise_rules(rules, row.get("precision", ""))
 
 
 def read_rows(out: IO[str], path: Path) -> dict[JobId, dict[str, Any]]:
@@ -199,20 +219,21 @@ def _row(line: str) -> dict[str, Any] | None:
 
 
 def _check_rows(
-    rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob], label: str, path: Path
+    rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob], path: Path
 ) -> None:
     """Refuse to go on with a file whose rows belong to other jobs or rules."""
-    known = {entry.id: entry.job for entry in jobs}
+    known = {entry.id: entry for entry in jobs}
     for row_id, row in rows.items():
         where = f"{path} holds a verdict for job {row_id!r}"
         if row_id not in known:
             raise UsageError(f"{where}, which is not among the jobs; give another --out")
+        label = known[row_id].rules.label
         if row.get("ruleset", label) != label:
             raise UsageError(
                 f"{where} under ruleset {row['ruleset']!r}, and this run's is {label!r}; give "
                 "another --out, since verdicts under different rules cannot be compared"
             )
-        job = known[row_id]
+        job = known[row_id].job
         digests = {"problem_digest": job.problem.digest, "kernel_digest": job.kernel.digest}
         for name, now in digests.items():
             if row.get(name, now) != now:
@@ -222,9 +243,11 @@ def _check_rows(
                 )
 
 
-def _judged(evaluator: Any, todo: Sequence[BatchJob], advance: Any) -> Iterator[dict[str, Any]]:
+def _judged(
+    judges: judging.ByRules, todo: Sequence[BatchJob], advance: Any
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of jobs in the order of their verdicts."""
-    for index, verdict in judging.judge_many(evaluator, [entry.job for entry in todo]):
+    for index, verdict in judges.judge_many([(entry.job, entry.rules) for entry in todo]):
         advance()
         yield verdict_row(todo[index], verdict)
 

@@ -14,6 +14,7 @@ from kernelgym.cli import judging
 from kernelgym.cli.console import print_text, print_verdict
 from kernelgym.cli.options import JudgingOptions
 from kernelgym.errors import UsageError
+from kernelgym.rulesets import precise_rules
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Kernel, Status, Verdict
 
@@ -38,11 +39,14 @@ class Check(JudgingOptions):
     """FILE is a model's whole reply, from which the kernel is read."""
     replay: str = ""
     """Seed of an earlier verdict: judge on the same weights and inputs again."""
+    precision: str = ""
+    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
     no_timing: bool = False
     """Judge correctness only."""
     batch: str = ""
     """Judge the jobs of this JSONL file instead: rows of id, problem, kernel (paths are relative
-    to the file's folder) and, if it is not --language, language."""
+    to the file's folder) and, in place of the options of these names, language, ruleset and
+    precision."""
     out: str = ""
     """With --batch: JSONL file the verdicts are added to as they come, and brought into the order
     of the jobs at the end. Jobs whose id is in it already are not judged again."""
@@ -68,7 +72,8 @@ class Check(JudgingOptions):
             )
         self._check_seed()
         with_timing = not self.no_timing
-        evaluator = judging.make_evaluator(self.device, self.ruleset, timing=with_timing)
+        rules = precise_rules(self.ruleset, self.precision)
+        evaluator = judging.make_evaluator(self.device, rules, timing=with_timing)
         try:
             evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
@@ -95,7 +100,7 @@ class Check(JudgingOptions):
 
         reply = parse(text, self.language)
         why = "; ".join(DEFECTS[code] for code in reply.defects)
-        label = find_ruleset(self.ruleset).label
+        label = precise_rules(self.ruleset, self.precision).label
         return reply.kernel, Verdict(Status.NO_KERNEL, message=why, ruleset=label)
 
     def _batch(self) -> int:
@@ -120,7 +125,7 @@ class Check(JudgingOptions):
             Path(self.out),
             language=self.language,
             device=self.device,
-            ruleset=self.ruleset,
+            ruleset=precise_rules(self.ruleset, self.precision),
             workers=self.workers,
             timing=not self.no_timing,
             verdict_cache=self.verdict_cache,

@@ -13,10 +13,12 @@ from kernelgym.answers.screening import screen
 from kernelgym.episodes.episode import refusal, with_findings
 from kernelgym.errors import UsageError
 from kernelgym.languages import LANGUAGES, check_language
+from kernelgym.precision import screening_rules
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 __all__ = [
+    "ByRules",
     "check_tools",
     "judge",
     "judge_many",
@@ -117,7 +119,7 @@ def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = ""
     Raises:
         UsageError: If a seed is given and the evaluator cannot repeat verdicts.
     """
-    refused = refusal(kernel, evaluator.ruleset)
+    refused = refusal(problem, kernel, evaluator.ruleset)
     if refused is not None:
         return refused
     if not seed:
@@ -125,21 +127,65 @@ def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = ""
     else:
         repeat: Callable[..., Verdict] = evaluator.evaluate
         verdict = repeat(problem, kernel, seed=seed)
-    return with_findings(verdict, screen(kernel, evaluator.ruleset))
+    return with_findings(verdict, screen(kernel, screening_rules(problem, evaluator.ruleset)))
 
 
 def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
     """Judge many kernels; yields (index of the job, verdict) as they come, refused ones first."""
     kept: list[int] = []
     for index, job in enumerate(jobs):
-        refused = refusal(job.kernel, evaluator.ruleset)
+        refused = refusal(job.problem, job.kernel, evaluator.ruleset)
         if refused is None:
             kept.append(index)
         else:
             yield index, refused
     for place, verdict in evaluator.evaluate_iter([jobs[index] for index in kept]):
         index = kept[place]
-        yield index, with_findings(verdict, screen(jobs[index].kernel, evaluator.ruleset))
+        rules = screening_rules(jobs[index].problem, evaluator.ruleset)
+        yield index, with_findings(verdict, screen(jobs[index].kernel, rules))
+
+
+class ByRules:
+    """Judges jobs by rulesets of their own, one evaluator after the other.
+
+    Closing it closes the evaluator that is open.
+
+    Args:
+        make: Makes the evaluator of a ruleset.
+    """
+
+    def __init__(self, make: Callable[[Ruleset], Evaluator]) -> None:
+        self._make = make
+        self._open: tuple[Ruleset, Evaluator] | None = None
+
+    def of(self, rules: Ruleset) -> Evaluator:
+        """Return a ruleset's evaluator; closes one that has another ruleset."""
+        if self._open is None or self._open[0] != rules:
+            self.close()
+            self._open = rules, self._make(rules)
+        return self._open[1]
+
+    def judge_many(self, jobs: Sequence[tuple[Job, Ruleset]]) -> Iterator[tuple[int, Verdict]]:
+        """Judge the jobs ruleset by ruleset; yields as `judge_many` does."""
+        groups: dict[Ruleset, list[int]] = {}
+        for index, (_, rules) in enumerate(jobs):
+            groups.setdefault(rules, []).append(index)
+        for rules, members in groups.items():
+            chosen = [jobs[index][0] for index in members]
+            for place, verdict in judge_many(self.of(rules), chosen):
+                yield members[place], verdict
+
+    def close(self) -> None:
+        """Close the evaluator that is open."""
+        if self._open is not None:
+            self._open[1].close()
+        self._open = None
+
+    def __enter__(self) -> ByRules:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def untimed_reason(language: str, device: str, timing: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
@@ -17,12 +16,12 @@ from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.judging import problem_at
 from kernelgym.cli.options import Options
 from kernelgym.cli.progress import progress_bar
-from kernelgym.errors import UnknownName, UsageError
+from kernelgym.errors import UsageError
 from kernelgym.hygiene import REASONS, Hygiene
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem
 
-__all__ = ["Lint", "chosen_problems", "precise_rules"]
+__all__ = ["Lint", "chosen_problems"]
 
 _LEVEL = re.compile(r"L(\d+)")
 _CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
@@ -46,7 +45,7 @@ class Lint(Options):
     ruleset: str = "strict"
     """Rules of the comparison: strict or kernelbench."""
     precision: str = ""
-    """fp32, fp16 or bf16, in place of the ruleset's."""
+    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
     json: str = ""
     """Write everything to this file, too."""
     workers: int = 1
@@ -89,25 +88,6 @@ class Lint(Options):
             Path(self.json).write_text(text + "\n", "utf-8")
         _print(results, rules, self.device)
         return 0 if all(result.passes and result.tested for result in results) else 1
-
-
-def precise_rules(name: str, precision: str) -> Ruleset:
-    """Return a shipped ruleset, at another precision if one is given.
-
-    Raises:
-        UnknownName: If there is no such ruleset or precision.
-    """
-    from kernelgym.rulesets import ruleset
-    from kernelgym.suites.facts import PRECISIONS
-
-    rules = ruleset(name)
-    match precision:
-        case "":
-            return rules
-        case "fp32" | "fp16" | "bf16":
-            return dataclasses.replace(rules, precision=precision)
-        case _:
-            raise UnknownName("precision", precision, PRECISIONS)
 
 
 def chosen_problems(targets: Sequence[str]) -> tuple[Problem, ...]:

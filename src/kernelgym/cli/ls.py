@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.lint import precise_rules
 from kernelgym.cli.options import Options
+from kernelgym.rulesets import precise_rules
 
 __all__ = ["Ls"]
 
@@ -27,7 +27,7 @@ class Ls(Options):
     ruleset: str = "strict"
     """Rules by which problems are called degenerate: strict or kernelbench."""
     precision: str = ""
-    """fp32, fp16 or bf16, in place of the ruleset's."""
+    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
     device: str = "cpu"
     """Device whose `kernelgym lint` results count."""
 

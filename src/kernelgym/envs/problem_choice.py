@@ -141,7 +141,7 @@ def choose_problems(
         if not drawn:
             first = known_hygiene(listed[0], ruleset, device)
             raise DegenerateProblem(
-                f"all {len(listed)} problems of the choice are degenerate at {ruleset.precision} "
+                f"all {len(listed)} problems of the choice are degenerate "
                 f"under {ruleset.label} (such as {first.problem_id}: {first.summary}); choose "
                 "others, or pass allow_degenerate=True to play them all the same"
             )

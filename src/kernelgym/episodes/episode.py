@@ -25,6 +25,7 @@ from kernelgym.episodes.stopping import StopRule, ended, stop_rule
 from kernelgym.errors import UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS, check_budget, check_level, feedback
 from kernelgym.languages import language as find_language
+from kernelgym.precision import screening_rules
 from kernelgym.rewards import RewardPreset, reward_preset, score
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -148,12 +149,16 @@ class Episode:
         reply = parse(action, self.language)
         if cut_off:
             reply = dataclasses.replace(reply, defects=(*reply.defects, "cut_off"))
-        findings = () if reply.kernel is None else screen(reply.kernel, self.ruleset)
+        findings = (
+            ()
+            if reply.kernel is None
+            else screen(reply.kernel, screening_rules(self.problem, self.ruleset))
+        )
         self._pending = _Read(action, reply, findings)
         if reply.kernel is None:
             why = "; ".join(DEFECTS[code] for code in reply.defects)
             return Verdict(Status.NO_KERNEL, message=why, ruleset=self.ruleset.label)
-        return refusal(reply.kernel, self.ruleset) or reply.kernel
+        return refusal(self.problem, reply.kernel, self.ruleset) or reply.kernel
 
     def known_verdict(self, kernel: Kernel) -> Verdict | None:
         """Return the verdict this episode already has for `kernel`, spacing aside, if any.
@@ -203,12 +208,12 @@ class Episode:
         return turn
 
 
-def refusal(kernel: Kernel, ruleset: Ruleset) -> Verdict | None:
+def refusal(problem: Problem, kernel: Kernel, ruleset: Ruleset) -> Verdict | None:
     """Return the `rejected` verdict of a kernel that the ruleset refuses unrun; None if it may run.
 
     For callers that judge a kernel outside an episode, so that both refuse the same.
     """
-    findings = screen(kernel, ruleset)
+    findings = screen(kernel, screening_rules(problem, ruleset))
     hard = [finding.message for finding in findings if finding.severity is Severity.HARD]
     if not hard:
         return None

@@ -31,6 +31,7 @@ from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, check_language
 from kernelgym.paths import cache_folder
+from kernelgym.precision import judged_precisions
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Job, Kernel, Problem, Verdict
@@ -151,13 +152,14 @@ class LocalEvaluator:
             seed: `Verdict.seed` of an earlier verdict, to repeat it on the same inputs.
 
         Raises:
-            UnsupportedLanguage: If this device or machine cannot run the kernel's language.
+            UnsupportedLanguage: If this device or machine cannot run the kernel's language, or the
+                language does not compute in the problem's precision.
             UsageError: If the device has too little memory for the problem, or the host does not
                 allow the required sandbox tier.
         """
-        check_tools(
-            check_language(kernel.language, self._device, self._ruleset.precision), kernel.source
-        )
+        for precision in judged_precisions(problem, self._ruleset):
+            check_language(kernel.language, self._device, precision)
+        check_tools(LANGUAGES[kernel.language], kernel.source)
         started = time.monotonic()
         answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed))
         if isinstance(answer, Verdict):

@@ -1,12 +1,32 @@
-"""Finds the tensors in nested values, sums up their sizes and compares their bytes."""
+"""Finds tensors in nested values, with precisions and sizes; compares bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-__all__ = ["bytes_of", "leaves_of", "same_bytes", "tensors_of"]
+from kernelgym.rulesets import Precision
+
+__all__ = [
+    "DTYPES",
+    "bytes_of",
+    "leaves_of",
+    "lowest",
+    "precisions_of",
+    "same_bytes",
+    "tensors_of",
+]
+
+DTYPES: Mapping[Precision, torch.dtype] = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+}
+"""Types by precision, the lowest first: the one with the fewest digits."""
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _COMPARED_WORDS = 256 << 20
 
@@ -23,6 +43,16 @@ def leaves_of(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [leaf for item in value for leaf in leaves_of(item)]
     return [] if value is None else [value]
+
+
+def precisions_of(value: Any) -> frozenset[Precision]:
+    """Return the precisions of the real floating-point tensors in a nested value."""
+    return frozenset(_NAMES[t.dtype] for t in tensors_of(value) if t.dtype in _NAMES)
+
+
+def lowest(precisions: frozenset[Precision]) -> Precision:
+    """Return the lowest of some precisions; ``fp32`` of none."""
+    return next((name for name in DTYPES if name in precisions), "fp32")
 
 
 def bytes_of(value: Any) -> int:

@@ -57,7 +57,8 @@ def check_language(name: str, device: str, precision: str = "") -> Language:
     Args:
         name: Language name.
         device: Device such as ``cpu`` or ``cuda:0``.
-        precision: A ruleset's precision that it has to compute in, if that is known.
+        precision: The precision that it has to compute in; empty or ``own`` if that depends on
+            the problem.
 
     Raises:
         UnknownName: If there is no such language.
@@ -78,7 +79,7 @@ def check_language(name: str, device: str, precision: str = "") -> Language:
             f"(it runs on: {', '.join(found.devices)}); "
             f"this device runs: {', '.join(able) or 'none'}"
         )
-    if precision and precision not in found.precisions:
+    if precision not in ("", "own", *found.precisions):
         raise UnsupportedLanguage(
             f"language {name!r} does not compute in {precision} "
             f"(it computes in: {', '.join(found.precisions)})"

@@ -64,8 +64,8 @@ class Language:
     """A correct kernel for `kernelgym.testing.SAMPLE_PROBLEM`, with a text ``+ 1.0`` to break."""
     own_kernel: OwnKernel
     """What screening counts as a kernel."""
-    precisions: tuple[str, ...] = ("fp32", "fp16", "bf16")
-    """Precisions of a ruleset that it can compute in."""
+    precisions: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16")
+    """Precisions that it can compute in."""
     fence: str = "python"
     """Language tag of the fenced block an answer is written in."""
     tools: tuple[Tool, ...] = ()

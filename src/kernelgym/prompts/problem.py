@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import Example, Language
 from kernelgym.languages import language as find_language
+from kernelgym.precision import judged_precisions
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Problem
@@ -159,7 +160,8 @@ def problem_prompt(
     )
     if hardware is not None:
         sections.append(f"# The hardware\n\n{hardware}")
-    sections.append(_judgement(find_ruleset(ruleset), entry, device, max_turns))
+    rules = find_ruleset(ruleset)
+    sections.append(_judgement(problem, rules, entry, device, max_turns))
     return "\n\n".join(sections)
 
 
@@ -193,8 +195,23 @@ def _example(number: int, example: Example) -> str:
     )
 
 
-def _judgement(rules: Ruleset, entry: Language, device: str, max_turns: int) -> str:
-    lines = [f"- It runs on device `{device}`; all tensors are on it, in {rules.precision}."]
+def _placement(problem: Problem, rules: Ruleset, device: str) -> str:
+    """Return the line on the device and the precision that are judged."""
+    named = judged_precisions(problem, rules)
+    if named == ("fp32",) or rules.precision != "own":
+        return f"- It runs on device `{device}`; all tensors are on it, in {named[0]}."
+    return (
+        f"- It runs on device `{device}`; all tensors are on it. Nothing is cast: inputs, weights "
+        f"and outputs have the floating-point types that the reference gives them (fp32, and "
+        f"{', '.join(named)} where its source says so). Make weights and return outputs in the "
+        "same types; sums that are accumulated in a narrow type are too far off."
+    )
+
+
+def _judgement(
+    problem: Problem, rules: Ruleset, entry: Language, device: str, max_turns: int
+) -> str:
+    lines = [_placement(problem, rules, device)]
     if rules.tolerance == "fp64":
         lines.append("- Outputs are compared with the reference within its own rounding error.")
     else:

@@ -16,7 +16,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
-from kernelgym.rulesets import RULESETS
+from kernelgym.rulesets import recorded_ruleset
 
 if TYPE_CHECKING:
     from kernelgym.records.trajectories import EpisodeRecord
@@ -49,16 +49,9 @@ def recorded_observer(record: EpisodeRecord) -> Observer:
     """Return the observer that an episode was played with.
 
     Raises:
-        UsageError: If the record does not say all of it, or names a ruleset that does not ship.
+        UsageError: If the record does not say all of it, or names a ruleset that never shipped.
     """
-    name = record.ruleset.partition("@")[0]
-    rules = RULESETS.get(name)
-    if rules is None or rules.label != record.ruleset:
-        labels = ", ".join(known.label for known in RULESETS.values())
-        raise UsageError(
-            f"the episode was played under ruleset {record.ruleset!r}, which is none of those that "
-            f"ship ({labels}); give the observer it was played with"
-        )
+    rules = recorded_ruleset(record.ruleset)
     known = {field.name for field in dataclasses.fields(Observer) if field.init}
     unknown = sorted(set(record.observer) - known)
     if unknown:

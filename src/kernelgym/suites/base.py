@@ -66,7 +66,7 @@ class Suite(Protocol):
         ids: Ids | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
-        precision: str = "fp32",
+        precision: str = "own",
     ) -> tuple[Problem, ...]:
         """Return the problems that meet every condition given.
 
@@ -77,7 +77,7 @@ class Suite(Protocol):
             exclude_degenerate: Leave out what the suite itself knows to be degenerate. (What
                 ``kernelgym lint`` found is known to `kernelgym.suites.known_hygiene`, not to
                 suites.)
-            precision: ``fp32``, ``fp16`` or ``bf16``: what `exclude_degenerate` goes by.
+            precision: ``own``, ``fp32``, ``fp16`` or ``bf16``: what `exclude_degenerate` goes by.
 
         Raises:
             UnknownName: If the level, an id or the split does not exist.

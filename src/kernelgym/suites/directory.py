@@ -61,7 +61,7 @@ class DirectorySuite:
         ids: Ids | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
-        precision: str = "fp32",
+        precision: str = "own",
     ) -> tuple[Problem, ...]:
         """See `kernelgym.suites.base.Suite.problems`; nothing is known to be degenerate here."""
         if not self._files:

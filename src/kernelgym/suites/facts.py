@@ -22,15 +22,14 @@ from types import MappingProxyType
 
 from kernelgym.errors import UnknownName
 from kernelgym.hygiene import REASONS
+from kernelgym.rulesets import HALF_PRECISIONS, PRECISIONS
 
 __all__ = ["PRECISIONS", "REASONS", "Fact", "degenerate", "fact", "facts"]
 
-PRECISIONS = ("fp32", "fp16", "bf16")
-"""Precisions a problem can be judged at; tolerance is 1e-4 for the first, 1e-2 for the others."""
-
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"any": PRECISIONS, "fp32": ("fp32",), "half": ("fp16", "bf16")}
+    {"any": PRECISIONS, "fp32": ("own", "fp32"), "half": HALF_PRECISIONS}
 )
+"""Precisions by scope. KernelBench's problems are fp32, so that is their own precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,8 @@ class Fact:
     tested: bool
     """False if the degeneracy tests were not run (too large, or weights to download)."""
     reasons: tuple[tuple[str, str], ...]
-    """Pairs of (name from `REASONS`, scope): scope is ``any``, ``fp32`` or ``half``. Here
+    """Pairs of (name from `REASONS`, scope): scope is ``any``, ``fp32`` (tolerance 1e-4) or
+    ``half`` (1e-2). Here
     ``broken_reference`` means that KernelBench's own harness breaks it."""
     removed_by_metr: bool
     """METR's filtered copy, made from the older data version 0, left the problem out."""
@@ -80,7 +80,7 @@ def fact(problem_id: str, name: str = "") -> Fact | None:
     return found if found and name in ("", found.name) else None
 
 
-def degenerate(problem_id: str, precision: str = "fp32", name: str = "") -> tuple[str, ...]:
+def degenerate(problem_id: str, precision: str = "own", name: str = "") -> tuple[str, ...]:
     """Return why a problem is worthless at a precision; empty if it is not known to be.
 
     Args:

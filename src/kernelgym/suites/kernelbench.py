@@ -95,7 +95,7 @@ class KernelBenchSuite:
         ids: Ids | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
-        precision: str = "fp32",
+        precision: str = "own",
     ) -> tuple[Problem, ...]:
         """See `kernelgym.suites.base.Suite.problems`."""
         check_choice("level of KernelBench", level, self.levels)

@@ -1,9 +1,14 @@
 """What is known of a problem's worth without running anything: what environments go by.
 
 A result of ``kernelgym lint`` for the same ruleset and kind of device comes first. For KernelBench
-the shipped table comes next, which was measured at KernelBench's tolerances and holds for any
-ruleset until a lint says otherwise; what breaks only KernelBench's own harness (its casting of
-token ids to float) is left out, since the judge casts no integers. Any other problem passes.
+the shipped table comes next, which was measured on KernelBench's inputs at its tolerances and holds
+for any ruleset until a lint says otherwise. Two of its reasons are left out:
+
+- ``identity`` under a ruleset that draws other kinds of inputs: there a ReLU is no identity;
+- what breaks only KernelBench's own harness (its casting of token ids to float), since the judge
+  casts no integers.
+
+Any other problem passes.
 
 Nothing is computed here.
 """
@@ -63,5 +68,9 @@ def passing(
 
 def _listed(problem: Problem, rules: Ruleset) -> tuple[str, ...]:
     listed = degenerate(problem.id, rules.precision, problem.name)
+    if rules.distributions:
+        # `identity` holds on KernelBench's positive inputs only (ReLU and its like); a ruleset with
+        # other kinds of inputs judges on negative ones too.
+        listed = tuple(reason for reason in listed if reason != "identity")
     harness_only = "broken_reference" in degenerate(problem.id, "fp32", problem.name)
     return tuple(r for r in listed if not (harness_only and r == "broken_reference"))

@@ -25,7 +25,7 @@ from kernelgym_train.config.config import Config, load_config
 from kernelgym_train.config.settings import plain
 from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.launch.assembly import episode_rules, token_counter
-from kernelgym_train.launch.manifest import manifest
+from kernelgym_train.launch.manifest import check_ruleset, manifest
 from kernelgym_train.models import load_model, load_tokenizer, save_model
 from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.sampling import ProblemSampler
@@ -119,6 +119,8 @@ def learn(
     folder = Path(config.run.folder) / config.run.name
     rules: Ruleset = ruleset(judge.ruleset)
     about = manifest("trl", rules, config.run.seed)
+    if resume:
+        check_ruleset(folder, rules)
     log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(config), about)
     log.watchers = list(watchers)
     log.keeps_tokens = False

@@ -1,11 +1,13 @@
-"""What a run was made with: versions, machine, rules, seed, commit. For the record only.
+"""What a run was made with: versions, machine, rules, seed, commit.
 
-Contract: never raises for what it cannot find out; that is empty. Nothing of the environment's
+Contract: it is for the record, except that a run goes on under the rules it was made with only.
+`manifest` never raises for what it cannot find out; that is empty. Nothing of the environment's
 variables is written down.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -13,10 +15,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset
 from kernelgym_train.models import gpus
 
-__all__ = ["manifest"]
+__all__ = ["check_ruleset", "manifest"]
 
 _PACKAGES = (
     *("kernelgym", "torch", "triton", "transformers", "trl", "peft", "accelerate"),
@@ -46,6 +49,29 @@ def manifest(backend: str, ruleset: Ruleset, seed: int) -> dict[str, Any]:
         },
         "git": _git(),
     }
+
+
+def check_ruleset(folder: Path, rules: Ruleset) -> None:
+    """Refuse to go on with a run whose verdicts followed other rules.
+
+    Args:
+        folder: The run's folder.
+        rules: The rules that its further kernels would be judged by.
+
+    Raises:
+        UsageError: If the run's manifest names another label.
+    """
+    try:
+        about = json.loads((folder / "manifest.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return  # a run without a readable manifest does not say
+    label = about.get("ruleset") if isinstance(about, dict) else None
+    if label and label != rules.label:
+        raise UsageError(
+            f"the run in {str(folder)!r} was judged by ruleset {label!r}, and this version judges "
+            f"by {rules.label!r}: their verdicts cannot be mixed in one run; start a new run, or "
+            "go on with this one in the version of kernelgym that it was made with"
+        )
 
 
 def _version(package: str) -> str:

@@ -153,7 +153,7 @@ def test_parameters_after_the_deadline_are_said_to_be_untested() -> None:
 def test_random_weights_that_no_seed_reaches() -> None:
     given = problem(
         "return x @ self.w",
-        "import numpy; self.w = nn.Parameter(torch.tensor(numpy.random.rand(32, 8)))",
+        "import numpy; self.w = nn.Parameter(torch.tensor(numpy.random.rand(32, 8)).float())",
     )
     assert "run twice" in found(given)["nondeterministic_reference"]
 

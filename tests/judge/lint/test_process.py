@@ -50,7 +50,7 @@ def process() -> Iterator[HygieneProcess]:
 def test_a_sound_problem(process: HygieneProcess) -> None:
     result = process.examine(SAMPLE_PROBLEM, 120.0)
     assert result == Hygiene(
-        SAMPLE_PROBLEM.id, STRICT.label, "fp32", "cpu", reasons=(), detail="", tested=True
+        SAMPLE_PROBLEM.id, STRICT.label, "own", "cpu", reasons=(), detail="", tested=True
     )
 
 

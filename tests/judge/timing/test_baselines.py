@@ -7,7 +7,6 @@ import shlex
 import pytest
 
 from kernelgym.baseline import Baseline, command_for
-from kernelgym.cli.lint import precise_rules
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compare.compare import Comparison
 from kernelgym.judge.device.lock import DeviceLock
@@ -18,7 +17,7 @@ from kernelgym.judge.timing import baseline_store, baselines
 from kernelgym.judge.timing.baseline_store import Kept
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.measure import Untimed
-from kernelgym.rulesets import RULESETS, Limits
+from kernelgym.rulesets import RULESETS, Limits, precise_rules
 from kernelgym.types import Kernel, Status
 from support.programs import problem
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kernelgym.answers.screening.tree import Facts, Function
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import HALF_PRECISIONS, Ruleset
 
 __all__ = [
     "Raised",
@@ -113,22 +113,28 @@ def stream_use(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised
 
 
 def precision_downgrade(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Computing in less precision than fp32, the only one rulesets know so far."""
+    """Computing in less precision than fp32, unless the ruleset's precision is less."""
     code = "precision_downgrade"
+    if ruleset.precision in HALF_PRECISIONS:
+        return
+    # Screening does not know the problem: under `own` it may be one in fp16 or bf16.
+    where = f"in an {ruleset.precision} problem"
+    if ruleset.precision == "own":
+        where = "is less precise than fp32"
     for call in facts.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("half", "bfloat16"):
             if not call.args:
-                yield code, f".{call.func.attr}() in an fp32 problem", call.lineno
+                yield code, f".{call.func.attr}() {where}", call.lineno
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
             if (name := facts.external(argument)) in _LOW:
-                yield code, f"{name} in an fp32 problem", call.lineno
+                yield code, f"{name} {where}", call.lineno
     for node in facts.of(ast.Assign):
         for target in node.targets:
             if _TF32.fullmatch(facts.dotted(target)):
-                yield code, "TF32 is switched in an fp32 problem", node.lineno
+                yield code, "TF32, which is less precise than fp32, is switched", node.lineno
     for text, line in facts.strings:
         if found := _LOW_CPP.search(text):
-            yield code, f"{found.group()} in an fp32 problem", line
+            yield code, f"{found.group()} {where}", line
 
 
 def output_caching(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:

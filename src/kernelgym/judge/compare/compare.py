@@ -46,6 +46,8 @@ __all__ = [
     "unchanging",
 ]
 
+_HALVES = (torch.float16, torch.bfloat16)
+
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
 """The right value of one output: in fp64, or some rows of it in fp64, or None if unknown."""
 
@@ -276,6 +278,8 @@ def _bound(
         if not true.is_floating_point() or not given.is_floating_point():
             return None
         pairs.append((given, true))
+    if reference.dtype in _HALVES:
+        factor = min(factor, ruleset.half_factor)
     factor += isinstance(truth, list)  # the reference, with its own errors, stands for the truth
     return tolerance.calibrate(pairs, ruleset, factor, own_error)
 
@@ -294,7 +298,7 @@ def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | Non
         bound = _bound(reference, truth, ruleset, 1.0, 0.0)
         if bound is None:
             return None
-        floor = ruleset.error_floor * bound.typical + tolerance.TINY
+        floor = ruleset.floor * bound.typical + tolerance.TINY
         found.append(max(0.0, float(bound.slack.max()) - floor))
     return found
 

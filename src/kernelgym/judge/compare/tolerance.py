@@ -47,6 +47,7 @@ _BINS = 1 << 11  # one per binary exponent of an fp64 number; bin 0 holds zeros
 _NEIGHBOURS = 2  # an element is allowed the own errors of elements up to two octaves larger
 _POPULATION = 16  # the 16 smallest elements always share their own errors
 _SAMPLE = 1 << 20
+_GRAINS = {"fp16": 2.0**-10, "bf16": 2.0**-7}
 _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes safe in the fp32 arguments of `fused_kernels`
 TINY = 2.0**-126
 """The smallest normal fp32 number: kernels may flush smaller ones to zero."""
@@ -156,7 +157,8 @@ def calibrate(
     like = pairs[0][0]
     device, typical = like.device, _typical([truth for _, truth in pairs])
     grain = torch.finfo(like.dtype).eps  # matters where the output is narrower than fp32
-    distrust = max(ruleset.error_distrust, 4 * grain)
+    # A model may compute in bf16 and return fp32: the lowest precision says what is believable.
+    distrust = max(ruleset.error_distrust, 4 * max(grain, _GRAINS.get(ruleset.precision, 0.0)))
     tables = _tables_at_once(pairs, typical, distrust) or _tables(pairs, typical, distrust)
     if tables is None:
         return None
@@ -167,8 +169,8 @@ def calibrate(
     lent = up_to[lenders.clamp_(min(fullest, _BINS - 1), _BINS - 1)]
     if int(counts.sum()) < _POPULATION:
         lent.clamp_min_(own_error)
-    slack = lent * factor + (ruleset.error_floor * typical + TINY)
-    return Bound(slack, max(ruleset.error_floor, grain), typical)
+    slack = lent * factor + (ruleset.floor * typical + TINY)
+    return Bound(slack, max(ruleset.floor, grain), typical)
 
 
 def _tables_at_once(

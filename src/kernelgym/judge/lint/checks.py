@@ -106,7 +106,7 @@ class _Gate:
     ) -> str:
         copies = [byte_copy(tensor) for tensor in tensors_of(output)]
         claimed = describe_shape_of(output)
-        verdict = compare(claimed, copies, expected, precise, self._rules, known)
+        verdict = compare(claimed, copies, expected, precise, self._reference.rules, known)
         return "" if verdict.passed else verdict.message or "it does not pass"
 
     def non_finite(self) -> str:

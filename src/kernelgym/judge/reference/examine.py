@@ -25,7 +25,7 @@ from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
 from kernelgym.judge.reference.operator_class import Watching
 from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner
-from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
+from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset
 
 __all__ = ["NOTHING_KNOWN", "Conditions", "bears", "examine"]
@@ -37,7 +37,8 @@ _SEED = 2026
 _FEW_ELEMENTS = 16
 _MORE_DRAWS = 3
 _STEADY_BYTES = 1 << 30
-_JITTER = 2.0**-21  # four units in the last place of fp32
+_JITTER = 2.0**-21  # four units in the last place of fp32, which kernels compute in
+_JITTER_OF_FP64 = 2.0**-50
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def examine(
     except InputsChanged:
         inputs, _ = draw(_SEED, GIVEN)
         own = runner.expect(inputs, _SEED)
+    ruleset = ruleset.at(lowest(precisions_of([runner.model.state_dict(), inputs])))
     mutates = own.mutates_inputs
     operation = _operation(runner, inputs, mutates) if twin else ""
     factor = ruleset.factor_for(operation) if twin else None
@@ -264,11 +266,12 @@ def _is_steady(
     if bytes_of(inputs) > _STEADY_BYTES or isinstance(found.precise, RowBlocks):
         return True  # a second set of such large inputs would take too much time and memory
     source = torch.Generator(device=runner.device).manual_seed(_SEED)
+    jitter = _JITTER_OF_FP64 if ruleset.precision == "fp64" else _JITTER
     moved = []
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             step = torch.rand(value.shape, generator=source, device=value.device).sub_(0.5)
-            moved.append(value.double() * (1 + 2 * _JITTER * step.double()))
+            moved.append(value.double() * (1 + 2 * jitter * step.double()))
         else:
             moved.append(value)
     with torch.no_grad():

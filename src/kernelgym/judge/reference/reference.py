@@ -27,7 +27,7 @@ from kernelgym.judge.reference.constant_state import constant_state, put_state, 
 from kernelgym.judge.reference.examine import NOTHING_KNOWN, Conditions, bears, examine
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner, place
-from kernelgym.judge.tensors import same_bytes, tensors_of
+from kernelgym.judge.tensors import DTYPES, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
 
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 _CPU = torch.device("cpu")
-_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _KEPT_CONDITIONS = 4096
 _known: dict[tuple[str, str, str], Conditions] = {}
 
@@ -51,7 +50,8 @@ class Reference:
 
     Args:
         problem: The problem.
-        ruleset: Decides the precision, the use of TF32, and whether an fp64 twin is made.
+        ruleset: Decides what precision tensors are cast to, if they are, the use of TF32, and
+            whether an fp64 twin is made.
         seeds: Randomness of this verdict.
         device: Where the reference runs, such as ``cpu`` or ``cuda:0``.
         shares_device: Whether other workers use the device's memory, too. A run that lacks memory
@@ -75,11 +75,13 @@ class Reference:
         """Randomness of the verdict that this reference is made for."""
         self._ruleset = ruleset
         self.device = torch.device(device)
-        self.dtype = _DTYPES[ruleset.precision]
+        self.dtype = DTYPES.get(ruleset.precision)
+        """What floating-point tensors are cast to; None if they stay what the problem makes."""
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
         """The kind of inputs for each judged call."""
         self.state: dict[str, torch.Tensor] = {}
         """Values that replace constant state, by name, on the CPU."""
+        self._constructed: dict[str, torch.Tensor] = {}  # what `state` has replaced
         self._conditions = NOTHING_KNOWN
         self._needs_cpu = False  # whether the problem's code can draw inputs on the CPU only
         self._draws_inputs_on_device = self.device.type != "cpu" and ruleset.secret_seed
@@ -92,6 +94,7 @@ class Reference:
             # Constructor arguments stay on the CPU: both sides construct their models there.
             self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
             model = self._build(seeds.init())
+            self._precisions = precisions_of(model.state_dict())
             self._shares_device = shares_device
             known = _known.get(self._key, NOTHING_KNOWN)
             twin, raise_on_oom = ruleset.tolerance == "fp64", shares_device and known.fits
@@ -104,6 +107,14 @@ class Reference:
         """The model, on the device."""
         model: torch.nn.Module = self._runner.model
         return model
+
+    @property
+    def rules(self) -> Ruleset:
+        """The rules at the problem's lowest precision, which outputs are compared by.
+
+        Known once inputs have been drawn.
+        """
+        return self._ruleset.at(lowest(self._precisions))
 
     @property
     def draws(self) -> bool:
@@ -128,7 +139,9 @@ class Reference:
         )
         self._runner.copies_inputs = self._conditions.mutates
         if self._conditions.perturbs:
-            self.state = vary(constant_state(self.model), self.seeds.derive("state"))
+            constants = constant_state(self.model)
+            self._constructed = {name: value.clone() for name, value in constants.items()}
+            self.state = vary(constants, self.seeds.derive("state"))
             put_state(self.model, self.state)
             self._runner.renew_twin()
 
@@ -151,9 +164,11 @@ class Reference:
         )
 
     def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
-        """Return one set of inputs, with floating-point tensors in the ruleset's precision."""
+        """Return one set of inputs, with floating-point tensors in their precision."""
         with _our_fault("draw its inputs"):
-            return self._draw_kind(seed, kind)[0]
+            drawn = self._draw_kind(seed, kind)[0]
+        self._precisions |= precisions_of(drawn)
+        return drawn
 
     @property
     def telltales(self) -> tuple[str, ...]:
@@ -189,8 +204,10 @@ class Reference:
         """
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
-        known = self._conditions.calibration(kind, self._ruleset)
-        return Expected(found.output, found.precise, found.mutates_inputs, kind, known)
+        known = self._conditions.calibration(kind, self.rules)
+        return Expected(
+            found.output, found.precise, found.mutates_inputs, kind, known, self.rules.precision
+        )
 
     def judged_call(
         self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
@@ -222,7 +239,7 @@ class Reference:
 
     def bears(self, expected: Expected) -> bool:
         """Return True if the reference was well conditioned in this call."""
-        return bears(expected, self._ruleset)
+        return bears(expected, self.rules)
 
     def kind_of(self, index: int) -> str:
         """Return the kind of inputs that a call is made on.
@@ -250,11 +267,27 @@ class Reference:
             outputs = [tensors_of(runner.expect(inputs, seed).output) for runner in runners]
         return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
 
+    def as_constructed(self, inputs: list[Any], forward_seed: int) -> Expected | None:
+        """Return what the model gives with its constant state as constructed.
+
+        None if the model cannot be copied or run again.
+        """
+        try:
+            model = copy.deepcopy(self.model)
+            put_state(model, self._constructed)
+            runner = Runner(model, self.device, self._ruleset.tolerance == "fp64")
+            runner.copies_inputs = True
+            found = runner.expect(inputs, forward_seed)
+        except Exception:  # for a message only: the verdict stands without it
+            return None
+        known = self._conditions.calibration(GIVEN, self.rules)
+        return Expected(found.output, found.precise, found.mutates_inputs, GIVEN, known)
+
     def findings(self) -> tuple[Finding, ...]:
         """Return findings on how outputs were compared, for the verdict."""
         if not self._runner.too_large:
             return ()
-        atol, rtol = self._ruleset.tolerances
+        atol, rtol = self.rules.tolerances
         message = (
             "outputs were compared with fixed tolerances "
             f"(atol {atol:g}, rtol {rtol:g}): an fp64 run takes too much memory"
@@ -305,7 +338,8 @@ class Reference:
         ):
             # Elements of an expanded tensor share memory and cannot be written one by one.
             value = value.contiguous()
-        return value.detach().to(device, self.dtype if value.is_floating_point() else value.dtype)
+        cast = self.dtype if self.dtype is not None and value.is_floating_point() else value.dtype
+        return value.detach().to(device, cast)
 
 
 def allow_tf32(policy: str) -> None:

@@ -7,6 +7,7 @@ running the model itself on the blocks.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,9 @@ from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks
 from kernelgym.judge.inputs.seeds import random_state, seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
+from kernelgym.judge.reference.widened import Widened
+from kernelgym.judge.tensors import bytes_of, precisions_of, same_bytes, tensors_of
+from kernelgym.rulesets import Precision
 
 __all__ = ["Expected", "InputsChanged", "Runner", "place"]
 
@@ -49,6 +52,8 @@ class Expected:
     """The kind of inputs (see `kernelgym.judge.inputs.kinds`)."""
     calibration: Calibration | None = None
     """The problem's calibration; None for the ruleset's own error factor."""
+    precision: Precision = "fp32"
+    """The lowest that takes part in the problem, or what its tensors were cast to."""
 
 
 class Runner:
@@ -167,7 +172,9 @@ class Runner:
             return None
         seed_all(seed, self.device)
         kept = [buffer.clone() for buffer in self._precise.buffers()] if aside else []
-        output = self._precise(*[_widen(value) for value in inputs])
+        plain = precisions_of([self.model.state_dict(), inputs]) <= {"fp32"}
+        with contextlib.nullcontext() if plain else Widened():
+            output = self._precise(*[_widen(value) for value in inputs])
         for buffer, value in zip(self._precise.buffers() if aside else (), kept, strict=True):
             buffer.copy_(value)
         return output
@@ -277,10 +284,15 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
     )
 
 
-def place(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
+def place(model: Any, device: torch.device, dtype: torch.dtype | None) -> Any:
     """Move a model and its plain tensor attributes to a device.
 
     Plain attributes change their type only if the type is fp64 and they are floating-point.
+
+    Args:
+        model: The model.
+        device: The device.
+        dtype: Type of its floating-point parameters and buffers; None leaves theirs.
     """
     model.to(device=device, dtype=dtype)
     for module in model.modules():

@@ -97,7 +97,7 @@ class CandidateModel:
                     "args": arguments,
                     "seed": reference.seeds.init(),
                     "entry": self._entry,
-                    "dtype": str(reference.dtype).removeprefix("torch."),
+                    "dtype": str(reference.dtype or "").removeprefix("torch."),
                 }
             )
             self._channel.answer("construct")
@@ -123,7 +123,7 @@ class CandidateModel:
                 Status.RUNTIME_ERROR,
                 f"{self._ruleset.name} replaces constant parameters after construction, and "
                 f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
-                "names",
+                "names and shapes, so that the judge can replace values by name",
             )
 
 

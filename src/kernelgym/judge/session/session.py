@@ -34,6 +34,7 @@ from kernelgym.judge.memory.slots import Slot, Window
 from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Expected, Reference, same_bytes, tensors_of
+from kernelgym.judge.session.advice import advice
 from kernelgym.judge.session.call_buffers import CallBuffers
 from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.session.launch_count import Tally
@@ -79,6 +80,7 @@ class Session:
         """How near timed outputs must lie to the reference process's, by kind of inputs; learned
         from calls that had the whole comparison."""
         self.tally = Tally()
+        self._is_advised = False
         """Counts launches in calls, judged or timed, on the problem's own kind of inputs."""
         self.ended = False
         """Whether the candidate's process and the buffers are gone."""
@@ -243,6 +245,13 @@ class Session:
         compared = self.compare(0, inputs, outputs, results[0], expected, locate)
         if compared.passed and locate:
             self.learn(reference, expected)
+        elif locate and not self._is_advised:
+            self._is_advised = True  # a verdict's message tells of its first failed call only
+            claimed = describe_shape_of(expected.output) if results[0] == "fits" else results[0]
+            rules = self._ruleset.at(expected.precision)
+            given = (inputs, forward_seed, expected, reference, rules)
+            if told := advice(compared, claimed, outputs, *given):
+                compared = replace(compared, message=f"{compared.message}; {told}")
         self.channel.resume()
         return compared, expected
 
@@ -265,7 +274,7 @@ class Session:
             outputs,
             expected.output,
             expected.precise,
-            self._ruleset,
+            self._ruleset.at(expected.precision),
             expected.calibration,
             locate,
         )
@@ -301,7 +310,8 @@ class Session:
             return  # the scale differs in every call: one call's bounds are too wide for others
         if expected.mutates_inputs or reference.stateful or reference.draws:
             return
-        found = surroundings(expected.output, expected.precise, self._ruleset, expected.calibration)
+        rules = self._ruleset.at(expected.precision)
+        found = surroundings(expected.output, expected.precise, rules, expected.calibration)
         if found is not None:
             self.around[expected.kind] = found
 

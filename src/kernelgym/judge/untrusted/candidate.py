@@ -218,7 +218,8 @@ class _State:
         with _no_grad():
             self._model = self._entry(*arguments)
         if isinstance(self._model, torch.nn.Module):
-            self._model.to(self._device, getattr(torch, request["dtype"]))
+            cast = request["dtype"]  # empty: parameters keep the types that the kernel made them in
+            self._model.to(self._device, getattr(torch, cast) if cast else None)
             if self._compiles:
                 self._model.compile()  # in place: parameters keep their names
         if not callable(self._model):

@@ -87,6 +87,8 @@ def _import_libraries(on_gpu: bool) -> None:
         if switch.is_on():
             parts = ("value_types", "values", "launches")
             switch.install(*(_untrusted(f"{folder}/{name}") for name in parts))
+        # After the replacements, which are made for the interpreter's own text only.
+        _untrusted("triton/bf16").compute_in_bf16()
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:

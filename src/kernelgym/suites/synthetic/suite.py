@@ -97,7 +97,7 @@ class SyntheticSuite:
         ids: Ids | None = None,
         split: str | None = None,
         exclude_degenerate: bool = False,
-        precision: str = "fp32",
+        precision: str = "own",
     ) -> tuple[Problem, ...]:
         """See `kernelgym.suites.base.Suite.problems`; no problem here is degenerate."""
         check_choice("level of Synthetic", level, self.levels)

@@ -1,0 +1,79 @@
+"""Gives advice where strict rules refuse an honest style.
+
+Two styles give values that differ from the reference's by design: parameters that the constructor
+folded or packed before the judge replaced them, and long running sums in fp32. The advice names
+neither the reference's values nor the judge's.
+
+Not covered: parameters under other names than the reference's (`model`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernelgym.judge.compare.compare import Comparison, compare
+from kernelgym.judge.reference.reference import Expected, Reference
+from kernelgym.rulesets import Ruleset
+
+__all__ = ["advice"]
+
+_ROUNDING = 2e-4  # a running fp32 sum of a million numbers errs less, TF32 more
+
+
+def advice(
+    compared: Comparison,
+    claimed: Any,
+    outputs: list[torch.Tensor],
+    inputs: list[Any],
+    forward_seed: int,
+    expected: Expected,
+    reference: Reference,
+    rules: Ruleset,
+) -> str:
+    """Return what to do about a wrong call; empty if unknown.
+
+    Args:
+        compared: The failed comparison.
+        claimed: The candidate's description of its output.
+        outputs: Its output tensors.
+        inputs: The call's inputs.
+        forward_seed: Seed set before the call.
+        expected: What the reference gave.
+        reference: The reference.
+        rules: The rules at the problem's precision.
+    """
+    if not outputs or compared.mismatch is None:
+        return ""
+    if reference.state and _is_stale(claimed, outputs, inputs, forward_seed, reference, rules):
+        return (
+            "the output is right for the parameters as constructed, and the judge has replaced "
+            f"{', '.join(sorted(reference.state))} since: read, fold or pack them in forward, on "
+            "every call, not in the constructor"
+        )
+    is_fp32 = all(output.dtype == torch.float32 for output in outputs)
+    small = 0.0 < compared.max_rel_error <= _ROUNDING and not compared.mismatch.nonfinite
+    if expected.precise is not None and rules.tolerance == "fp64" and is_fp32 and small:
+        return (
+            "errors this small come from rounding: instead of one running fp32 sum over many "
+            "numbers, add up partial sums of short blocks, or accumulate in fp64; elsewhere use a "
+            "formula that keeps its digits"
+        )
+    return ""
+
+
+def _is_stale(
+    claimed: Any,
+    outputs: list[torch.Tensor],
+    inputs: list[Any],
+    forward_seed: int,
+    reference: Reference,
+    rules: Ruleset,
+) -> bool:
+    """Return True if the output fits the parameters as constructed."""
+    found = reference.as_constructed(inputs, forward_seed)
+    if found is None:
+        return False
+    known = found.calibration
+    return compare(claimed, outputs, found.output, found.precise, rules, known).passed
