@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,17 @@ def test_tensorboard_holds_every_number_and_histogram(tmp_path: Path) -> None:
     assert events.Tags()["histograms"] == ["distribution/rewards"]
 
 
-def test_tensorboard_leaves_out_what_a_resumed_run_plays_again(tmp_path: Path) -> None:
+def test_tensorboard_leaves_out_what_a_resumed_run_plays_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = TensorBoard(tmp_path)
     for step in range(4):
         first.scalars(step, {"x": 1.0})
     first.close()
+    # Files are read by name, which holds the second and then a number of this process: in one
+    # second the tenth writer's would come before the ninth's.
+    later = time.time() + 5
+    monkeypatch.setattr(time, "time", lambda: later)
     again = TensorBoard(tmp_path, first=2)
     for step in range(2, 4):
         again.scalars(step, {"x": 2.0})
