@@ -2,17 +2,12 @@
 # problem = "cumsum"
 # devices = ["cpu", "cuda"]
 # style = "scans"
-# what = "Adds along rows with a combining function of its own."
+# what = "Scans rows part by part, and carries the sum on."
 # ///
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def add(a, b):
-    return a + b
 
 
 @triton.jit
@@ -23,7 +18,7 @@ def cumsum_kernel(x_ptr, out_ptr, rows, columns, PART: tl.constexpr):
         at = start + tl.arange(0, PART)
         x = tl.load(x_ptr + row * columns + at, mask=at < columns, other=0.0)
         tl.store(out_ptr + row * columns + at, tl.cumsum(x, 0) + carried, mask=at < columns)
-        carried += tl.reduce(x, 0, add)
+        carried += tl.sum(x, axis=0)
 
 
 class ModelNew(nn.Module):
