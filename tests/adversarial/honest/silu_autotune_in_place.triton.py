@@ -4,7 +4,6 @@
 # style = "autotune_reset"
 # what = "Works in place on a copy, which the autotuner restores."
 # ///
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
@@ -25,6 +24,6 @@ def silu_kernel(x_ptr, n, BLOCK: tl.constexpr):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        out = torch.clone(x)
+        out = x.clone()
         silu_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](out, x.numel())
         return out

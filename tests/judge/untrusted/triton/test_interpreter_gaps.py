@@ -169,6 +169,24 @@ far = pointers(sources, 1 << 40)
 found["far"] = said(lambda: grouped[(2,)](far, pointers(targets), 10, BLOCK=16))
 past = pointers(targets)
 found["past"] = said(lambda: grouped[(2,)](pointers(sources), past, 11, BLOCK=16))
+
+
+def doubled(*given):
+    made = [torch.empty(10) for _ in given]
+    grouped[(2,)](pointers(given), pointers(made), 10, BLOCK=16)
+    return made
+
+
+from kernelgym.judge.untrusted.watch import fingerprint, host_memory, host_transfers
+from kernelgym.judge.untrusted.watch import launch_times, launches as counts
+from kernelgym.judge.untrusted.watch import operator_work, thread_calls, tracer
+
+parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, thread_calls
+watcher = tracer.Tracer(counts.Launches(), *parts).begin()
+watcher.mode("record")
+watcher.call(doubled, sources)
+seen = watcher.mode("off")
+found["watched"] = [seen["launches"], seen["working"], seen["crossed"]]
 print(json.dumps(found))
 """
 
@@ -221,3 +239,9 @@ def test_pointer_into_no_tensor_is_refused(found):
 
 def test_pointer_past_the_end_of_its_tensor_is_refused(found):
     assert "past the end of 'a tensor that an integer points to'" in found["past"]
+
+
+def test_watched_launch_by_pointers_counts_as_work(found):
+    launches, working, crossed = found["watched"]
+    assert (launches, working) == (1, 1)
+    assert crossed < 100  # the tables alone: what the pointers lead to was written by the kernel
