@@ -267,7 +267,9 @@ def ruleset(which: str | Ruleset) -> Ruleset:
     """
     if isinstance(which, Ruleset):
         return which
-    name = which.partition("@")[0] if isinstance(which, str) else ""
+    if not isinstance(which, str):
+        raise UnknownName("ruleset", which, RULESETS)
+    name = which.partition("@")[0]
     if name in RULESETS and which in (name, RULESETS[name].label):
         return RULESETS[name]
     if which in _EARLIER:
@@ -276,7 +278,7 @@ def ruleset(which: str | Ruleset) -> Ruleset:
             f"exported and scored anew, but no kernel is judged by it any more; judge by {name!r}, "
             f"which is {RULESETS[name].label!r} now"
         )
-    raise UnknownName("ruleset", which, RULESETS) from None
+    raise UnknownName("ruleset", which, RULESETS)
 
 
 def precise_rules(which: str | Ruleset, precision: str) -> Ruleset:

@@ -24,7 +24,7 @@ from kernelgym.errors import UnknownName
 from kernelgym.hygiene import REASONS
 from kernelgym.rulesets import HALF_PRECISIONS, PRECISIONS
 
-__all__ = ["PRECISIONS", "REASONS", "Fact", "degenerate", "fact", "facts"]
+__all__ = ["REASONS", "Fact", "degenerate", "fact", "facts"]
 
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"any": PRECISIONS, "fp32": ("own", "fp32"), "half": HALF_PRECISIONS}
