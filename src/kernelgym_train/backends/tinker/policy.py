@@ -13,7 +13,7 @@ from typing import Protocol
 
 from kernelgym import PolicyFailure, UsageError
 from kernelgym_train.backends.tinker.service import Answered
-from kernelgym_train.rollout.policies import ChatText, Sampling
+from kernelgym_train.rollout.policies import ChatText, Sampling, refuse_long_prompts
 from kernelgym_train.types import Completion, Request
 
 __all__ = ["Snapshot", "TinkerPolicy"]
@@ -70,15 +70,13 @@ class TinkerPolicy:
         self._snapshot, self._text, self._sampling = snapshot, text, sampling
         self._stop, self._context = tuple(stop), context
         self._limit_s, self.version = limit_s, version
-        self.failures = 0
-        """Answers that could not be had."""
 
     async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield (index of the request, its completion) as they come.
 
         Raises:
             PolicyFailure: If one cannot be had.
-            UsageError: If a prompt and its answer do not fit into the model's context.
+            PromptTooLong: If a prompt and its answer do not fit into the model's context.
         """
         tasks = {
             asyncio.ensure_future(self._one(request)): index
@@ -96,7 +94,7 @@ class TinkerPolicy:
 
     async def _one(self, request: Request) -> Completion:
         prompt, opened = self._text.prompt(request.messages)
-        self._check(len(prompt))
+        refuse_long_prompts([len(prompt)], self._sampling.max_new_tokens, self._context)
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
             try:
@@ -120,17 +118,7 @@ class TinkerPolicy:
                 finish="stop" if found.stopped else "length",
                 policy_version=self.version,
             )
-        self.failures += 1
         raise PolicyFailure(
             f"no answer to {tuple(request.key)} in {_ATTEMPTS} attempts: "
             f"{type(failure).__name__}: {failure}"
         )
-
-    def _check(self, prompt: int) -> None:
-        needed = prompt + self._sampling.max_new_tokens
-        if self._context is not None and needed > self._context:
-            raise UsageError(
-                f"a prompt of {prompt} tokens and an answer of {self._sampling.max_new_tokens} do "
-                f"not fit into the model's context of {self._context}; lower "
-                "sampling.max_new_tokens, sampling.max_prompt_tokens or env.examples"
-            )

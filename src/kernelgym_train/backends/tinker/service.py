@@ -1,9 +1,8 @@
 """The one module that touches Tinker's SDK (0.38 and 0.39).
 
 Contract: everything is awaited, with a limit in seconds of ours, since the SDK waits for ever while
-a server is away. What the SDK raises for a reason that the user can mend is a `UsageError`;
-whatever else it raises passes. A `Sampler` is one snapshot of the weights: it does not change when
-the learner does.
+a server is away. What the SDK raises passes. A `Sampler` is one snapshot of the weights: it does
+not change when the learner does.
 
 It knows nothing of episodes, credit and runs, retries nothing, and prints nothing.
 """
@@ -18,12 +17,12 @@ from typing import Any, Literal
 
 from kernelgym_train.backends.tinker.datums import DatumRow
 
-__all__ = ["Answered", "Learner", "Sampler", "Service", "Updated", "WaitedInVain", "tinker_key"]
+__all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated", "tinker_key"]
 
 _MOST_SEED = 2**31 - 1
 
 
-class WaitedInVain(TimeoutError):
+class ServiceTimeout(TimeoutError):
     """A request was not answered within its limit.
 
     Whether it was carried out is not known.
@@ -70,7 +69,7 @@ class Sampler:
         """Return one answer.
 
         Raises:
-            WaitedInVain: If it takes longer than `limit_s`.
+            ServiceTimeout: If it takes longer than `limit_s`.
         """
         from tinker import types
 
@@ -95,10 +94,6 @@ class Learner:
     def __init__(self, client: Any, limit_s: float) -> None:
         self._client, self._limit_s = client, limit_s
 
-    async def tokenizer(self) -> Any:
-        """Return the base model's tokenizer."""
-        return await asyncio.to_thread(self._client.get_tokenizer)
-
     async def snapshot(self) -> Sampler:
         """Return what samples with the weights as they are now."""
         asked = self._client.save_weights_and_get_sampling_client()
@@ -120,7 +115,7 @@ class Learner:
         of its cycles then.
 
         Raises:
-            WaitedInVain: If it takes longer than the learner's limit.
+            ServiceTimeout: If it takes longer than the learner's limit.
         """
         from tinker import types
 
@@ -183,12 +178,6 @@ class Service:
         )
         return Learner(await _within(make(path), self._limit_s, "a checkpoint"), self._limit_s)
 
-    async def sampler(self, model: str = "", path: str = "") -> Sampler:
-        """Return a sampler of a base model, or of kept weights."""
-        given = {"model_path": path} if path else {"base_model": model}
-        asked = self._client.create_sampling_client(**given)
-        return Sampler(await _within(asked, self._limit_s, "a sampler"))
-
     def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
         """End the session; the service may free what it holds."""
         self._client.close(status)
@@ -219,4 +208,4 @@ async def _within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
     try:
         return await asyncio.wait_for(answer(), limit_s)
     except TimeoutError:
-        raise WaitedInVain(f"the service gave {what} not within {limit_s:g} s") from None
+        raise ServiceTimeout(f"the service did not give {what} within {limit_s:g} s") from None
