@@ -28,6 +28,7 @@ from kernelgym.cli.console import print_text
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Job, Kernel, Problem, Verdict
 
 __all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
@@ -54,6 +55,7 @@ def run_batch(
     ruleset: str,
     workers: int = 1,
     timing: bool = True,
+    memory: str = "",
     verdict_cache: str = "",
     unordered: bool = False,
 ) -> int:
@@ -65,10 +67,11 @@ def run_batch(
         UsageError: If an argument, a job or a row that is there already cannot be used.
     """
     label = find_ruleset(ruleset).label
-    evaluator = judging.make_evaluator(device, ruleset, workers, timing)
+    evaluator = judging.make_evaluator(device, ruleset, workers, timing, memory)
     try:
         evaluator = judging.with_cache(evaluator, verdict_cache)
-        jobs = read_jobs(jobs_path, language, device)
+        budget = getattr(evaluator, "memory_bytes", None)
+        jobs = read_jobs(jobs_path, language, device, budget)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)
             _check_rows(rows, jobs, label, out_path)
@@ -102,8 +105,16 @@ def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
     } | verdict.to_dict()
 
 
-def read_jobs(path: Path, language: str, device: str) -> list[BatchJob]:
+def read_jobs(
+    path: Path, language: str, device: str, memory_bytes: int | None = None
+) -> list[BatchJob]:
     """Read a jobs file and everything that it names.
+
+    Args:
+        path: The jobs file.
+        language: Language of the kernels that name none.
+        device: Where they are judged.
+        memory_bytes: The memory budget, which no problem may exceed; None for no limit.
 
     Raises:
         UsageError: At the first line that cannot be used.
@@ -118,6 +129,7 @@ def read_jobs(path: Path, language: str, device: str) -> list[BatchJob]:
             continue
         try:
             entry = _job(line, number, path.parent, language, device, problems)
+            check_fits(entry.job.problem, memory_bytes, device)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
         except UsageError as error:

@@ -12,7 +12,7 @@ import tyro
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text, print_verdict
-from kernelgym.cli.options import JudgingOptions
+from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Kernel, Status, Verdict
@@ -21,7 +21,7 @@ __all__ = ["Check"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(JudgingOptions):
+class Check(MemoryOption, JudgingOptions):
     """Judge a kernel: is it correct, and how much faster than the reference?
 
     Exit code 0 if the kernel is correct and 1 if its verdict is anything else. With --batch, 0
@@ -68,7 +68,9 @@ class Check(JudgingOptions):
             )
         self._check_seed()
         with_timing = not self.no_timing
-        evaluator = judging.make_evaluator(self.device, self.ruleset, timing=with_timing)
+        evaluator = judging.make_evaluator(
+            self.device, self.ruleset, timing=with_timing, memory=self.memory
+        )
         try:
             evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
@@ -123,6 +125,7 @@ class Check(JudgingOptions):
             ruleset=self.ruleset,
             workers=self.workers,
             timing=not self.no_timing,
+            memory=self.memory,
             verdict_cache=self.verdict_cache,
             unordered=self.unordered,
         )
