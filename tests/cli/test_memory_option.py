@@ -35,6 +35,7 @@ def bench(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "command",
     [
         ("check", "right.py", "--problem", RELU),
+        ("check", "refused.py", "--problem", RELU),  # whatever the kernel is
         ("lint", RELU),
         ("lint", "KernelBench/L1/19,19"),
         ("lint", "KernelBench/L1/40", RELU),

@@ -15,6 +15,7 @@ from kernelgym.cli.console import print_text, print_verdict
 from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Kernel, Status, Verdict
 
 __all__ = ["Check"]
@@ -75,6 +76,7 @@ class Check(MemoryOption, JudgingOptions):
             evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem)
+            check_fits(problem, getattr(evaluator, "memory_bytes", None), self.device)
             text = judging.read_text(self.file, "kernel file")
             kernel, verdict = self._read(text)
             if kernel is not None:
