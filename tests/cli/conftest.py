@@ -37,8 +37,11 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> list[Judge]:
     made: list[Judge] = []
     real = judging.make_evaluator
 
-    def make(device: str, ruleset: str, workers: int = 1, timing: bool = True) -> Judge:
-        real(device, ruleset, workers, timing).close()  # its errors are what a user sees
+    def make(
+        device: str, ruleset: str, workers: int = 1, timing: bool = True, memory: str = ""
+    ) -> Judge:
+        # Its errors are what a user sees.
+        real(device, ruleset, workers, timing, memory).close()
         made.append(Judge(ruleset=ruleset, device=device))
         return made[-1]
 

@@ -17,7 +17,7 @@ def judge(monkeypatch, folder):
     asked = []
 
     class Evaluator:
-        def __init__(self, device, ruleset):
+        def __init__(self, device, ruleset, *, memory_bytes):
             self.device, self.ruleset = device, ruleset
 
         def prepare_baseline(self, problem, *, refresh=False):

@@ -161,7 +161,7 @@ def test_nothing_available_names_every_way(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_device_that_is_not_here_is_refused_at_once(
     make: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = devices.CudaDevice("Test GPU", 1 << 30, (9, 0))
+    gpu = devices.CudaDevice("Test GPU", 80 << 30, (9, 0))
     monkeypatch.setattr(devices, "_ask_driver", lambda visible: (gpu, gpu))
     with pytest.raises(
         UsageError, match=r"'cuda:2' does not exist here; known: cpu, cuda:0 \(Test"

@@ -11,8 +11,8 @@ from contract.test_rooms import JUDGE, ROOMS
 SOURCE = Path(kernelgym.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
 WORDS = (
-    *("verdict", "candidate", "worker", "zygote", "reference", "baseline", "window", "trial"),
-    *("arena", "device lock"),
+    *("verdict", "candidate", "worker", "zygote", "reference", "baseline", "window"),
+    *("memory budget", "trial", "arena", "device lock"),
 )
 
 

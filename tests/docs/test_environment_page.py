@@ -66,7 +66,7 @@ def test_every_option_is_listed_with_its_default() -> None:
     for name in ("suite", "level", "unknown"):  # the id's; see docs/suites.md
         del parameters[name]
     assert sorted(table) == sorted(parameters)
-    said_in_words = {"device", "ruleset", "max_turns", "problems", "evaluator"}
+    said_in_words = {"device", "ruleset", "max_turns", "problems", "evaluator", "memory_bytes"}
     for name, parameter in parameters.items():
         default = parameter.default
         if name not in said_in_words:

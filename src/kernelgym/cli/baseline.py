@@ -13,9 +13,10 @@ import tyro
 from kernelgym.baseline import Baseline
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.lint import chosen_problems
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
+from kernelgym.judging_memory import parse_bytes
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem
 
@@ -23,7 +24,7 @@ __all__ = ["PrepareBaselines"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareBaselines(Options):
+class PrepareBaselines(MemoryOption):
     """Compile problems' references with torch.compile, and say how fast they are.
 
     Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. Exit
@@ -52,7 +53,7 @@ class PrepareBaselines(Options):
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
         problems = chosen_problems(self.targets)
-        results = _prepare(problems, rules, self.device, self.refresh)
+        results = _prepare(problems, rules, self.device, self.refresh, self.memory)
         if self.json:
             text = json.dumps({"results": [result.to_dict() for result in results]}, indent=2)
             Path(self.json).write_text(text + "\n", "utf-8")
@@ -61,14 +62,14 @@ class PrepareBaselines(Options):
 
 
 def _prepare(
-    problems: Sequence[Problem], rules: Ruleset, device: str, refresh: bool
+    problems: Sequence[Problem], rules: Ruleset, device: str, refresh: bool, memory: str
 ) -> list[Baseline]:
     """Prepare one after another: compilers use all cores, and timing wants them to itself."""
     from kernelgym.judge import LocalEvaluator
 
     results = []
     with (
-        LocalEvaluator(device, rules) as evaluator,
+        LocalEvaluator(device, rules, memory_bytes=parse_bytes(memory)) as evaluator,
         progress_bar("compiling", len(problems)) as advance,
     ):
         for problem in problems:

@@ -28,6 +28,7 @@ from kernelgym.cli.console import print_text
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset, precise_rules
+from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 __all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
@@ -56,6 +57,7 @@ def run_batch(
     ruleset: Ruleset,
     workers: int = 1,
     timing: bool = True,
+    memory: str = "",
     verdict_cache: str = "",
     unordered: bool = False,
 ) -> int:
@@ -68,12 +70,13 @@ def run_batch(
     """
 
     def make(rules: Ruleset) -> Evaluator:
-        evaluator = judging.make_evaluator(device, rules, workers, timing)
+        evaluator = judging.make_evaluator(device, rules, workers, timing, memory)
         return judging.with_cache(evaluator, verdict_cache)
 
     with judging.ByRules(make) as judges:
-        judges.of(ruleset)  # what is wrong with the options is said before jobs are read
-        jobs = read_jobs(jobs_path, language, device, ruleset)
+        # What is wrong with the options is said before jobs are read.
+        budget = getattr(judges.of(ruleset), "memory_bytes", None)
+        jobs = read_jobs(jobs_path, language, device, ruleset, budget)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)
             _check_rows(rows, jobs, out_path)
@@ -105,7 +108,9 @@ def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
     } | verdict.to_dict()
 
 
-def read_jobs(path: Path, language: str, device: str, rules: Ruleset) -> list[BatchJob]:
+def read_jobs(
+    path: Path, language: str, device: str, rules: Ruleset, memory_bytes: int | None = None
+) -> list[BatchJob]:
     """Read a jobs file and everything that it names.
 
     Args:
@@ -113,6 +118,7 @@ def read_jobs(path: Path, language: str, device: str, rules: Ruleset) -> list[Ba
         language: Language of the rows that name none.
         device: Where kernels will run.
         rules: Rules of the rows that name none.
+        memory_bytes: The memory budget, which no problem may exceed; None for no limit.
 
     Raises:
         UsageError: At the first line that cannot be used.
@@ -127,6 +133,7 @@ def read_jobs(path: Path, language: str, device: str, rules: Ruleset) -> list[Ba
             continue
         try:
             entry = _job(line, number, path.parent, language, device, rules, problems)
+            check_fits(entry.job.problem, memory_bytes, device)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
         except UsageError as error:

@@ -12,17 +12,18 @@ import tyro
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text, print_verdict
-from kernelgym.cli.options import JudgingOptions
+from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import precise_rules
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Kernel, Status, Verdict
 
 __all__ = ["Check"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(JudgingOptions):
+class Check(MemoryOption, JudgingOptions):
     """Judge a kernel: is it correct, and how much faster than the reference?
 
     Exit code 0 if the kernel is correct and 1 if its verdict is anything else. With --batch, 0
@@ -73,11 +74,14 @@ class Check(JudgingOptions):
         self._check_seed()
         with_timing = not self.no_timing
         rules = precise_rules(self.ruleset, self.precision)
-        evaluator = judging.make_evaluator(self.device, rules, timing=with_timing)
+        evaluator = judging.make_evaluator(
+            self.device, rules, timing=with_timing, memory=self.memory
+        )
         try:
             evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem)
+            check_fits(problem, getattr(evaluator, "memory_bytes", None), self.device)
             text = judging.read_text(self.file, "kernel file")
             kernel, verdict = self._read(text)
             if kernel is not None:
@@ -128,6 +132,7 @@ class Check(JudgingOptions):
             ruleset=precise_rules(self.ruleset, self.precision),
             workers=self.workers,
             timing=not self.no_timing,
+            memory=self.memory,
             verdict_cache=self.verdict_cache,
             unordered=self.unordered,
         )

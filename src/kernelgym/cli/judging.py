@@ -12,6 +12,7 @@ from pathlib import Path
 from kernelgym.answers.screening import screen
 from kernelgym.episodes.episode import refusal, with_findings
 from kernelgym.errors import UsageError
+from kernelgym.judging_memory import parse_bytes
 from kernelgym.languages import LANGUAGES, check_language
 from kernelgym.precision import screening_rules
 from kernelgym.rulesets import Ruleset
@@ -31,16 +32,27 @@ __all__ = [
 
 
 def make_evaluator(
-    device: str, ruleset: str | Ruleset, workers: int = 1, timing: bool = True
+    device: str,
+    ruleset: str | Ruleset,
+    workers: int = 1,
+    timing: bool = True,
+    memory: str = "",
 ) -> Evaluator:
     """Return the evaluator that commands judge with.
+
+    Args:
+        device: Where it judges.
+        ruleset: By which rules.
+        workers: Kernels judged at the same time.
+        timing: Whether correct kernels are timed.
+        memory: The memory budget, such as ``12GB``; half of the device's memory if empty.
 
     Raises:
         UsageError: If an argument is unknown.
     """
     from kernelgym.judge import LocalEvaluator
 
-    return LocalEvaluator(device, ruleset, workers, timing)
+    return LocalEvaluator(device, ruleset, workers, timing, memory_bytes=parse_bytes(memory))
 
 
 def with_cache(evaluator: Evaluator, folder: str) -> Evaluator:

@@ -14,11 +14,13 @@ import tyro
 
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.judging import problem_at
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.hygiene import REASONS, Hygiene
+from kernelgym.judging_memory import memory_budget, parse_bytes
 from kernelgym.rulesets import Ruleset, precise_rules
+from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Problem
 
 __all__ = ["Lint", "chosen_problems"]
@@ -28,7 +30,7 @@ _CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lint(Options):
+class Lint(MemoryOption):
     """Test whether problems can be passed without work, and whether their references are sound.
 
     Exit code 0 if every problem passed every test, else 1. Complete results are kept, and used by
@@ -60,7 +62,7 @@ class Lint(Options):
         from kernelgym.devices import find_device
 
         rules = precise_rules(self.ruleset, self.precision)
-        find_device(self.device)
+        budget = memory_budget(parse_bytes(self.memory), find_device(self.device))
         if self.workers < 1:
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
         if not (math.isfinite(self.timeout) and self.timeout > 0):
@@ -68,6 +70,9 @@ class Lint(Options):
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
         problems = chosen_problems(self.targets)
+        for target in self.targets:
+            if len(named := _problems_of(target)) == 1:  # of a suite, those that fit are tested
+                check_fits(named[0], budget, self.device)
         from kernelgym.judge.lint.process import lint
 
         found: dict[int, Hygiene] = {}
@@ -79,6 +84,7 @@ class Lint(Options):
                 workers=self.workers,
                 timeout_s=self.timeout,
                 refresh=self.refresh,
+                memory_bytes=budget,
             ):
                 found[index] = result
                 advance()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["JudgingOptions", "Options"]
+__all__ = ["JudgingOptions", "MemoryOption", "Options"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +16,15 @@ class Options:
 
     verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
     """Show the traceback of a failure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOption(Options):
+    """What commands take that run problems."""
+
+    memory: str = ""
+    """Most memory that judging one kernel may take, such as 12GB; half of the device's if not
+    given. Problems that need more are refused before anything runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import tyro
 from kernelgym.answers.parsing import parse
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
-from kernelgym.cli.options import JudgingOptions
+from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.cli.scripted import scripted_agent
 from kernelgym.cli.transcript import (
     print_answer,
@@ -35,7 +35,7 @@ Player = Callable[[Feedback | None], str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play(JudgingOptions):
+class Play(MemoryOption, JudgingOptions):
     """Play one episode, on a problem or in an environment.
 
     A person types or pastes a reply and ends it with a line that says EOF; a line @path takes the
@@ -66,7 +66,7 @@ class Play(JudgingOptions):
             )
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must be at least 0, got {self.seed}")
-        evaluator = judging.make_evaluator(self.device, self.ruleset)
+        evaluator = judging.make_evaluator(self.device, self.ruleset, memory=self.memory)
         try:
             judging.check_tools(self.language, self.device)
             options: dict[str, Any] = {

@@ -10,6 +10,7 @@ import tyro
 from kernelgym.cli.console import print_source, print_table, print_text
 from kernelgym.cli.judging import problem_at
 from kernelgym.cli.options import JudgingOptions
+from kernelgym.judging_memory import in_gigabytes
 from kernelgym.suites.facts import Fact
 from kernelgym.types import Problem
 
@@ -52,6 +53,7 @@ def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
     from kernelgym.rulesets import ruleset
     from kernelgym.suites.facts import fact
     from kernelgym.suites.known_hygiene import known_hygiene
+    from kernelgym.suites.known_memory import needed_bytes
 
     hygiene = known_hygiene(problem, ruleset(rules), device)
 
@@ -66,6 +68,8 @@ def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
     known = fact(problem.id, problem.name)
     if known is not None:
         rows += _measured(known)
+    if (needed := needed_bytes(problem)) is not None:
+        rows.append(("judging takes at least", in_gigabytes(needed)))
     rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in hygiene.reasons]
     if not hygiene.reasons:
         rows.append(("degenerate", "not known to be" if hygiene.tested else "not tested"))

@@ -6,7 +6,8 @@ Vector environments gather infos into arrays by the type of the first value they
 is never missing, a float is never an int, and nothing is None or NaN. What has not happened yet
 is an empty string, 0, 0.0, False or an empty tuple:
 
-- ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left, prompt_tokens``: int;
+- ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left, prompt_tokens,
+  memory_bytes``: int;
 - ``status, category, ended``: str;
 - ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
 - ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
@@ -34,6 +35,7 @@ def episode_info(
     *,
     returns: ReturnVariant = "sum",
     prompt_tokens: int = 0,
+    memory_bytes: int = 0,
 ) -> dict[str, Any]:
     """Return a fresh info.
 
@@ -44,6 +46,7 @@ def episode_info(
         turn: The turn that a step just recorded; None after a reset.
         returns: Variant of ``turn_returns``.
         prompt_tokens: Tokens of what is to be read next.
+        memory_bytes: The memory budget; 0 for no limit.
     """
     trajectory = episode.trajectory
     played = len(trajectory.turns)
@@ -56,6 +59,7 @@ def episode_info(
         "language": episode.language,
         "device": device,
         "ruleset": episode.ruleset.label,
+        "memory_bytes": memory_bytes,
         "turn": played,
         "turns_left": 0 if episode.over else episode.max_turns - played,
         "ended": str(episode.ended),

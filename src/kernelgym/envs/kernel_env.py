@@ -16,16 +16,23 @@ Turn logic lives in `kernelgym.episodes.episode`, judging in `kernelgym.judge`; 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import InvalidAction, ResetNeeded
 
 from kernelgym.envs.infos import episode_frame, episode_info
-from kernelgym.envs.problem_choice import agreed_on, choose_problems, start_kernel
+from kernelgym.envs.problem_choice import (
+    agreed_budget,
+    agreed_on,
+    choose_problems,
+    start_kernel,
+)
 from kernelgym.envs.spaces import KernelText
 from kernelgym.episodes.episode import Episode
 from kernelgym.episodes.stopping import StopRule, check_stop_rule
@@ -42,7 +49,7 @@ from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens
 from kernelgym.types import GAMMA, Evaluator, Kernel, Message, Problem, Turn, Verdict
 from kernelgym.types import return_variant as find_returns
 
-__all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv"]
+__all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv", "with_budget"]
 
 RENDER_MODES = ("ansi", "human")
 RESET_OPTIONS = ("allow_degenerate", "kernel", "problem_id")
@@ -70,6 +77,9 @@ class KernelEnv(gym.Env[str, str]):
             ruleset checks no problems, they are listed but not drawn, and refused by id.
         evaluator: Judges the kernels, and is never closed here. If None, one that other
             environments of this process share is taken when first needed.
+        memory_bytes: The memory budget: most memory that judging one kernel may take. The
+            evaluator's own, or half of the device's, if None. Problems that are known to need more
+            are listed but not drawn, and refused by id.
         stop_when: When to stop early; see `kernelgym.episodes.stopping`.
         examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
             many.
@@ -107,6 +117,7 @@ class KernelEnv(gym.Env[str, str]):
         exclude_degenerate: bool = False,
         allow_degenerate: bool = False,
         evaluator: Evaluator | None = None,
+        memory_bytes: float | None = None,
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
         hardware: Hardware | None = None,
@@ -131,6 +142,7 @@ class KernelEnv(gym.Env[str, str]):
         self.gamma = gamma
         self.returns = find_returns(returns)
         self.render_mode = render_mode
+        self.memory_bytes = agreed_budget(evaluator, memory_bytes, self.device)
         self._choice = choose_problems(
             suite,
             level,
@@ -140,6 +152,7 @@ class KernelEnv(gym.Env[str, str]):
             device=self.device,
             exclude_degenerate=exclude_degenerate,
             allow_degenerate=allow_degenerate,
+            memory_bytes=self.memory_bytes,
         )
         self.problems = self._choice.problems
         self._settings: dict[str, Any] = {
@@ -167,6 +180,7 @@ class KernelEnv(gym.Env[str, str]):
         )
         self.observation_space = KernelText()
         self.action_space = KernelText()
+        self._spec: EnvSpec | None = None
         self._episode: Episode | None = None
         self._start: Kernel | None = None
 
@@ -192,12 +206,23 @@ class KernelEnv(gym.Env[str, str]):
         self._settings = self._settings | {"reward": preset}
 
     @property
+    def spec(self) -> EnvSpec | None:
+        """The specification; it names the memory budget that was fixed."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = with_budget(spec, self.memory_bytes)
+
+    @property
     def evaluator(self) -> Evaluator:
         """The evaluator; the shared one is taken when this is first read."""
         if self._evaluator is None:
             from kernelgym.judge import shared_evaluator
 
-            self._evaluator = shared_evaluator(device=self.device, ruleset=self.ruleset)
+            self._evaluator = shared_evaluator(
+                device=self.device, ruleset=self.ruleset, memory_bytes=self.memory_bytes
+            )
             self._owns_evaluator = True
         return self._evaluator
 
@@ -250,7 +275,8 @@ class KernelEnv(gym.Env[str, str]):
                 ``allow_degenerate``: True to play a degenerate problem all the same.
 
         Raises:
-            UsageError: If an option, the problem or the kernel is unknown or unusable.
+            UsageError: If an option, the problem or the kernel is unknown or unusable, or the
+                problem needs more than the memory budget.
             DegenerateProblem: If a degenerate problem is asked for and not allowed.
         """
         super().reset(seed=seed)
@@ -270,7 +296,7 @@ class KernelEnv(gym.Env[str, str]):
         if (asked := options.get("problem_id")) is not None:
             problem = self._choice.find(asked, allow)
         else:
-            drawn = self.problems if allow else self._choice.drawn
+            drawn = self._choice.fitting if allow else self._choice.drawn
             problem = drawn[int(self.np_random.integers(len(drawn)))]
         self._episode, self._start = Episode(problem, **self._settings), start
         if self.render_mode == "human":
@@ -343,9 +369,27 @@ class KernelEnv(gym.Env[str, str]):
         """Return observation and info."""
         messages = self.messages
         prompt_tokens = self.observer.tokens(messages)
-        given = self.episode, self.device, self.gamma, turn
-        info = episode_info(*given, returns=self.returns, prompt_tokens=prompt_tokens)
+        info = episode_info(
+            *(self.episode, self.device, self.gamma, turn),
+            returns=self.returns,
+            prompt_tokens=prompt_tokens,
+            memory_bytes=self.memory_bytes or 0,
+        )
         return render(messages), info
+
+
+def with_budget(spec: EnvSpec | None, memory_bytes: int | None) -> EnvSpec | None:
+    """Return a specification that names a memory budget.
+
+    An environment made of it draws the same problems again.
+
+    Args:
+        spec: The specification that Gymnasium sets; it is not changed.
+        memory_bytes: The budget; None leaves the specification as it is.
+    """
+    if spec is None or memory_bytes is None:
+        return spec
+    return dataclasses.replace(spec, kwargs={**spec.kwargs, "memory_bytes": memory_bytes})
 
 
 def _options() -> list[str]:

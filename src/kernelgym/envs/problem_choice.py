@@ -4,7 +4,8 @@ All problems of the choice are listed. Unless its ruleset checks no problems, or
 allowed, only those that nothing is known against are drawn, and one that something is known against
 is refused when it is named: by ``problem_id``, or as a single id among ``problems`` (a range or a
 level names nobody). What is known comes from `kernelgym.suites.known_hygiene`; nothing is computed
-here. Device and ruleset, which that depends on, are agreed on here with the evaluator.
+here. A problem that is known to need more than the memory budget is never drawn, and is refused by
+id in the same way. Device, ruleset and budget are agreed on here with the evaluator.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from pathlib import Path
 from typing import TypeGuard, cast
 
 from kernelgym.devices import find_device
-from kernelgym.errors import DegenerateProblem, UnknownName, UsageError
+from kernelgym.errors import DegenerateProblem, ProblemError, UnknownName, UsageError
 from kernelgym.hygiene import refuse
+from kernelgym.judging_memory import memory_budget
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import SUITES, Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
 from kernelgym.suites.known_hygiene import known_hygiene, passing
+from kernelgym.suites.known_memory import check_fits, fitting, needed_bytes, too_large
 from kernelgym.types import Evaluator, Kernel, Problem
 
-__all__ = ["ProblemChoice", "agreed_on", "choose_problems", "start_kernel"]
+__all__ = ["ProblemChoice", "agreed_budget", "agreed_on", "choose_problems", "start_kernel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,14 @@ class ProblemChoice:
     """All that are listed."""
     drawn: tuple[Problem, ...]
     """Those that are drawn."""
+    fitting: tuple[Problem, ...]
+    """Those that are drawn if degenerate ones are allowed."""
     ruleset: Ruleset
     device: str
     gated: bool
     """Degenerate problems are not drawn, and are refused by id."""
+    memory_bytes: int | None = None
+    """Most bytes that judging a kernel may take; None for no limit."""
     suite: Suite | None = None
     """If nothing was ruled out, the suite: any problem of it may be asked for."""
     level: int | None = None
@@ -54,11 +61,12 @@ class ProblemChoice:
         Raises:
             UnknownName: If there is none.
             DegenerateProblem: If it is degenerate.
-            UsageError: If that is no id.
+            UsageError: If that is no id, or the problem needs more than the memory budget.
         """
         if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
             raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
         found = self._named(str(problem_id))
+        check_fits(found, self.memory_bytes, self.device)
         if self.gated and not allow_degenerate:
             how = "pass options={'problem_id': ..., 'allow_degenerate': True}"
             refuse(known_hygiene(found, self.ruleset, self.device), how)
@@ -92,11 +100,15 @@ def choose_problems(
     device: str,
     exclude_degenerate: bool = False,
     allow_degenerate: bool = False,
+    memory_bytes: int | None = None,
 ) -> ProblemChoice:
     """Return an environment's choice; the arguments are those of `KernelEnv`.
 
+    Only `memory_bytes` sets no limit here if it is None.
+
     Raises:
-        UsageError: If an argument is unknown or contradicts another, or nothing is left.
+        UsageError: If an argument is unknown or contradicts another, a problem named by its id
+            needs more than the memory budget, or nothing is left.
         DegenerateProblem: If a problem named by its id is degenerate, or all of them are.
     """
     flags: dict[str, object] = {
@@ -131,21 +143,30 @@ def choose_problems(
         listed = non_empty(
             passing(listed, ruleset, device), "the choice", exclude_degenerate=exclude_degenerate
         )
+    for problem in named:
+        check_fits(problem, memory_bytes, device)
+    fit = fitting(listed, memory_bytes)
+    if not fit and memory_bytes is not None:
+        least, which = min((needed_bytes(problem) or 0, problem.id) for problem in listed)
+        raise ProblemError(
+            f"all {len(listed)} problems of the choice need more than the memory budget; "
+            f"{too_large(which, least, memory_bytes, device)}"
+        )
     gated = ruleset.check_problems and not allow_degenerate
-    drawn = listed
+    drawn = fit
     if gated:
         if not exclude_degenerate:
             for problem in named:
                 refuse(known_hygiene(problem, ruleset, device), "pass allow_degenerate=True")
-        drawn = passing(listed, ruleset, device)
+        drawn = passing(fit, ruleset, device)
         if not drawn:
-            first = known_hygiene(listed[0], ruleset, device)
+            first = known_hygiene(fit[0], ruleset, device)
             raise DegenerateProblem(
-                f"all {len(listed)} problems of the choice are degenerate "
+                f"all {len(fit)} problems of the choice are degenerate "
                 f"under {ruleset.label} (such as {first.problem_id}: {first.summary}); choose "
                 "others, or pass allow_degenerate=True to play them all the same"
             )
-    return ProblemChoice(listed, drawn, ruleset, device, gated, whole, level)
+    return ProblemChoice(listed, drawn, fit, ruleset, device, gated, memory_bytes, whole, level)
 
 
 def _listed(
@@ -233,6 +254,31 @@ def agreed_on(
             f"{evaluator.ruleset.label!r}"
         )
     return evaluator.device, evaluator.ruleset
+
+
+def agreed_budget(
+    evaluator: Evaluator | None, memory_bytes: float | None, device: str
+) -> int | None:
+    """Return an environment's memory budget; None for no limit.
+
+    Args:
+        evaluator: The evaluator it was given, if any; its own budget goes before.
+        memory_bytes: What was asked for, if anything.
+        device: The device that was agreed on.
+
+    Raises:
+        UsageError: If that is no number of bytes, or above the evaluator's budget.
+    """
+    own: int | None = getattr(evaluator, "memory_bytes", None)
+    if memory_bytes is None and evaluator is not None:
+        return own
+    wanted = memory_budget(memory_bytes, device)
+    if own is not None and wanted > own:
+        raise UsageError(
+            f"memory_bytes={wanted} was asked for, but the evaluator's memory budget is {own}; "
+            "make the evaluator with a larger one, or leave the option out"
+        )
+    return wanted
 
 
 def start_kernel(kernel: object, language: str) -> Kernel | None:

@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from kernelgym.envs.kernel_env import RENDER_MODES, KernelEnv
+from kernelgym.envs.kernel_env import RENDER_MODES, KernelEnv, with_budget
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import RewardPreset
 from kernelgym.types import Evaluator, Job, Kernel, Message, Verdict
@@ -63,6 +64,7 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
         # Slots are rendered together, after a batch; none of them prints by itself.
         self.render_mode, first.render_mode = first.render_mode, first.render_mode and "ansi"
         self._first = first
+        self._spec: EnvSpec | None = None
         self.envs: tuple[KernelEnv, ...] = (
             first,
             *(first.sibling() for _ in range(num_envs - 1)),
@@ -88,6 +90,20 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     def reward(self, which: str | RewardPreset) -> None:
         for env in self.envs:
             env.reward = which
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory budget of all slots; None for no limit."""
+        return self._first.memory_bytes
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """The specification; it names the memory budget that was fixed."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = with_budget(spec, self.memory_bytes)
 
     @property
     def messages(self) -> tuple[tuple[Message, ...], ...]:

@@ -139,6 +139,11 @@ class CachedEvaluator:
         """The `DeviceHealth` of the evaluator's devices, if it has them."""
         return tuple(getattr(self._inner, "health", ()))
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """The evaluator's memory budget; None if it names none."""
+        return getattr(self._inner, "memory_bytes", None)
+
     def key(self, problem: Problem, kernel: Kernel) -> str:
         """Return the key of a kernel's verdict: 64 hexadecimal digits."""
         rules = json.dumps(dataclasses.asdict(self.ruleset), sort_keys=True)

@@ -29,11 +29,13 @@ from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_fail
 from kernelgym.judge.pool import WORKER_LOST, Pool
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
+from kernelgym.judging_memory import memory_budget
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, check_language
 from kernelgym.paths import cache_folder
 from kernelgym.precision import judged_precisions
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Job, Kernel, Problem, Verdict
 
 __all__ = ["LocalEvaluator"]
@@ -84,6 +86,9 @@ class LocalEvaluator:
             half a gigabyte of the device's memory. It does not help when kernels arrive without a
             pause, before the first kernel, or for kernels that make streams or graphs of their
             own.
+        memory_bytes: The memory budget: most memory that judging one kernel may take. If None,
+            half of the device's memory, or of this process's control group's if that is less.
+            Problems that need more are refused before anything runs.
 
     Raises:
         UnknownName: If there is no such ruleset.
@@ -100,6 +105,7 @@ class LocalEvaluator:
         isolation: str = "auto",
         devices: str | Sequence[str] | None = None,
         standby: int = 1,
+        memory_bytes: float | None = None,
     ) -> None:
         self.devices = _several(devices) if devices is not None else (find_device(device),)
         """The devices kernels run on."""
@@ -115,6 +121,7 @@ class LocalEvaluator:
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
         self.workers, self.standby = workers, standby
+        self._memory_bytes = memory_budget(memory_bytes, self._device)
         self._pool = Pool(self.devices, workers, self._start, _judge_probe)
         _warn_of_trouble()
 
@@ -143,6 +150,11 @@ class LocalEvaluator:
         """Each device's counts, and whether it is in service."""
         return self._pool.health()
 
+    @property
+    def memory_bytes(self) -> int:
+        """The memory budget: most bytes that judging one kernel may take."""
+        return self._memory_bytes
+
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Judge one kernel, once a worker is free.
 
@@ -154,9 +166,10 @@ class LocalEvaluator:
         Raises:
             UnsupportedLanguage: If this device or machine cannot run the kernel's language, or the
                 language does not compute in the problem's precision.
-            UsageError: If the device has too little memory for the problem, or the host does not
+            UsageError: If the problem needs more than the memory budget, or the host does not
                 allow the required sandbox tier.
         """
+        check_fits(problem, self._memory_bytes, self._device)
         for precision in judged_precisions(problem, self._ruleset):
             check_language(kernel.language, self._device, precision)
         check_tools(LANGUAGES[kernel.language], kernel.source)
@@ -252,8 +265,9 @@ class LocalEvaluator:
             How fast the reference is, eager and compiled; or why no baseline could be prepared.
 
         Raises:
-            UsageError: If the device has too little memory for the problem.
+            UsageError: If the problem needs more than the memory budget.
         """
+        check_fits(problem, self._memory_bytes, self._device)
         try:
             return self._pool.lend(lambda worker: worker.prepare_baseline(problem, refresh))
         except UsageError:
@@ -287,6 +301,7 @@ class LocalEvaluator:
             device,
             self.standby,
             self.workers,
+            self._memory_bytes,
         )
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import resource
 
 from kernelgym.errors import DeviceFull, JudgeError
+from kernelgym.judging_memory import device_bytes
 
-__all__ = ["bound_own_memory", "is_out_of_memory", "lacked_memory", "our_failure"]
+__all__ = [
+    "available_bytes",
+    "bound_own_memory",
+    "is_out_of_memory",
+    "lacked_memory",
+    "our_failure",
+]
 
 # Words of torch and the driver, then of cuBLAS, then of cuDNN, which has two.
 _SAID = ("out of memory", "outofmemory", "status_alloc_failed", "device_allocation_failed")
@@ -27,15 +34,23 @@ def our_failure(message: str) -> JudgeError:
     return (DeviceFull if is_out_of_memory(message) else JudgeError)(message)
 
 
+def available_bytes() -> int:
+    """Return the machine's available memory, at most what this process may have.
+
+    In a container, the machine's may be far more.
+    """
+    with open("/proc/meminfo") as file:
+        available_kib = next(int(line.split()[1]) for line in file if "MemAvailable" in line)
+    return min(available_kib * 1024, device_bytes("cpu"))
+
+
 def bound_own_memory() -> None:
     """Limit this process's address space to 90 % of the available memory.
 
     A problem too large for the machine raises then. Without the limit, the operating system would
     kill a process to free memory.
     """
-    with open("/proc/meminfo") as file:
-        available_kib = next(int(line.split()[1]) for line in file if "MemAvailable" in line)
     with open("/proc/self/statm") as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(available_kib * 1024 * 0.9), hard))
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(available_bytes() * 0.9), hard))

@@ -35,12 +35,12 @@ def names_of(source: str, name: str) -> dict[str, Any]:
 
 def input_bytes(problem: Problem) -> int:
     """Return the bytes of one set of inputs; 0 if unknown."""
-    return _sizes(problem.source, problem.id)[0]
+    return _input_bytes(problem.source, problem.id)
 
 
 def output_bytes(problem: Problem) -> int:
     """Return the bytes of the output; of the inputs if unknown."""
-    return _sizes(problem.source, problem.id)[1]
+    return _output_bytes(problem.source, problem.id)
 
 
 @lru_cache(maxsize=64)
@@ -48,20 +48,23 @@ def _code(source: str, name: str) -> Any:
     return compile(source, f"<{name}>", "exec")
 
 
+# The code runs on torch's ``meta`` device, which computes shapes only, so tensors take neither time
+# nor memory. Inputs are counted apart: the first forward pass there takes torch 2 s of imports.
 @lru_cache(maxsize=256)
-def _sizes(source: str, name: str) -> tuple[int, int]:
-    """Return the bytes of inputs and outputs.
+def _input_bytes(source: str, name: str) -> int:
+    try:
+        with torch.device("meta"), torch.no_grad():
+            return bytes_of(names_of(source, name)["get_inputs"]())
+    except Exception:
+        return 0  # some code needs values, which the meta device does not have
 
-    The code runs on torch's ``meta`` device, which computes shapes only, so tensors take neither
-    time nor memory.
-    """
-    given = 0
+
+@lru_cache(maxsize=256)
+def _output_bytes(source: str, name: str) -> int:
     try:
         with torch.device("meta"), torch.no_grad():
             names = names_of(source, name)
             drawn = names["get_inputs"]()
-            given = bytes_of(drawn)
-            output = names["Model"](*names["get_init_inputs"]())(*drawn)
+            return bytes_of(names["Model"](*names["get_init_inputs"]())(*drawn))
     except Exception:
-        return given, given  # some code needs values, which the meta device does not have
-    return given, bytes_of(output)
+        return _input_bytes(source, name)

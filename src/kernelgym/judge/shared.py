@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from kernelgym.judge.local import LocalEvaluator
+from kernelgym.judging_memory import memory_budget
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 
@@ -34,7 +35,11 @@ _shared_lock = threading.Lock()
 
 
 def shared_evaluator(
-    device: str = "cpu", ruleset: str | Ruleset = "strict", workers: int = 1, timing: bool = True
+    device: str = "cpu",
+    ruleset: str | Ruleset = "strict",
+    workers: int = 1,
+    timing: bool = True,
+    memory_bytes: float | None = None,
 ) -> LocalEvaluator:
     """Return this process's evaluator for these arguments; start one if needed.
 
@@ -42,10 +47,11 @@ def shared_evaluator(
     and every user must call `close` once.
     """
     rules = find_ruleset(ruleset)
-    key = (os.getpid(), device, rules.digest, rules.name, workers, timing)
+    budget = memory_budget(memory_bytes, device)
+    key = (os.getpid(), device, rules.digest, rules.name, workers, timing, budget)
     with _shared_lock:
         if key not in _shared:
-            _shared[key] = _Shared(device, rules, workers, timing)
+            _shared[key] = _Shared(device, rules, workers, timing, memory_bytes=budget)
             _shared[key].key = key
         _shared[key].users += 1
         return _shared[key]

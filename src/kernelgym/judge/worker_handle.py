@@ -50,6 +50,7 @@ class WorkerProcess:
         device: str = "cpu",
         standby: int = 1,
         beside: int = 1,
+        memory_bytes: int = 0,
     ) -> None:
         limits = ruleset.limits
         # The worker limits the kernel's time. This limits the worker's own, and the problem's code.
@@ -91,6 +92,7 @@ class WorkerProcess:
                 "called": device,
                 "standby": standby,
                 "beside": beside,
+                "memory_bytes": memory_bytes,
             }
         )
 

@@ -31,12 +31,7 @@ _AT_LEAST = {
     **{"optimiser.steps": 1, "optimiser.warmup_steps": 0, "optimiser.updates_per_step": 1},
     **{"optimiser.micro_batch": 1, "optimiser.weight_decay": 0, "optimiser.kl_beta": 0},
     **{"optimiser.clip_low": 0, "optimiser.clip_high": 0},
-    **{
-        "judge.workers": 1,
-        "judge.standby": 1,
-        "judge.memory_bytes": 0,
-        "logging.histograms_every": 0,
-    },
+    **{"judge.workers": 1, "judge.standby": 1, "logging.histograms_every": 0},
     **{"evaluation.every": 0, "evaluation.limit": 0, "evaluation.samples": 1},
     "evaluation.temperature": 0,
 }
@@ -96,6 +91,11 @@ def _check_names(config: Config) -> None:
 def _check_judging(config: Config) -> None:
     env, judge = config.env, config.judge
     device = check_device(judge.device)
+    if judge.memory_bytes is not None and judge.memory_bytes < 1:
+        raise UsageError(
+            f"judge.memory_bytes must be at least 1, got {judge.memory_bytes}; null takes half of "
+            "the device's memory"
+        )
     check_language(env.language, device)
     rules = config.rules
     for _, preset in reward_schedule(config.reward.preset).entries:

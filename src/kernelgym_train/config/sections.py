@@ -211,8 +211,10 @@ class JudgeConfig:
     stop_at_first_failure: bool | None = None
     """End a verdict at the first call that fails; wherever no reward preset pays for the share of
     calls that agree, if null."""
-    memory_bytes: int = 0
-    """Problems whose reference needs more device memory are left out; 0 leaves none out."""
+    memory_bytes: int | None = None
+    """The memory budget: most bytes that judging one kernel may take. Problems that need more are
+    left out. If null, half of the device's memory, or of the control group's limit if that is less,
+    as found when the run starts; a run that is resumed keeps it."""
     cache: bool = False
     """Take verdicts of earlier runs on this machine, too. Off, a run stands for itself: inputs
     follow from its own secret, and a verdict that came out wrong by chance, or a time taken on a

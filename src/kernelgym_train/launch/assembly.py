@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
+from kernelgym.judging_memory import memory_budget
 from kernelgym.rewards import reward_schedule
+from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
-from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.launch.footprint import reference_sizes
 from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.sampling import ProblemSampler
@@ -34,6 +37,7 @@ __all__ = [
     "token_counter",
     "training_observer",
     "training_problems",
+    "with_memory_budget",
 ]
 
 _COUNTS_KEPT = 4096
@@ -98,8 +102,28 @@ def local_evaluator(
         judge.workers,
         times,
         standby=judge.standby if standby is None else standby,
+        memory_bytes=judge.memory_bytes,
     )
     return CachedEvaluator(local, owns=True) if keeps else local
+
+
+def with_memory_budget(config: Config, total_bytes: float | None = None) -> Config:
+    """Return the configuration with its memory budget as a number.
+
+    A run keeps the number when it is resumed on another machine.
+
+    Args:
+        config: The configuration.
+        total_bytes: Memory that the judge's device is taken to have; its own if None.
+
+    Raises:
+        UsageError: If the judge's device does not exist.
+    """
+    given = config.judge.memory_bytes
+    if given is None and total_bytes is not None:
+        given = int(total_bytes) // 2
+    budget = memory_budget(given, config.judge.device)
+    return replace(config, judge=replace(config.judge, memory_bytes=budget))
 
 
 def training_observer(
@@ -189,24 +213,28 @@ def _problems(
     config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str
 ) -> tuple[Problem, ...]:
     rules, device = config.rules, config.judge.device
+    budget = memory_budget(config.judge.memory_bytes, device)
 
     def of(level: int | None) -> Iterator[Problem]:
         choice = choose_problems(
-            suite, level, ids or None, split or None, ruleset=rules, device=device
+            *(suite, level, ids or None, split or None),
+            ruleset=rules,
+            device=device,
+            memory_bytes=budget,
         )
         yield from choice.drawn
 
     found = [problem for level in levels or (None,) for problem in of(level)]
     chosen = tuple({problem.id: problem for problem in found}.values())
-    most = config.judge.memory_bytes
-    if not most:
-        return chosen
-    sizes = reference_bytes(chosen)
-    fitting = [p for p, size in zip(chosen, sizes, strict=True) if size is None or size <= most]
-    if not fitting:
-        known = min(size for size in sizes if size is not None)
+    # A problem that is found too large only when it is judged would end the run.
+    unknown = [problem for problem in chosen if needed_bytes(problem) is None]
+    sizes = zip(unknown, reference_sizes(unknown), strict=True)
+    needed = {problem.id: size.judging for problem, size in sizes if size is not None}
+    fit = tuple(problem for problem in chosen if needed.get(problem.id, 0) <= budget)
+    if not fit:
+        which = min(needed, key=lambda problem_id: needed[problem_id])
         raise UsageError(
-            f"judge.memory_bytes={most} leaves out all {len(chosen)} problems; the smallest needs "
-            f"about {known}"
+            f"all {len(chosen)} problems need more than the memory budget; "
+            f"{too_large(which, needed[which], budget, device)}"
         )
-    return tuple(fitting)
+    return fit

@@ -13,9 +13,14 @@ from pathlib import Path
 
 from kernelgym import UsageError
 from kernelgym.devices import find_device
+from kernelgym.judging_memory import in_gigabytes
 from kernelgym_train.config.config import Config
-from kernelgym_train.launch.assembly import held_out_problems, training_problems
-from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.launch.assembly import (
+    held_out_problems,
+    training_problems,
+    with_memory_budget,
+)
+from kernelgym_train.launch.footprint import reference_sizes
 from kernelgym_train.launch.memory import estimate_memory
 from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.models import context_tokens, gpus, load_shape, load_tokenizer, model_device
@@ -51,6 +56,12 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     else:
         device, judge = "cuda:0", config.judge.device
     yield f"devices     model on {device}, kernels on {judge}"
+    assumed = None
+    if assume_gpu_gib is not None and judge != "cpu":
+        assumed = assume_gpu_gib * 2**30
+    config = with_memory_budget(config, assumed)
+    budget = config.judge.memory_bytes or 0
+    yield f"budget      {in_gigabytes(budget)} to judge a kernel; larger problems are left out"
     problems = training_problems(config)
     yield f"problems    {len(problems)} to train on, of {config.env.suite}"
     held_out = held_out_problems(config) if config.evaluation.every else ()
@@ -66,7 +77,8 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     yield f"step        at most {config.samples_per_step} samples to learn from"
     judged = None
     if device != "cpu" and _number(judge) == _number(device):
-        judged = max((s for s in reference_bytes([*problems, *held_out]) if s), default=0)
+        sizes = reference_sizes([*problems, *held_out])
+        judged = max((each.on_gpu for each in sizes if each), default=0)
     estimate = estimate_memory(config, half=device != "cpu", judged_bytes=judged)
     yield from (f"memory      {line}" for line in estimate.lines())
     if device == "cpu":

@@ -1,9 +1,7 @@
-"""How much memory a problem's reference takes, without taking it.
+"""How large a problem's tensors are, without making them.
 
 Contract: references are run on torch's ``meta`` device, which has shapes and no data, in a process
-of their own. Counted are inputs, parameters, outputs and twice the largest tensor that comes up on
-the way: what a call holds at once, within a factor of two. A reference that does not run there, as
-one that looks at its values does not, has no footprint, and None stands for it.
+of their own. A reference that looks at its values does not run there: its sizes are None.
 
 A problem's source is its suite's, and trusted.
 """
@@ -14,11 +12,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kernelgym import KernelgymError, Problem
 from kernelgym.judge.environment import TRUSTED, kept_variables
+from kernelgym.judging_memory import judging_bytes, kernel_bytes
 
-__all__ = ["reference_bytes"]
+__all__ = ["ReferenceSizes", "reference_sizes"]
 
 _CHILD = """
 import json, sys
@@ -44,28 +44,53 @@ class Largest(TorchFunctionMode):
         return found
 
 
-def footprint(source):
+def sizes(source):
     scope = {"__name__": "problem"}
     exec(compile(source, "problem", "exec"), scope)
     with torch.device("meta"), torch.no_grad():
         inputs = scope["get_inputs"]()
         model = scope["Model"](*scope["get_init_inputs"]())
-        held = size(inputs) + size([*model.parameters(), *model.buffers()])
+        held = size([*model.parameters(), *model.buffers()])
         with Largest() as largest:
             out = model(*inputs)
-    return held + size(out) + 2 * largest.bytes
+    return size(inputs), size(out), held, largest.bytes
 
 
 for line in sys.stdin:
     try:
-        print(json.dumps(footprint(json.loads(line))), flush=True)
+        print(json.dumps(sizes(json.loads(line))), flush=True)
     except Exception:
         print("null", flush=True)
 """
 
 
-def reference_bytes(problems: Sequence[Problem]) -> list[int | None]:
-    """Return each problem's footprint in bytes; None where it cannot be told.
+@dataclass(frozen=True, slots=True)
+class ReferenceSizes:
+    """Bytes of a reference's tensors."""
+
+    inputs: int
+    outputs: int
+    parameters: int
+    """Weights and buffers."""
+    largest: int
+    """The largest tensor that comes up on the way."""
+
+    @property
+    def on_gpu(self) -> int:
+        """The most GPU memory that a kernel and its reference take.
+
+        What a worker reserves for a kernel, the weights, and two intermediate results.
+        """
+        return kernel_bytes(self.inputs, self.outputs) + self.parameters + 2 * self.largest
+
+    @property
+    def judging(self) -> int:
+        """What judging a kernel takes; it is compared with the memory budget."""
+        return judging_bytes(self.inputs, self.outputs, self.parameters)
+
+
+def reference_sizes(problems: Sequence[Problem]) -> list[ReferenceSizes | None]:
+    """Return each problem's sizes; None where they cannot be told.
 
     What was asked before in this process is remembered.
 
@@ -74,14 +99,14 @@ def reference_bytes(problems: Sequence[Problem]) -> list[int | None]:
     """
     new = list(dict.fromkeys(p.source for p in problems if p.source not in _known))
     if new:
-        _known.update(zip(new, _footprints(new), strict=True))
+        _known.update(zip(new, _sizes(new), strict=True))
     return [_known[problem.source] for problem in problems]
 
 
-_known: dict[str, int | None] = {}
+_known: dict[str, ReferenceSizes | None] = {}
 
 
-def _footprints(sources: Sequence[str]) -> list[int | None]:
+def _sizes(sources: Sequence[str]) -> list[ReferenceSizes | None]:
     asked = "".join(json.dumps(source) + "\n" for source in sources)
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD],
@@ -94,5 +119,6 @@ def _footprints(sources: Sequence[str]) -> list[int | None]:
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(sources):
         why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise KernelgymError(f"the footprint of references could not be told: {why[0]}")
-    return [json.loads(line) for line in lines]
+        raise KernelgymError(f"the sizes of references could not be told: {why[0]}")
+    found = map(json.loads, lines)
+    return [None if sizes is None else ReferenceSizes(*sizes) for sizes in found]

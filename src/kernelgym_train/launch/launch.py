@@ -29,6 +29,7 @@ from kernelgym_train.launch.assembly import (
     token_counter,
     training_observer,
     training_problems,
+    with_memory_budget,
 )
 from kernelgym_train.launch.dry_run import missing_packages
 from kernelgym_train.launch.manifest import manifest
@@ -108,6 +109,7 @@ def _train_run(
     activity.now = "looking for what the run needs"
     missing_packages(config)
     device = model_device(config.model)
+    config = with_memory_budget(config)
     problems = training_problems(config)
     held_out = held_out_problems(config) if config.evaluation.every else ()
     with quiet_frameworks(), contextlib.ExitStack() as stack:
@@ -289,7 +291,12 @@ def _open(config: Config, resume: Path | None) -> RunLog:
     if resume is not None:
         log = RunLog.resume(folder)
     else:
-        about = manifest(config.run.backend, config.rules, config.run.seed)
+        about = manifest(
+            config.run.backend,
+            config.rules,
+            config.run.seed,
+            memory_bytes=config.judge.memory_bytes,
+        )
         log = RunLog.create(folder, plain(config), about)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from accelerate import PartialState

@@ -27,18 +27,22 @@ _PACKAGES = (
 )
 
 
-def manifest(backend: str, ruleset: Ruleset, seed: int) -> dict[str, Any]:
+def manifest(
+    backend: str, ruleset: Ruleset, seed: int, *, memory_bytes: int | None = None
+) -> dict[str, Any]:
     """Return what a run is made with, as JSON data.
 
     Args:
         backend: Name of the backend that trains.
         ruleset: The rules of its verdicts.
         seed: The run's seed.
+        memory_bytes: The memory budget of its judge; None for no limit.
     """
     return {
         "backend": backend,
         "seed": seed,
         "ruleset": ruleset.label,
+        "memory_bytes": memory_bytes,
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
         "machine": {

@@ -26,11 +26,6 @@ _PER_TOKEN_AND_LAYER = 18.0
 """Activations that a layer keeps for its backward pass, in hidden sizes."""
 _OVERHEAD_BYTES = 1.5e9
 """CUDA's context, cuBLAS, fragments."""
-_FOOTPRINTS_JUDGED = 3.0
-"""Inputs three times and outputs five times, as the judge rations them, are at most this many
-footprints (`kernelgym_train.launch.footprint`)."""
-_SPARE_BYTES = 2.0**30
-"""What the judge rations beside that for each kernel."""
 _JUDGE_CONTEXTS = 3
 """Processes with a CUDA context of each worker beside those that stand ready: its own, the
 candidate's, and either that of the watched second run or the reference's."""
@@ -71,8 +66,9 @@ def estimate_memory(
     Args:
         config: The configuration.
         half: Whether ``model.dtype=auto`` means two bytes, as on a GPU.
-        judged_bytes: Footprint of the largest problem that is judged on the same GPU; None if
-            kernels are judged elsewhere.
+        judged_bytes: What the largest problem takes of the same GPU
+            (`kernelgym_train.launch.footprint.ReferenceSizes.on_gpu`); None if kernels are judged
+            elsewhere.
 
     Raises:
         UsageError: If the model's configuration is not found.
@@ -123,9 +119,9 @@ def estimate_memory(
     )
 
 
-def _judge_bytes(judge: JudgeConfig, footprint: int) -> float:
+def _judge_bytes(judge: JudgeConfig, judged_bytes: int) -> float:
     contexts = (_JUDGE_CONTEXTS + judge.standby) * CONTEXT_BYTES
-    return judge.workers * (_FOOTPRINTS_JUDGED * footprint + _SPARE_BYTES + contexts)
+    return float(judge.workers * (judged_bytes + contexts))
 
 
 def _adapter_parameters(model: Any, rank: int, targets: tuple[str, ...]) -> int:

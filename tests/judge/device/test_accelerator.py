@@ -66,6 +66,21 @@ def test_what_processes_that_stand_ready_take_is_not_rationed(gpu, tmp_path, spa
     assert device._memory_budget.total_bytes == 13 * GIB - spare * CONTEXT_BYTES
 
 
+def test_problem_above_the_memory_budget_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(accelerator, "input_bytes", lambda _: 6 * GIB)
+    Accelerator("cpu", tmp_path, memory_bytes=13 * GIB).check_room(AFFINE)
+    Accelerator("cpu", tmp_path).check_room(AFFINE)  # nothing was asked for
+    with pytest.raises(ProblemError, match=r"at least 14\.0 GB .* budget on 'cpu' is 14\.0 GB"):
+        Accelerator("cpu", tmp_path, memory_bytes=13 * GIB - 1).check_room(AFFINE)
+
+
+def test_budget_of_a_gpu_counts_beside_its_own_memory(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(accelerator, "input_bytes", lambda _: 3 * GIB)
+    Accelerator("cuda:0", tmp_path, memory_bytes=7 * GIB).check_room(AFFINE)
+    with pytest.raises(ProblemError, match="the memory budget on 'cuda:3'"):
+        Accelerator("cuda:0", tmp_path, "cuda:3", memory_bytes=6 * GIB).check_room(AFFINE)
+
+
 def test_a_problem_must_fit_beside_them(gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(accelerator, "input_bytes", lambda _: 6 * GIB)
     Accelerator("cuda:0", tmp_path, spare_contexts=2).check_room(AFFINE)

@@ -8,7 +8,6 @@ import torch
 
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare.compare import Comparison
-from kernelgym.judge.device.memory_budget import SPARE_BYTES
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.runner import Expected
@@ -16,6 +15,7 @@ from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Session, Window
 from kernelgym.judge.timing.measure import Stopwatch
+from kernelgym.judging_memory import SPARE_BYTES
 from kernelgym.rulesets import RULESETS, TimingProtocol
 from kernelgym.types import Status
 

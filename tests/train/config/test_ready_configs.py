@@ -124,7 +124,7 @@ def test_a_second_gpu_takes_the_judge_and_every_problem(
     text = ready_configs()[NAME].read_text()
     other = re.findall(r"^  #   (\w+): (\S+)$", text, re.MULTILINE)
     assert [name for name, _ in other] == ["device", "workers", "memory_bytes"]
-    assert planned(48, *(f"judge.{name}={value}" for name, value in other)) == 0
+    assert planned(80, *(f"judge.{name}={value}" for name, value in other)) == 0
     out = capsys.readouterr().out
     assert memory(out)["judge"] == 0 and "2 to train on" in out
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelgym import CachedEvaluator, LocalEvaluator, Problem, UsageError
+from kernelgym import CachedEvaluator, LocalEvaluator, Problem, UsageError, judging_memory
 from kernelgym.devices import CONTEXT_BYTES
+from kernelgym.judging_memory import judging_bytes
+from kernelgym.suites.known_memory import needed_bytes
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.settings import plain, read_settings
 from kernelgym_train.launch.assembly import (
     episode_rules,
     held_out_problems,
@@ -15,8 +20,9 @@ from kernelgym_train.launch.assembly import (
     token_counter,
     training_observer,
     training_problems,
+    with_memory_budget,
 )
-from kernelgym_train.launch.footprint import reference_bytes
+from kernelgym_train.launch.footprint import ReferenceSizes, reference_sizes
 from kernelgym_train.launch.memory import estimate_memory
 from support import tiny
 
@@ -60,39 +66,69 @@ def test_problems_are_those_of_suite_level_and_split() -> None:
 
 
 @pytest.mark.slow
-def test_footprints_are_counted_without_data() -> None:
+def test_sizes_are_counted_without_data() -> None:
     inputs, weights, out = 8 * 64 * 4, 64 * 256 * 4, 8 * 256 * 4
-    plain, summed, looks = reference_bytes(
+    plain, summed, looks = reference_sizes(
         [
             problem("self.linear(x)"),
             problem("self.linear(x).sum()"),
             problem("x if x.sum() > 0 else x"),
         ]
     )
-    assert plain == inputs + weights + out + 2 * out
-    assert summed == inputs + weights + 4 + 2 * out
+    assert plain == ReferenceSizes(inputs, out, weights, out)
+    assert summed == ReferenceSizes(inputs, 4, weights, out)
     assert looks is None
+    assert plain.judging == judging_bytes(inputs, out, weights) < plain.on_gpu
 
 
 @pytest.mark.slow
 def test_a_terabyte_takes_no_memory() -> None:
     source = LARGE.format(result="x + x").replace("rand(8, 64)", "rand(1 << 19, 1 << 19)")
-    (found,) = reference_bytes([Problem("T/L1/1", "T", 1, "1", source)])
-    assert found is not None and found > 1 << 40
+    (found,) = reference_sizes([Problem("T/L1/1", "T", 1, "1", source)])
+    assert found is not None and found.inputs == 1 << 40
 
 
-@pytest.mark.slow
-def test_problems_above_the_judges_budget_are_left_out() -> None:
+def test_problems_above_the_budget_are_left_out() -> None:
     everything = training_problems(tiny.config(*SYNTHETIC, "env.levels=[1]"))
-    sizes = [size for size in reference_bytes(everything) if size is not None]
+    sizes = [needed_bytes(each) or 0 for each in everything]
     middle = sorted(sizes)[len(sizes) // 2]
     some = training_problems(
         tiny.config(*SYNTHETIC, "env.levels=[1]", f"judge.memory_bytes={middle}")
     )
     assert len(some) == len(everything) - sum(size > middle for size in sizes)
     assert 0 < len(some) < len(everything)
-    with pytest.raises(UsageError, match="leaves out all"):
+    with pytest.raises(UsageError, match="need more than the memory budget"):
         training_problems(tiny.config(*SYNTHETIC, "judge.memory_bytes=1"))
+
+
+@pytest.mark.slow
+def test_a_folders_problems_are_measured_first(tmp_path: Path) -> None:
+    small = LARGE.format(result="x + x")
+    (tmp_path / "1_small.py").write_text(small)
+    (tmp_path / "2_large.py").write_text(small.replace("rand(8, 64)", "rand(1 << 14, 1 << 14)"))
+    # A reference that looks at its values has no sizes, and stays.
+    (tmp_path / "3_looks.py").write_text(LARGE.format(result="x if x.sum() > 0 else x"))
+    folder = f"env.suite={tmp_path}"
+    levels = "env.levels=[0]"
+    found = training_problems(tiny.config(folder, levels, "judge.memory_bytes=2e9"))
+    assert [each.name for each in found] == ["1_small", "3_looks"]
+    (tmp_path / "3_looks.py").unlink()
+    with pytest.raises(UsageError, match=r"all 2 problems .* takes at least 1\.1 GB"):
+        training_problems(tiny.config(folder, levels, "judge.memory_bytes=1e9"))
+
+
+def test_a_runs_budget_is_fixed_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging_memory, "device_bytes", lambda device: 10_000_000_000)
+    assert with_memory_budget(tiny.config()).judge.memory_bytes == 5_000_000_000
+    given = tiny.config("judge.memory_bytes=7e9")
+    assert with_memory_budget(given, 1e9).judge.memory_bytes == 7_000_000_000
+    fixed = with_memory_budget(tiny.config(), 6e9)
+    monkeypatch.setattr(judging_memory, "device_bytes", lambda device: 1)
+    again = with_memory_budget(read_settings(Config, plain(fixed), []))
+    assert again.judge.memory_bytes == 3_000_000_000, "a run that is resumed keeps its own"
+    judge = local_evaluator(fixed)
+    assert isinstance(judge, LocalEvaluator) and judge.memory_bytes == 3_000_000_000
+    judge.close()
 
 
 def test_the_judge_is_cached_or_not() -> None:

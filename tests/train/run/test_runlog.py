@@ -203,7 +203,8 @@ def test_a_follower_writes_nothing(log: RunLog) -> None:
 
 
 def test_the_manifest_names_versions_machine_rules_and_seed() -> None:
-    found = manifest("trl", ruleset("strict"), 5)
+    found = manifest("trl", ruleset("strict"), 5, memory_bytes=1 << 30)
+    assert found["memory_bytes"] == 1 << 30
     assert (found["seed"], found["ruleset"]) == (5, ruleset("strict").label)
     assert {"kernelgym", "torch", "trl"} <= set(found["versions"])
     assert found["machine"]["cores"] >= 1

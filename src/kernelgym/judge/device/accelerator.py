@@ -22,17 +22,14 @@ import torch
 from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.judge.device.lock import DeviceLock, lock_name
-from kernelgym.judge.device.memory_budget import (
-    SPARE_BYTES,
-    MemoryBudget,
-    kernel_bytes,
-    usable_bytes,
-)
+from kernelgym.judge.device.memory_budget import MemoryBudget, usable_bytes
 from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.file_lock import Turns
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judging_memory import judging_bytes, kernel_bytes
+from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
 __all__ = ["Accelerator", "DeviceLost"]
@@ -66,13 +63,22 @@ class Accelerator:
         folder: Cache folder that all workers share.
         called: The caller's name for the device, used in messages; `name` if empty.
         spare_contexts: Processes on standby on this device beyond one for each worker.
+        memory_bytes: Most memory that judging one kernel may take; 0 sets no limit but a GPU's own.
 
     Raises:
         JudgeError: If the device cannot be used.
     """
 
-    def __init__(self, name: str, folder: Path, called: str = "", spare_contexts: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        called: str = "",
+        spare_contexts: int = 0,
+        memory_bytes: int = 0,
+    ) -> None:
         self.device, self._called = torch.device(name), called or name
+        self._memory_bytes = memory_bytes
         self._contexts_bytes = spare_contexts * CONTEXT_BYTES
         self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
@@ -106,14 +112,20 @@ class Accelerator:
         self._again = Turns(folder, f"{owner}.again", 1)
 
     def check_room(self, problem: Problem) -> None:
-        """Check that the device can hold a problem's inputs twice.
+        """Check that the memory budget and the device hold what judging takes.
+
+        Where a problem's sizes are not known, its inputs alone are counted, without drawing them.
 
         Raises:
-            ProblemError: If it cannot.
+            ProblemError: If they do not.
         """
+        if self.device.type == "cpu" and not self._memory_bytes:
+            return
+        needed = needed_bytes(problem) or judging_bytes(input_bytes(problem))
+        if 0 < self._memory_bytes < needed:
+            raise ProblemError(too_large(problem.id, needed, self._memory_bytes, self._called))
         if self.device.type == "cpu":
             return
-        needed = 2 * input_bytes(problem) + SPARE_BYTES
         there = torch.cuda.get_device_properties(self.device).total_memory - self._contexts_bytes
         if needed > there:
             raise ProblemError(

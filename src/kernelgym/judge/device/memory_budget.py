@@ -3,7 +3,8 @@
 Contract: each of 16 equal parts of the memory is a file, and a worker that holds the `flock` on a
 file may use that part. The operating system gives the parts back when their holder dies.
 
-Does not cover what a kernel allocates by itself: the judge cannot know that beforehand. The budget
+Does not cover which problems are judged at all: `kernelgym.judging_memory` has the budget of one
+kernel. Nor what a kernel allocates by itself: the judge cannot know that beforehand. The budget
 keeps honest kernels of several workers from running out of memory together; it bounds no kernel.
 """
 
@@ -18,29 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelgym.judge.file_lock import take
+from kernelgym.judging_memory import kernel_bytes
 
-__all__ = ["SPARE_BYTES", "MemoryBudget", "holds_both", "kernel_bytes", "usable_bytes"]
-
-SPARE_BYTES = 1 << 30
-"""Memory that a kernel and the judge need besides inputs and outputs."""
+__all__ = ["MemoryBudget", "holds_both", "usable_bytes"]
 
 _PARTS = 16
 _POLL_S = 0.002
-# Copies held at once. Inputs: as drawn, the reference's, the kernel's. Outputs: the reference's,
-# the kernel's and copies of both.
-_INPUTS, _OUTPUTS = 3, 5
 _BETWEEN = 2  # intermediate results, each as large as an output
 _CONTEXTS_OF = 14  # one part in 14 of the device's memory is left to the processes' contexts
-
-
-def kernel_bytes(inputs: int, outputs: int) -> int:
-    """Return the most memory that a kernel and its reference need together.
-
-    Args:
-        inputs: Bytes of one call's inputs.
-        outputs: Bytes of its outputs.
-    """
-    return _INPUTS * inputs + _OUTPUTS * outputs + SPARE_BYTES
 
 
 def usable_bytes(total_bytes: int) -> int:

@@ -21,9 +21,12 @@ from typing import Any
 
 from kernelgym.judge.lint.checks import examine
 from kernelgym.judge.out_of_memory import bound_own_memory
+from kernelgym.judge.problem_code import input_bytes
 from kernelgym.judge.sandbox.network import deny_network
 from kernelgym.judge.untrusted import protocol
+from kernelgym.judging_memory import judging_bytes
 from kernelgym.rulesets import Ruleset
+from kernelgym.suites.known_memory import too_large
 from kernelgym.types import Problem
 
 __all__ = ["main"]
@@ -40,7 +43,12 @@ def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
 
     deadline = time.monotonic() + job["seconds"]
     problem, rules = Problem(**job["problem"]), Ruleset.from_dict(job["ruleset"])
-    untested = examine(problem, rules, job["device"], found, deadline)
+    budget = job["memory_bytes"]
+    needed = judging_bytes(input_bytes(problem))
+    if 0 < budget < needed:
+        untested = too_large(problem.id, needed, budget, job["device"])
+    else:
+        untested = examine(problem, rules, job["device"], found, deadline)
     protocol.send(caller, {"untested": untested})
 
 

@@ -29,6 +29,7 @@ from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.judge.untrusted import protocol
 from kernelgym.paths import hygiene_folder
 from kernelgym.rulesets import Ruleset
+from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
 __all__ = ["HygieneProcess", "lint"]
@@ -43,13 +44,15 @@ class HygieneProcess:
     Args:
         rules: The ruleset that decides comparison and precision.
         device: Where references run.
+        memory_bytes: Most memory that a test may take, for problems whose inputs say that they
+            need more; 0 sets no limit.
 
     Raises:
         JudgeError: If the process does not start.
     """
 
-    def __init__(self, rules: Ruleset, device: str) -> None:
-        self._rules, self._device = rules, device
+    def __init__(self, rules: Ruleset, device: str, memory_bytes: int = 0) -> None:
+        self._rules, self._device, self._memory_bytes = rules, device, memory_bytes
         self._socket, theirs = socket.socketpair()
         self._decoder = protocol.Decoder()
         self._errors = tempfile.TemporaryFile()
@@ -93,6 +96,7 @@ class HygieneProcess:
             "ruleset": dataclasses.asdict(self._rules),
             "device": self._device,
             "seconds": timeout_s * _GRACE_S,
+            "memory_bytes": self._memory_bytes,
         }
         untested = None
         try:
@@ -116,17 +120,7 @@ class HygieneProcess:
         except (OSError, EOFError, protocol.ProtocolError) as error:
             untested = f"the testing process was lost: {type(error).__name__} {self._complaint()}"
             self.close()
-        details = [f"{reason}: {text}" for reason, text in found if text]
-        details += [f"not tested: {untested}"] if untested else []
-        return Hygiene(
-            problem.id,
-            self._rules.label,
-            self._rules.precision,
-            self._device.partition(":")[0],
-            tuple(reason for reason, _ in found),
-            "; ".join(details),
-            tested=not untested,
-        )
+        return _result(problem, self._rules, self._device, found, untested)
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while (message := self._decoder.next()) is None:
@@ -158,6 +152,7 @@ def lint(
     timeout_s: float = 600.0,
     refresh: bool = False,
     folder: Path | None = None,
+    memory_bytes: int = 0,
 ) -> Iterator[tuple[int, Hygiene]]:
     """Yield (index, result) for each problem as tests end, kept results first.
 
@@ -169,6 +164,7 @@ def lint(
         timeout_s: Wall seconds for one problem.
         refresh: Whether to test again problems that have a kept result.
         folder: Where results are kept; `hygiene_folder()` if None.
+        memory_bytes: The memory budget; a problem that needs more is not tested. 0 sets no limit.
 
     Raises:
         JudgeError: If a process does not start.
@@ -178,8 +174,12 @@ def lint(
     waiting = 0
     for index, problem in enumerate(problems):
         kept = None if refresh else read_kept(folder, problem, rules, device)
+        needed = needed_bytes(problem) or 0
         if kept is not None:
             yield index, kept
+        elif 0 < memory_bytes < needed:
+            why = too_large(problem.id, needed, memory_bytes, device)
+            yield index, _result(problem, rules, device, (), why)
         else:
             todo.put(index)
             waiting += 1
@@ -193,7 +193,7 @@ def lint(
             while not stopped.is_set():
                 index = todo.get_nowait()
                 if process is None or not process.alive:
-                    process = HygieneProcess(rules, device)
+                    process = HygieneProcess(rules, device, memory_bytes)
                     running.append(process)
                 done.put((index, process.examine(problems[index], timeout_s)))
         except queue.Empty:
@@ -222,6 +222,27 @@ def lint(
             process.close()
         for thread in threads:
             thread.join(5.0)
+
+
+def _result(
+    problem: Problem,
+    rules: Ruleset,
+    device: str,
+    found: Sequence[tuple[str, str]],
+    untested: str | None,
+) -> Hygiene:
+    """Return a result; `untested` says why a problem was not tested."""
+    details = [f"{reason}: {text}" for reason, text in found if text]
+    details += [f"not tested: {untested}"] if untested else []
+    return Hygiene(
+        problem.id,
+        rules.label,
+        rules.precision,
+        device.partition(":")[0],
+        tuple(reason for reason, _ in found),
+        "; ".join(details),
+        tested=not untested,
+    )
 
 
 def _how_it_ended(code: int) -> str:

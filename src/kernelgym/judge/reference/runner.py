@@ -17,9 +17,10 @@ import torch
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks
 from kernelgym.judge.inputs.seeds import random_state, seed_all
-from kernelgym.judge.out_of_memory import lacked_memory
+from kernelgym.judge.out_of_memory import available_bytes, lacked_memory
 from kernelgym.judge.reference.widened import Widened
 from kernelgym.judge.tensors import bytes_of, precisions_of, same_bytes, tensors_of
+from kernelgym.judging_memory import device_bytes
 from kernelgym.rulesets import Precision
 
 __all__ = ["Expected", "InputsChanged", "Runner", "place"]
@@ -180,10 +181,8 @@ class Runner:
         return output
 
     def _is_large(self, inputs: list[Any], output: Any) -> bool:
-        if self.device.type != "cuda":
-            return False
-        total = torch.cuda.get_device_properties(self.device).total_memory
-        return bytes_of([inputs, output]) > int(total) // _LARGE_SHARE
+        _, total = _free_and_total(self.device)
+        return bytes_of([inputs, output]) > total // _LARGE_SHARE
 
     def _may_fit(self, inputs: list[Any], output: Any) -> bool:
         """Return True if an fp64 run should fit in free memory.
@@ -196,11 +195,10 @@ class Runner:
         """
         size = bytes_of([inputs, output])
         needed = 4 * size
-        free, total = torch.cuda.mem_get_info(self.device)
-        held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        if needed < int(free + held):
+        free, total = _free_and_total(self.device)
+        if needed < free:
             return True
-        if self.raise_on_oom and needed + 2 * size < _USABLE * int(total):
+        if self.raise_on_oom and needed + 2 * size < _USABLE * total:
             raise DeviceFull(f"an fp64 run takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} are free")
         return False
 
@@ -241,6 +239,15 @@ class Runner:
             if len(alone) != len(whole) or not all(map(_agree, alone, whole)):
                 return False
         return True
+
+
+def _free_and_total(device: torch.device) -> tuple[int, int]:
+    """Return a device's free memory and all of it, in bytes."""
+    if device.type != "cuda":
+        return available_bytes(), device_bytes("cpu")
+    free, total = torch.cuda.mem_get_info(device)
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(free + held), int(total)
 
 
 def _block_rows(height: int, total_bytes: int, seed: int) -> tuple[slice, ...]:

@@ -67,6 +67,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         setup["standby"],
         setup["beside"],
         begun,
+        setup["memory_bytes"],
     )
     serve(worker, jobs, decoder, job)
 

@@ -51,6 +51,7 @@ class Worker:
         standby: How many processes `prepare_ahead` keeps ready for each zygote.
         beside: Number of workers that share the device, this one included.
         begun: A zygote that is starting already, or None.
+        memory_bytes: Most memory that judging one kernel may take; 0 sets no limit.
 
     Raises:
         JudgeError: If the device cannot be used.
@@ -68,10 +69,13 @@ class Worker:
         standby: int = 1,
         beside: int = 1,
         begun: Zygote | None = None,
+        memory_bytes: int = 0,
     ) -> None:
         self._ruleset, self._called, self._standby = ruleset, called or device, standby
         folder.mkdir(parents=True, exist_ok=True)
-        self._accelerator = Accelerator(device, folder, self._called, beside * (standby - 1))
+        self._accelerator = Accelerator(
+            device, folder, self._called, beside * (standby - 1), memory_bytes
+        )
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(
             ruleset, self._accelerator, folder, scratch, tier, device, begun

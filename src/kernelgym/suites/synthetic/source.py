@@ -18,9 +18,19 @@ from kernelgym.suites.synthetic.reference import write_reference
 from kernelgym.suites.synthetic.spec import Preset, Spec
 from kernelgym.types import Problem
 
-__all__ = ["LEVELS", "glance_at", "make_id", "make_problem", "parse_id", "spec_for", "spec_of"]
+__all__ = [
+    "LEVELS",
+    "glance_at",
+    "make_id",
+    "make_problem",
+    "parse_id",
+    "sizes_of",
+    "spec_for",
+    "spec_of",
+]
 
 LEVELS = (1, 2, 3)
+_FLOAT_BYTES, _INDEX_BYTES = 4, 8
 _DRAW = {1: draw_single, 2: draw_fused, 3: draw_block}
 _ID = re.compile(r"Synthetic/L([123])/([1-9][0-9]{0,8})(?:@seed(0|-?[1-9][0-9]{0,17})-(cpu|gpu))?")
 
@@ -48,6 +58,27 @@ def spec_for(seed: int, size: Preset, level: int, index: int) -> Spec:
     rng = _source(seed, size, level, index)
     spec = _DRAW[level](rng, size)
     return dataclasses.replace(spec, spelling=rng.randrange(1 << 30))
+
+
+def sizes_of(problem_id: str) -> tuple[int, int, int] | None:
+    """Return the bytes of a problem's inputs, output and weights.
+
+    None if the text is no id of this suite.
+    """
+    parts = parse_id(problem_id)
+    if parts is None:
+        return None
+    spec = spec_for(*parts)
+    inputs = sum(
+        spec.elements(tensor.shape) * (_INDEX_BYTES if tensor.draw == "index" else _FLOAT_BYTES)
+        for tensor in spec.inputs
+    )
+    weights = 0
+    for param in spec.params:
+        offset = param.kind == "layer_norm" or (param.kind == "linear" and param.bias)
+        weights += spec.elements(param.dims) + (spec.size(param.dims[-1]) if offset else 0)
+    outputs = spec.elements(spec.out_shape)
+    return inputs, outputs * _FLOAT_BYTES, weights * _FLOAT_BYTES
 
 
 def glance_at(seed: int, size: Preset, index: int) -> tuple[tuple[str, ...], int]:

@@ -1,0 +1,65 @@
+"""What judging a problem takes, known without running anything.
+
+KernelBench's sizes are in the shipped table, and those of a Synthetic problem follow from its id.
+Of other problems, such as those of a folder, nothing is known here; the judge looks at their inputs
+before it runs a kernel. Sizes are those at fp32, and count at lower precisions too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelgym.errors import ProblemError
+from kernelgym.judging_memory import in_gigabytes, judging_bytes
+from kernelgym.suites.facts import fact
+from kernelgym.types import Problem
+
+__all__ = ["check_fits", "fitting", "needed_bytes", "too_large"]
+
+
+def needed_bytes(problem: Problem) -> int | None:
+    """Return the bytes that judging a problem takes; None if unknown."""
+    if problem.suite == "Synthetic":
+        from kernelgym.suites.synthetic.source import sizes_of
+
+        found = sizes_of(problem.id)
+        return None if found is None else judging_bytes(*found)
+    entry = fact(problem.id, problem.name)
+    if entry is None or entry.input_bytes is None:
+        return None
+    return judging_bytes(entry.input_bytes, entry.output_bytes or 0, entry.param_bytes or 0)
+
+
+def fitting(problems: Iterable[Problem], budget: int | None) -> tuple[Problem, ...]:
+    """Return the problems not known to exceed a budget (None: all)."""
+    if budget is None:
+        return tuple(problems)
+    return tuple(p for p in problems if (needed_bytes(p) or 0) <= budget)
+
+
+def check_fits(problem: Problem, budget: int | None, device: str) -> None:
+    """Refuse a problem that is known to exceed a budget.
+
+    Args:
+        problem: The problem.
+        budget: Most bytes that judging a kernel may take; None for no limit.
+        device: Where it would be judged, for the message.
+
+    Raises:
+        ProblemError: If it exceeds the budget.
+    """
+    needed = needed_bytes(problem)
+    if needed is not None and budget is not None and needed > budget:
+        raise ProblemError(too_large(problem.id, needed, budget, device))
+
+
+def too_large(problem_id: str, needed: int, budget: int, device: str) -> str:
+    """Return the sentence that refuses a problem for its memory."""
+    small = problem_id.startswith("KernelBench/") and "@" not in problem_id
+    return (
+        f"judging problem {problem_id!r} takes at least {in_gigabytes(needed)} ({needed} bytes), "
+        f"and the memory budget on {device!r} is {in_gigabytes(budget)} ({budget} bytes); give a "
+        "larger budget (memory_bytes=, --memory or judge.memory_bytes)"
+        f"{', take small sizes (sizes=, --sizes small)' if small else ', a smaller problem'} or "
+        "another device"
+    )
