@@ -54,6 +54,7 @@ def run_batch(
     language: str,
     device: str,
     ruleset: Ruleset,
+    sizes: str = "full",
     workers: int = 1,
     timing: bool = True,
     verdict_cache: str = "",
@@ -73,7 +74,7 @@ def run_batch(
 
     with judging.ByRules(make) as judges:
         judges.of(ruleset)  # what is wrong with the options is said before jobs are read
-        jobs = read_jobs(jobs_path, language, device, ruleset)
+        jobs = read_jobs(jobs_path, language, device, ruleset, sizes)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)
             _check_rows(rows, jobs, out_path)
@@ -105,7 +106,9 @@ def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
     } | verdict.to_dict()
 
 
-def read_jobs(path: Path, language: str, device: str, rules: Ruleset) -> list[BatchJob]:
+def read_jobs(
+    path: Path, language: str, device: str, rules: Ruleset, sizes: str = "full"
+) -> list[BatchJob]:
     """Read a jobs file and everything that it names.
 
     Args:
@@ -113,20 +116,21 @@ def read_jobs(path: Path, language: str, device: str, rules: Ruleset) -> list[Ba
         language: Language of the rows that name none.
         device: Where kernels will run.
         rules: Rules of the rows that name none.
+        sizes: Sizes of KernelBench's problems in the rows that name none.
 
     Raises:
         UsageError: At the first line that cannot be used.
     """
     # Not `splitlines`: JSON text may hold line separators other than the newline.
     lines = judging.read_text(path, "jobs file").split("\n")
-    problems: dict[str, Problem] = {}
+    problems: dict[tuple[str, str], Problem] = {}
     seen: dict[JobId, int] = {}
     jobs = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            entry = _job(line, number, path.parent, language, device, rules, problems)
+            entry = _job(line, number, path.parent, language, device, rules, sizes, problems)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
         except UsageError as error:
@@ -145,7 +149,8 @@ def _job(
     language: str,
     device: str,
     rules: Ruleset,
-    problems: dict[str, Problem],
+    sizes: str,
+    problems: dict[tuple[str, str], Problem],
 ) -> BatchJob:
     try:
         row = json.loads(line)
@@ -164,10 +169,13 @@ def _job(
             )
     chosen = row.get("language") or language
     judging.check_tools(chosen, device)
-    if row["problem"] not in problems:
-        problems[row["problem"]] = judging.problem_at(row["problem"], folder)
+    named = str(row["problem"]), row.get("sizes") or sizes
+    if not isinstance(named[1], str):
+        raise UsageError(f"'sizes' must be full or small, got {json.dumps(named[1])}")
+    if named not in problems:
+        problems[named] = judging.problem_at(named[0], folder, named[1])
     source = judging.read_text(folder / row["kernel"], "kernel file")
-    job = Job(problems[row["problem"]], Kernel(source, chosen))
+    job = Job(problems[named], Kernel(source, chosen))
     return BatchJob(given, number, job, _rules_of(row, rules))
 
 

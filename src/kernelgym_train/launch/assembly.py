@@ -16,6 +16,7 @@ from typing import Any
 from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.rewards import reward_schedule
+from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.footprint import reference_bytes
@@ -46,7 +47,7 @@ def training_problems(config: Config) -> tuple[Problem, ...]:
         UsageError: If there are none, or the suite cannot be read.
     """
     env = config.env
-    return _problems(config, env.suite, env.levels, env.problems, env.split)
+    return _problems(config, env.suite, env.levels, env.problems, env.split, env.sizes)
 
 
 def held_out_problems(config: Config) -> tuple[Problem, ...]:
@@ -56,15 +57,17 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
         UsageError: If there are none, one is trained on, or the suite cannot be read.
     """
     env, chosen = config.env, config.evaluation
+    same_suite = chosen.suite in ("", env.suite)
     found = _problems(
         config,
         chosen.suite or env.suite,
         chosen.levels or env.levels,
         chosen.problems,
         chosen.split,
+        chosen.sizes or (env.sizes if same_suite else "full"),
     )
-    trained = {problem.digest for problem in training_problems(config)}
-    both = [problem.id for problem in found if problem.digest in trained]
+    trained = {mark for problem in training_problems(config) for mark in _marks(problem)}
+    both = [problem.id for problem in found if not trained.isdisjoint(_marks(problem))]
     if both:
         raise UsageError(
             f"{len(both)} of {len(found)} problems to evaluate on are trained on, too, such as "
@@ -185,14 +188,24 @@ def token_counter(tokenizer: Any) -> Callable[[str], int]:
     return count
 
 
+def _marks(problem: Problem) -> tuple[str, ...]:
+    """Return marks; problems that share one are one problem.
+
+    A small form of a KernelBench problem shares the id without ``@small``.
+    """
+    if problem.suite != "KernelBench":
+        return (problem.digest,)
+    return problem.digest, problem.id.removesuffix(SMALL)
+
+
 def _problems(
-    config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str
+    config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str, sizes: str
 ) -> tuple[Problem, ...]:
     rules, device = config.rules, config.judge.device
 
     def of(level: int | None) -> Iterator[Problem]:
         choice = choose_problems(
-            suite, level, ids or None, split or None, ruleset=rules, device=device
+            suite, level, ids or None, split or None, ruleset=rules, device=device, sizes=sizes
         )
         yield from choice.drawn
 
@@ -201,10 +214,10 @@ def _problems(
     most = config.judge.memory_bytes
     if not most:
         return chosen
-    sizes = reference_bytes(chosen)
-    fitting = [p for p, size in zip(chosen, sizes, strict=True) if size is None or size <= most]
+    needed = reference_bytes(chosen)
+    fitting = [p for p, size in zip(chosen, needed, strict=True) if size is None or size <= most]
     if not fitting:
-        known = min(size for size in sizes if size is not None)
+        known = min(size for size in needed if size is not None)
         raise UsageError(
             f"judge.memory_bytes={most} leaves out all {len(chosen)} problems; the smallest needs "
             f"about {known}"
