@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene precision judging_memory paths languages \
 	answers.parsing answers.screening prompts.problem prompts.context prompts.observer feedback \
-	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.directory \
+	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
 	records.export judge judge.environment evaluators.awaited evaluators.cached envs.kernel_env envs.vector envs.wrappers \

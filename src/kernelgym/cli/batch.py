@@ -55,6 +55,7 @@ def run_batch(
     language: str,
     device: str,
     ruleset: Ruleset,
+    sizes: str = "full",
     workers: int = 1,
     timing: bool = True,
     memory: str = "",
@@ -76,7 +77,7 @@ def run_batch(
     with judging.ByRules(make) as judges:
         # What is wrong with the options is said before jobs are read.
         budget = getattr(judges.of(ruleset), "memory_bytes", None)
-        jobs = read_jobs(jobs_path, language, device, ruleset, budget)
+        jobs = read_jobs(jobs_path, language, device, ruleset, sizes, budget)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)
             _check_rows(rows, jobs, out_path)
@@ -109,7 +110,12 @@ def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
 
 
 def read_jobs(
-    path: Path, language: str, device: str, rules: Ruleset, memory_bytes: int | None = None
+    path: Path,
+    language: str,
+    device: str,
+    rules: Ruleset,
+    sizes: str = "full",
+    memory_bytes: int | None = None,
 ) -> list[BatchJob]:
     """Read a jobs file and everything that it names.
 
@@ -118,6 +124,7 @@ def read_jobs(
         language: Language of the rows that name none.
         device: Where kernels will run.
         rules: Rules of the rows that name none.
+        sizes: Sizes of KernelBench's problems in the rows that name none.
         memory_bytes: The memory budget, which no problem may exceed; None for no limit.
 
     Raises:
@@ -125,14 +132,14 @@ def read_jobs(
     """
     # Not `splitlines`: JSON text may hold line separators other than the newline.
     lines = judging.read_text(path, "jobs file").split("\n")
-    problems: dict[str, Problem] = {}
+    problems: dict[tuple[str, str], Problem] = {}
     seen: dict[JobId, int] = {}
     jobs = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            entry = _job(line, number, path.parent, language, device, rules, problems)
+            entry = _job(line, number, path.parent, language, device, rules, sizes, problems)
             check_fits(entry.job.problem, memory_bytes, device)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
@@ -152,7 +159,8 @@ def _job(
     language: str,
     device: str,
     rules: Ruleset,
-    problems: dict[str, Problem],
+    sizes: str,
+    problems: dict[tuple[str, str], Problem],
 ) -> BatchJob:
     try:
         row = json.loads(line)
@@ -171,10 +179,13 @@ def _job(
             )
     chosen = row.get("language") or language
     judging.check_tools(chosen, device)
-    if row["problem"] not in problems:
-        problems[row["problem"]] = judging.problem_at(row["problem"], folder)
+    named = str(row["problem"]), row.get("sizes") or sizes
+    if not isinstance(named[1], str):
+        raise UsageError(f"'sizes' must be full or small, got {json.dumps(named[1])}")
+    if named not in problems:
+        problems[named] = judging.problem_at(named[0], folder, named[1])
     source = judging.read_text(folder / row["kernel"], "kernel file")
-    job = Job(problems[row["problem"]], Kernel(source, chosen))
+    job = Job(problems[named], Kernel(source, chosen))
     return BatchJob(given, number, job, _rules_of(row, rules))
 
 

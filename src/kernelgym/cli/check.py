@@ -46,8 +46,8 @@ class Check(MemoryOption, JudgingOptions):
     """Judge correctness only."""
     batch: str = ""
     """Judge the jobs of this JSONL file instead: rows of id, problem, kernel (paths are relative
-    to the file's folder) and, in place of the options of these names, language, ruleset and
-    precision."""
+    to the file's folder) and, in place of the options of these names, language, ruleset,
+    precision and sizes."""
     out: str = ""
     """With --batch: JSONL file the verdicts are added to as they come, and brought into the order
     of the jobs at the end. Jobs whose id is in it already are not judged again."""
@@ -80,7 +80,7 @@ class Check(MemoryOption, JudgingOptions):
         try:
             evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
-            problem = judging.problem_at(self.problem)
+            problem = judging.problem_at(self.problem, sizes=self.sizes)
             check_fits(problem, getattr(evaluator, "memory_bytes", None), self.device)
             text = judging.read_text(self.file, "kernel file")
             kernel, verdict = self._read(text)
@@ -130,6 +130,7 @@ class Check(MemoryOption, JudgingOptions):
             language=self.language,
             device=self.device,
             ruleset=precise_rules(self.ruleset, self.precision),
+            sizes=self.sizes,
             workers=self.workers,
             timing=not self.no_timing,
             memory=self.memory,

@@ -101,8 +101,13 @@ def read_text(path: str | Path, what: str) -> str:
         raise UsageError(f"cannot read {what} {str(path)!r}: {reason}") from None
 
 
-def problem_at(id_or_path: str, folder: Path = Path()) -> Problem:
-    """Return a problem by id, or by the path of its file relative to `folder`.
+def problem_at(id_or_path: str, folder: Path = Path(), sizes: str = "full") -> Problem:
+    """Return a problem by id, or by the path of its file.
+
+    Args:
+        id_or_path: The id or the path.
+        folder: What paths are relative to.
+        sizes: ``small`` for the small form of a KernelBench problem.
 
     Raises:
         UsageError: If there is no such problem, or its file cannot be used.
@@ -110,13 +115,13 @@ def problem_at(id_or_path: str, folder: Path = Path()) -> Problem:
     from kernelgym.suites import SUITES, get_problem
 
     if id_or_path.partition("/")[0] in SUITES and not id_or_path.endswith(".py"):
-        return get_problem(id_or_path)
+        return get_problem(id_or_path, sizes)
     path = folder / id_or_path
     try:
         is_path = id_or_path.endswith(".py") or path.exists()
     except (OSError, ValueError):  # too long for a path, or a NUL in it
         is_path = False
-    return get_problem(str(path) if is_path else id_or_path)
+    return get_problem(str(path) if is_path else id_or_path, sizes)
 
 
 def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:

@@ -52,6 +52,8 @@ class Lint(MemoryOption):
     """Write everything to this file, too."""
     workers: int = 1
     """Problems tested at the same time."""
+    sizes: str = "full"
+    """Sizes of KernelBench's problems: full, or small for a laptop."""
     timeout: float = 600.0
     """Wall seconds for one problem."""
     refresh: bool = False
@@ -69,9 +71,9 @@ class Lint(MemoryOption):
             raise UsageError(f"--timeout takes seconds above 0, got {self.timeout}")
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
-        problems = chosen_problems(self.targets)
+        problems = chosen_problems(self.targets, self.sizes)
         for target in self.targets:
-            if len(named := _problems_of(target)) == 1:  # of a suite, those that fit are tested
+            if len(named := _problems_of(target, self.sizes)) == 1:  # of a suite, those that fit
                 check_fits(named[0], budget, self.device)
         from kernelgym.judge.lint.process import lint
 
@@ -96,7 +98,7 @@ class Lint(MemoryOption):
         return 0 if all(result.passes and result.tested for result in results) else 1
 
 
-def chosen_problems(targets: Sequence[str]) -> tuple[Problem, ...]:
+def chosen_problems(targets: Sequence[str], sizes: str = "full") -> tuple[Problem, ...]:
     """Return the problems that targets name, each once.
 
     Raises:
@@ -107,24 +109,24 @@ def chosen_problems(targets: Sequence[str]) -> tuple[Problem, ...]:
             "name a problem (Synthetic/L1/2, or a file) or a suite (Synthetic/L1, KernelBench, or "
             "a folder)"
         )
-    chosen = {problem.id: problem for target in targets for problem in _problems_of(target)}
+    chosen = {problem.id: problem for target in targets for problem in _problems_of(target, sizes)}
     return tuple(chosen.values())
 
 
-def _problems_of(target: str) -> tuple[Problem, ...]:
+def _problems_of(target: str, sizes: str) -> tuple[Problem, ...]:
     from kernelgym.suites import SUITES, suite
 
     first, _, rest = target.partition("/")
     if first in SUITES and not target.endswith(".py"):
         if not rest:
-            return suite(first).problems()
+            return suite(first, sizes=sizes).problems()
         if match := _LEVEL.fullmatch(rest):
-            return suite(first).problems(int(match[1]))
+            return suite(first, sizes=sizes).problems(int(match[1]))
         if match := _CHOICE.fullmatch(rest):
-            return suite(first).problems(int(match[1]), match[2])
+            return suite(first, sizes=sizes).problems(int(match[1]), match[2])
     elif _is_folder(target):
-        return suite(target).problems()
-    return (problem_at(target),)
+        return suite(target, sizes=sizes).problems()
+    return (problem_at(target, sizes=sizes),)
 
 
 def _is_folder(path: str) -> bool:

@@ -22,6 +22,8 @@ class Ls(Options):
     """Only this level (with --suite)."""
     split: str | None = None
     """Only this split, such as train, test or representative (with --suite)."""
+    sizes: str = "full"
+    """Sizes of KernelBench's problems: full, or small for a laptop (with --suite)."""
     exclude_degenerate: bool = False
     """Leave out problems that a worthless kernel is known to pass (with --suite)."""
     ruleset: str = "strict"
@@ -37,16 +39,18 @@ class Ls(Options):
         from kernelgym.suites import suite
         from kernelgym.suites.base import non_empty
         from kernelgym.suites.known_hygiene import known_hygiene
+        from kernelgym.suites.small_sizes import SMALL
 
         rules = precise_rules(self.ruleset, self.precision)
         if self.suite is None:
-            if self.level is not None or self.split is not None or self.exclude_degenerate:
+            chosen = self.level is not None or self.split is not None or self.sizes != "full"
+            if chosen or self.exclude_degenerate:
                 raise UsageError(
-                    "--level, --split and --exclude-degenerate choose problems of one suite; "
-                    "name it with --suite (Synthetic, KernelBench or a folder)"
+                    "--level, --split, --sizes and --exclude-degenerate choose problems of one "
+                    "suite; name it with --suite (Synthetic, KernelBench or a folder)"
                 )
             return _suites()
-        listed = suite(self.suite)
+        listed = suite(self.suite, sizes=self.sizes)
         known = {
             problem: known_hygiene(problem, rules, self.device)
             for problem in listed.problems(self.level, split=self.split)
@@ -56,6 +60,16 @@ class Ls(Options):
             non_empty(known, self.suite, exclude_degenerate=True, level=self.level)
         rows = ((p.id, p.name, p.family, found.summary) for p, found in known.items())
         print_table(("id", "name", "family", "hygiene"), rows)
+        if self.sizes == "small":
+            forms = {problem.id for problem in listed.problems(self.level, split=self.split)}
+            full = suite(self.suite).problems(self.level, split=self.split)
+            missing = [p.id for p in full if p.id + SMALL not in forms]
+            if missing:
+                print_text(
+                    f"{len(missing)} problems have no small form, and `kernelgym show ID --sizes "
+                    f"small` says why: {', '.join(missing)}",
+                    "dim",
+                )
         if self.suite == "Synthetic":
             print_text(
                 "The suite is endless: any number from 1 exists, and @seed3 or @seed3-gpu after "

@@ -37,3 +37,5 @@ class JudgingOptions(Options):
     """Device it runs on."""
     ruleset: str = "strict"
     """Rules of the verdict: strict or kernelbench."""
+    sizes: str = "full"
+    """Sizes of KernelBench's problems: full, or small for a laptop."""

@@ -75,8 +75,10 @@ class Play(MemoryOption, JudgingOptions):
                 "evaluator": evaluator,
             }
             if self.problem:
-                problem = judging.problem_at(self.problem)
+                problem = judging.problem_at(self.problem, sizes=self.sizes)
                 options |= {"problems": [problem], "level": None}
+            else:
+                options["sizes"] = self.sizes
             given = {"max_turns": self.max_turns, "reward": self.reward}
             options |= {name: value for name, value in given.items() if value is not None}
             env = make_env(self.env or "Synthetic-L1-MultiTurn", **options)

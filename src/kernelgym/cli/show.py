@@ -22,7 +22,8 @@ class Show(JudgingOptions):
     """Show a problem: its source, and what is known of it."""
 
     problem: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM")]
-    """Id, such as Synthetic/L1/2 or KernelBench/L1/23, or the path of a problem file."""
+    """Id, such as Synthetic/L1/2, KernelBench/L1/23 or KernelBench/L1/23@small, or the path of a
+    problem file."""
     prompt: bool = False
     """Show instead what a model is sent first, for --language, --device and --ruleset."""
     max_turns: int = 1
@@ -30,7 +31,7 @@ class Show(JudgingOptions):
 
     def run(self) -> int:
         """Print it; returns the exit code."""
-        problem = problem_at(self.problem)
+        problem = problem_at(self.problem, sizes=self.sizes)
         if self.prompt:
             from kernelgym.errors import UsageError
             from kernelgym.languages import check_language

@@ -72,6 +72,7 @@ class KernelEnv(gym.Env[str, str]):
         reward: How a turn is scored: a preset or its name.
         problems: Ids, numbers or a range such as ``"1-20,33"``, or the problems themselves.
         split: Split of the suite, such as ``train``.
+        sizes: ``small`` for the small forms of KernelBench's problems, or ``full``.
         exclude_degenerate: Do not even list problems that are known to be degenerate.
         allow_degenerate: Play problems that are known to be degenerate too. Otherwise, unless the
             ruleset checks no problems, they are listed but not drawn, and refused by id.
@@ -114,6 +115,7 @@ class KernelEnv(gym.Env[str, str]):
         reward: str | RewardPreset = "stage2",
         problems: Ids | Sequence[Problem] | Problem | None = None,
         split: str | None = None,
+        sizes: str = "full",
         exclude_degenerate: bool = False,
         allow_degenerate: bool = False,
         evaluator: Evaluator | None = None,
@@ -150,6 +152,7 @@ class KernelEnv(gym.Env[str, str]):
             split,
             ruleset=self.ruleset,
             device=self.device,
+            sizes=sizes,
             exclude_degenerate=exclude_degenerate,
             allow_degenerate=allow_degenerate,
             memory_bytes=self.memory_bytes,

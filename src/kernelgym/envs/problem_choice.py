@@ -26,6 +26,7 @@ from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
 from kernelgym.suites.known_hygiene import known_hygiene, passing
 from kernelgym.suites.known_memory import check_fits, fitting, needed_bytes, too_large
+from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator, Kernel, Problem
 
 __all__ = ["ProblemChoice", "agreed_budget", "agreed_on", "choose_problems", "start_kernel"]
@@ -86,7 +87,10 @@ class ProblemChoice:
                     f"problem {text!r} is of suite {other}, and this environment plays {name}; "
                     f"make one of {other}, or give an id such as {name}/L1/1"
                 )
-            return self.suite.get(short if short.startswith(f"{name}/") else f"{name}/{short}")
+            if short.startswith(f"{name}/"):
+                return self.suite.get(short)
+            small = getattr(self.suite, "sizes", "full") == "small" and not short.endswith(SMALL)
+            return self.suite.get(f"{name}/{short}{SMALL if small else ''}")
         return find_problem(self.problems, text)
 
 
@@ -98,6 +102,7 @@ def choose_problems(
     *,
     ruleset: Ruleset,
     device: str,
+    sizes: str = "full",
     exclude_degenerate: bool = False,
     allow_degenerate: bool = False,
     memory_bytes: int | None = None,
@@ -128,10 +133,17 @@ def choose_problems(
     whole: Suite | None = None
     named: tuple[Problem, ...] = ()
     if _are_problems(problems):
+        if sizes != "full":
+            raise UsageError(
+                f"sizes={sizes!r} chooses among a suite's problems, and `problems` holds problems "
+                "already; leave sizes out, or give ids"
+            )
         listed = tuple(problems)
     else:
         # Problems big enough to be timed where they can be; the interpreter needs small ones.
         sized = {"size": "gpu"} if suite == "Synthetic" and device != "cpu" else {}
+        if sizes != "full":
+            sized |= {"sizes": sizes}
         found = find_suite(suite, **sized)
         ids = cast("Ids | None", problems)
         listed = _listed(found, level, ids, split)

@@ -13,9 +13,10 @@ from types import MappingProxyType
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.suites.base import Ids, Suite
+from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Problem
 
-__all__ = ["SUITES", "Ids", "Suite", "get_problem", "suite"]
+__all__ = ["SUITES", "Ids", "Suite", "check_full_sizes", "get_problem", "suite"]
 
 SUITES: Mapping[str, str] = MappingProxyType(
     {
@@ -32,14 +33,23 @@ def suite(name: str | Path | Suite, /, **options: object) -> Suite:
     Args:
         name: ``KernelBench``, ``Synthetic``, the path of a folder, or a suite (returned as is).
         **options: Passed on to the suite, such as ``root`` (KernelBench) or ``name`` (a folder).
+            ``sizes="full"`` fits any suite; ``sizes="small"`` only KernelBench.
 
     Raises:
         UnknownName: If `name` is neither a known suite nor a folder.
         UsageError: If the suite does not take an option.
     """
     if isinstance(name, Suite):
+        there = getattr(name, "sizes", "full")
+        if (sizes := options.get("sizes", there)) != there:
+            raise UsageError(
+                f"sizes={sizes!r} does not fit the suite that was given, "
+                f"{name.name!r}: make it with these sizes, or name it instead"
+            )
         return name
     name = str(name)
+    if name != "KernelBench":
+        check_full_sizes(options.pop("sizes", "full"), name)
     if name in SUITES:
         module, _, attribute = SUITES[name].partition(":")
         factory: Callable[..., Suite] = getattr(importlib.import_module(module), attribute)
@@ -58,17 +68,25 @@ def suite(name: str | Path | Suite, /, **options: object) -> Suite:
         raise UsageError(f"suite {name!r} does not take these options: {error}") from None
 
 
-def get_problem(id_or_path: str | Path) -> Problem:
+def get_problem(id_or_path: str | Path, sizes: str = "full") -> Problem:
     """Return one problem by id (``KernelBench/L1/23``) or by the path of its file.
 
+    Args:
+        id_or_path: The id or the path. An id that ends in ``@small`` names a small form.
+        sizes: ``small`` for the small form of the problem that the id names.
+
     Raises:
+        UsageError: If the problem's suite has no such sizes.
         UnknownName: If the id's suite, or the problem in it, does not exist.
         ProblemError: If the file cannot be used, or the suite cannot be read.
     """
     given = str(id_or_path)
     first = given.partition("/")[0]
     if first in SUITES and not given.endswith(".py"):
-        return suite(first).get(given)
+        chosen = suite(first, sizes=sizes)
+        small = sizes == "small" and not given.endswith(SMALL)
+        return chosen.get(given + SMALL if small else given)
+    check_full_sizes(sizes, given)
     if given.endswith(".py") or _exists(given):
         from kernelgym.suites.directory import problem_from_file
 
@@ -78,6 +96,22 @@ def get_problem(id_or_path: str | Path) -> Problem:
         given,
         [f"{name}/L1/1" for name in SUITES],
         "Give an id such as KernelBench/L1/23, or the path of a problem file (*.py).",
+    )
+
+
+def check_full_sizes(sizes: object, given: str) -> None:
+    """Make sure that `sizes` is ``full``, for problems that have no others.
+
+    Raises:
+        UsageError: If it is not.
+    """
+    if sizes == "full":
+        return
+    if sizes != "small":
+        raise UnknownName("sizes", str(sizes), ("full", "small"))
+    raise UsageError(
+        f"sizes='small' was given for {given!r}, but only KernelBench has problems in small sizes; "
+        "leave it out"
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from kernelgym.errors import ProblemError, UnknownName, UsageError
+from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Problem
 
 __all__ = [
@@ -129,15 +130,23 @@ def _piece(piece: str) -> Iterable[str | int]:
 
 
 def problem_number(problem: Problem) -> int | None:
-    """Return the number at the end of a problem's id; None if it ends in a name."""
-    last = problem.id.rpartition("/")[2]
+    """Return the number at the end of a problem's id, or None.
+
+    The number of a small form is its problem's: 19 for ``KernelBench/L1/19@small``.
+    """
+    last = problem.id.rpartition("/")[2].removesuffix(SMALL)
     return int(last) if last.isdecimal() else None
 
 
 def problem_keys(problem: Problem) -> frozenset[str | int]:
-    """Return what a problem may be called: its id with and without suite, name and number."""
+    """Return what a problem may be called: id, short id, name and number.
+
+    The short id of a small form may leave ``@small`` out; its full id may not, since that is the
+    id of the problem in full size.
+    """
+    short = problem.id.partition("/")[2]
     keys: set[str | int | None] = {problem.id, problem.name, problem_number(problem)}
-    keys.add(problem.id.partition("/")[2])
+    keys |= {short, short.removesuffix(SMALL)}
     return frozenset(key for key in keys if key is not None and key != "")
 
 

@@ -6,6 +6,9 @@ called degenerate if a kernel that computes nothing of value passes it, or if no
 can be told from a wrong one. A problem without a reason is *not known* to be degenerate;
 `Fact.tested` says whether the tests were run on it.
 
+Small forms (ids that end in ``@small``) have facts of their own, in `kernelbench_small_facts.tsv`:
+bytes measured, and reasons found at that size.
+
 This module reads one packaged file and knows nothing of a problem's source. Facts belong to a
 problem of that number **and name**: `fact` takes the name to guard against another data set that
 uses the same numbers.
@@ -14,6 +17,7 @@ uses the same numbers.
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,8 +27,9 @@ from types import MappingProxyType
 from kernelgym.errors import UnknownName
 from kernelgym.hygiene import REASONS
 from kernelgym.rulesets import HALF_PRECISIONS, PRECISIONS
+from kernelgym.suites.small_sizes import SMALL
 
-__all__ = ["REASONS", "Fact", "degenerate", "fact", "facts"]
+__all__ = ["REASONS", "Fact", "degenerate", "fact", "facts", "no_small_form"]
 
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"any": PRECISIONS, "fp32": ("own", "fp32"), "half": HALF_PRECISIONS}
@@ -34,10 +39,14 @@ _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One row of the table. Sizes are decimal megabytes rounded to 0.1; None where unknown."""
+    """What is known of one problem; sizes are in bytes.
+
+    A size is None where unknown. Those of problems in full size come from decimal megabytes,
+    rounded to 0.1.
+    """
 
     problem_id: str
-    """Such as ``KernelBench/L1/23``."""
+    """Such as ``KernelBench/L1/23`` or ``KernelBench/L1/23@small``."""
     level: int
     number: int
     name: str
@@ -65,7 +74,7 @@ class Fact:
 
 
 def facts() -> Mapping[str, Fact]:
-    """Return the whole table by problem id, in order of level and number."""
+    """Return the facts of problems in full size, by id, in order."""
     return _table()
 
 
@@ -73,11 +82,23 @@ def fact(problem_id: str, name: str = "") -> Fact | None:
     """Return what is known of a problem, or None.
 
     Args:
-        problem_id: Such as ``KernelBench/L1/23``.
+        problem_id: Such as ``KernelBench/L1/23``, or ``KernelBench/L1/23@small``.
         name: If given, the fact is returned only if its name is this one.
     """
-    found = _table().get(problem_id)
+    small = problem_id.endswith(SMALL)
+    found = _small_table()[0].get(problem_id) if small else _table().get(problem_id)
     return found if found and name in ("", found.name) else None
+
+
+def no_small_form(problem_id: str, name: str = "") -> str:
+    """Return why a problem has no small form; '' if not known.
+
+    Args:
+        problem_id: Such as ``KernelBench/L3/11``.
+        name: As for `fact`.
+    """
+    entry = fact(problem_id, name)
+    return _small_table()[1].get(problem_id, "") if entry else ""
 
 
 def degenerate(problem_id: str, precision: str = "own", name: str = "") -> tuple[str, ...]:
@@ -107,8 +128,38 @@ def _table() -> Mapping[str, Fact]:
     return MappingProxyType({entry.problem_id: entry for entry in map(_fact_from_row, rows)})
 
 
+@cache
+def _small_table() -> tuple[Mapping[str, Fact], Mapping[str, str]]:
+    """Return facts of small forms, and why others are missing."""
+    text = files("kernelgym.suites").joinpath("kernelbench_small_facts.tsv").read_text("utf-8")
+    forms: dict[str, Fact] = {}
+    missing: dict[str, str] = {}
+    for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
+        full = _table()[f"KernelBench/L{row['level']}/{row['id']}"]
+        if row["no_small_form"]:
+            missing[full.problem_id] = row["no_small_form"]
+            continue
+        forms[full.problem_id + SMALL] = dataclasses.replace(
+            full,
+            problem_id=full.problem_id + SMALL,
+            input_bytes=int(row["input_bytes"]),
+            output_bytes=int(row["output_bytes"]),
+            param_bytes=int(row["param_bytes"]),
+            gflop=None,
+            h100_eager_ms=None,
+            tested=True,
+            reasons=_reasons(row["degenerate"]),
+            note="",
+        )
+    return MappingProxyType(forms), MappingProxyType(missing)
+
+
+def _reasons(text: str) -> tuple[tuple[str, str], ...]:
+    reasons = (item.partition(":") for item in text.split(",") if item)
+    return tuple((reason, scope) for reason, _, scope in reasons)
+
+
 def _fact_from_row(row: dict[str, str]) -> Fact:
-    reasons = (item.partition(":") for item in row["degenerate"].split(",") if item)
     return Fact(
         problem_id=f"KernelBench/L{row['level']}/{row['id']}",
         level=int(row["level"]),
@@ -121,7 +172,7 @@ def _fact_from_row(row: dict[str, str]) -> Fact:
         gflop=_number(row["gflop"]),
         h100_eager_ms=_number(row["h100_eager_ms"]),
         tested=row["tested"] == "yes",
-        reasons=tuple((reason, scope) for reason, _, scope in reasons),
+        reasons=_reasons(row["degenerate"]),
         removed_by_metr=row["removed_by_metr"] == "yes",
         note=row["note"],
     )

@@ -8,6 +8,9 @@ level is read when it is first asked for, and kept. Nothing of KernelBench is sh
 Splits: ``train`` and ``test`` keep every operator family on one side, since KernelBench is full
 of near-duplicates (18 square-ish matmuls, 34 convolutions); see `TEST_FAMILIES`.
 ``representative`` is KernelBench's own subset.
+
+With ``sizes="small"`` the suite lists small forms instead, whose ids end in ``@small`` (see
+`kernelgym.suites.small_sizes`). `get` returns what an id says, whatever the suite lists.
 """
 
 from __future__ import annotations
@@ -29,13 +32,15 @@ from kernelgym.suites.base import (
     check_source,
     find_problem,
     non_empty,
+    problem_number,
     read_source,
     select_ids,
 )
 from kernelgym.suites.facts import degenerate, fact
+from kernelgym.suites.small_sizes import SMALL, small_form
 from kernelgym.types import Problem
 
-__all__ = ["REPRESENTATIVE", "TEST_FAMILIES", "KernelBenchSuite", "split_of"]
+__all__ = ["REPRESENTATIVE", "SIZES", "TEST_FAMILIES", "KernelBenchSuite", "split_of"]
 
 DATASET = "ScalingIntelligence/KernelBench"
 ROOT_VARIABLE = "KERNELBENCH_ROOT"
@@ -66,6 +71,10 @@ TEST_FAMILIES = frozenset(
 )
 """Operator families of the ``test`` split; every other known family is ``train``."""
 
+SIZES = ("full", "small")
+"""Sizes that the suite has its problems in."""
+
+_LEVELS = (1, 2, 3, 4)
 _FILE_NAME = re.compile(r"(\d+)_.*\.py")
 
 
@@ -74,13 +83,19 @@ class KernelBenchSuite:
 
     Args:
         root: A checkout; None takes ``KERNELBENCH_ROOT``, and without it the hub's dataset.
+        sizes: ``full``, or ``small`` for the small forms of the problems that have one.
+
+    Raises:
+        UnknownName: If there are no such sizes.
+        ProblemError: If the root is no checkout.
     """
 
     name = "KernelBench"
-    levels = (1, 2, 3, 4)
     splits = ("train", "test", "representative")
 
-    def __init__(self, root: str | None = None) -> None:
+    def __init__(self, root: str | None = None, sizes: str = "full") -> None:
+        check_choice("sizes", sizes, SIZES)
+        self.sizes = sizes
         chosen = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
         self._folder = (
             None if chosen is None else _dataset_folder(Path(chosen).expanduser(), root is None)
@@ -88,6 +103,11 @@ class KernelBenchSuite:
         self._loaded: dict[int, tuple[Problem, ...]] = {}
         self._hub_reachable: bool | None = None
         self._lock = threading.Lock()
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Levels that exist, ascending; level 4 has no small forms."""
+        return _LEVELS if self.sizes == "full" else _LEVELS[:3]
 
     def problems(
         self,
@@ -98,11 +118,15 @@ class KernelBenchSuite:
         precision: str = "own",
     ) -> tuple[Problem, ...]:
         """See `kernelgym.suites.base.Suite.problems`."""
-        check_choice("level of KernelBench", level, self.levels)
+        hint = "Level 4 has no small forms." if level == 4 and self.sizes == "small" else ""
+        check_choice("level of KernelBench", level, self.levels, hint)
         check_choice("split of KernelBench", split, self.splits)
         levels = self.levels if level is None else (level,)
         chosen = tuple(problem for number in levels for problem in self._level(number))
-        if ids is not None:
+        if self.sizes == "small":
+            forms = tuple(form for problem in chosen if (form := _small_form(problem)) is not None)
+            chosen = _chosen_forms(chosen, forms, ids)
+        elif ids is not None:
             chosen = select_ids(chosen, ids)
         if split is not None:
             chosen = tuple(problem for problem in chosen if split in split_of(problem))
@@ -115,17 +139,39 @@ class KernelBenchSuite:
             ids=ids,
             split=split,
             exclude_degenerate=exclude_degenerate,
+            sizes="small" if self.sizes == "small" else "",
         )
 
     def get(self, problem_id: str) -> Problem:
-        """See `kernelgym.suites.base.Suite.get`; reads only that problem's level."""
-        match = re.fullmatch(rf"{self.name}/L([1-4])/\d+", str(problem_id))
+        """See `kernelgym.suites.base.Suite.get`; reads only that problem's level.
+
+        An id that ends in ``@small`` gives the small form. A suite of small forms returns nothing
+        else, so that none of its callers gets a problem in full size by mistake.
+
+        Raises:
+            UnknownName: If there is no such problem.
+            ProblemError: If the problem has no small form.
+        """
+        match = re.fullmatch(rf"({self.name}/L([1-4])/\d+)({SMALL})?", str(problem_id))
         if not match:
             examples = [f"{self.name}/L{level}/1" for level in self.levels]
             raise UnknownName(
-                "problem", problem_id, examples, f"Ids read {self.name}/L<level>/<number>."
+                "problem",
+                problem_id,
+                examples,
+                f"Ids read {self.name}/L<level>/<number>, or end in {SMALL} for the small form.",
             )
-        return find_problem(self._level(int(match[1])), problem_id)
+        found = find_problem(self._level(int(match[2])), match[1])
+        if match[3]:
+            return small_form(found)
+        if self.sizes == "small":
+            raise UnknownName(
+                "problem with small sizes",
+                problem_id,
+                [f"{problem_id}{SMALL}"],
+                f"{problem_id} is the problem in full size; leave sizes='small' out to get it.",
+            )
+        return found
 
     def _level(self, level: int) -> tuple[Problem, ...]:
         with self._lock:
@@ -177,6 +223,33 @@ class KernelBenchSuite:
         return found
 
 
+def _small_form(problem: Problem) -> Problem | None:
+    """Return a problem's small form; None if it has none."""
+    try:
+        return small_form(problem)
+    except ProblemError:
+        return None
+
+
+def _chosen_forms(
+    problems: tuple[Problem, ...], forms: tuple[Problem, ...], ids: Ids | None
+) -> tuple[Problem, ...]:
+    """Return the small forms that ids pick.
+
+    Raises:
+        UnknownName: If an id picks no problem.
+        ProblemError: If it picks only problems without a small form.
+    """
+    if ids is None:
+        return forms
+    try:
+        return select_ids(forms, ids)
+    except UnknownName as error:
+        for problem in select_ids(problems, ids):
+            small_form(problem)  # says why it has none
+        raise error from None
+
+
 def split_of(problem: Problem) -> tuple[str, ...]:
     """Return the splits a KernelBench problem belongs to.
 
@@ -188,8 +261,7 @@ def split_of(problem: Problem) -> tuple[str, ...]:
     else:
         draw = int.from_bytes(hashlib.sha256(problem.name.encode()).digest()[:4], "big")
         side = "test" if draw % 5 == 0 else "train"
-    number = int(problem.id.rpartition("/")[2])
-    chosen = number in REPRESENTATIVE.get(problem.level, ())
+    chosen = problem_number(problem) in REPRESENTATIVE.get(problem.level, ())
     return (side, "representative") if chosen else (side,)
 
 
@@ -203,7 +275,7 @@ def _problem(level: int, number: int, name: str, source: str) -> Problem:
 
 def _dataset_folder(root: Path, from_environment: bool) -> Path:
     for folder in (root, root / "KernelBench"):
-        if any((folder / f"level{level}").is_dir() for level in KernelBenchSuite.levels):
+        if any((folder / f"level{level}").is_dir() for level in _LEVELS):
             return folder
     source = f"{ROOT_VARIABLE}={str(root)!r}" if from_environment else f"root {str(root)!r}"
     raise ProblemError(

@@ -91,6 +91,8 @@ class EnvConfig:
     """Ids, numbers or a range such as 1-20,33; all if empty."""
     split: str = ""
     """Split to train on, such as train (KernelBench) or rl (Synthetic); all problems if empty."""
+    sizes: Literal["full", "small"] = "full"
+    """Sizes of KernelBench's problems: full, or small for a machine without a large GPU."""
     language: str = "triton"
     """Language of the kernels."""
     ruleset: str = "strict"
@@ -255,6 +257,8 @@ class EvaluationConfig:
     """Ids, numbers or a range; all of the split if empty."""
     split: str = ""
     """Split, such as test (KernelBench) or heldout (Synthetic)."""
+    sizes: str = ""
+    """Sizes of KernelBench's problems; if empty, those of env for its suite, full for another."""
     limit: int = 0
     """Most problems, the same ones each time; 0 for all."""
     samples: int = 4

@@ -19,6 +19,7 @@ from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.judging_memory import memory_budget
 from kernelgym.rewards import reward_schedule
 from kernelgym.suites.known_memory import needed_bytes, too_large
+from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.footprint import reference_sizes
@@ -50,7 +51,7 @@ def training_problems(config: Config) -> tuple[Problem, ...]:
         UsageError: If there are none, or the suite cannot be read.
     """
     env = config.env
-    return _problems(config, env.suite, env.levels, env.problems, env.split)
+    return _problems(config, env.suite, env.levels, env.problems, env.split, env.sizes)
 
 
 def held_out_problems(config: Config) -> tuple[Problem, ...]:
@@ -60,15 +61,17 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
         UsageError: If there are none, one is trained on, or the suite cannot be read.
     """
     env, chosen = config.env, config.evaluation
+    same_suite = chosen.suite in ("", env.suite)
     found = _problems(
         config,
         chosen.suite or env.suite,
         chosen.levels or env.levels,
         chosen.problems,
         chosen.split,
+        chosen.sizes or (env.sizes if same_suite else "full"),
     )
-    trained = {problem.digest for problem in training_problems(config)}
-    both = [problem.id for problem in found if problem.digest in trained]
+    trained = {mark for problem in training_problems(config) for mark in _marks(problem)}
+    both = [problem.id for problem in found if not trained.isdisjoint(_marks(problem))]
     if both:
         raise UsageError(
             f"{len(both)} of {len(found)} problems to evaluate on are trained on, too, such as "
@@ -209,8 +212,18 @@ def token_counter(tokenizer: Any) -> Callable[[str], int]:
     return count
 
 
+def _marks(problem: Problem) -> tuple[str, ...]:
+    """Return marks; problems that share one are one problem.
+
+    A small form of a KernelBench problem shares the id without ``@small``.
+    """
+    if problem.suite != "KernelBench":
+        return (problem.digest,)
+    return problem.digest, problem.id.removesuffix(SMALL)
+
+
 def _problems(
-    config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str
+    config: Config, suite: str, levels: tuple[int, ...], ids: str, split: str, sizes: str
 ) -> tuple[Problem, ...]:
     rules, device = config.rules, config.judge.device
     budget = memory_budget(config.judge.memory_bytes, device)
@@ -220,6 +233,7 @@ def _problems(
             *(suite, level, ids or None, split or None),
             ruleset=rules,
             device=device,
+            sizes=sizes,
             memory_bytes=budget,
         )
         yield from choice.drawn
@@ -228,8 +242,8 @@ def _problems(
     chosen = tuple({problem.id: problem for problem in found}.values())
     # A problem that is found too large only when it is judged would end the run.
     unknown = [problem for problem in chosen if needed_bytes(problem) is None]
-    sizes = zip(unknown, reference_sizes(unknown), strict=True)
-    needed = {problem.id: size.judging for problem, size in sizes if size is not None}
+    found_sizes = zip(unknown, reference_sizes(unknown), strict=True)
+    needed = {problem.id: size.judging for problem, size in found_sizes if size is not None}
     fit = tuple(problem for problem in chosen if needed.get(problem.id, 0) <= budget)
     if not fit:
         which = min(needed, key=lambda problem_id: needed[problem_id])

@@ -25,6 +25,7 @@ from kernelgym_train.launch.assembly import (
 from kernelgym_train.launch.footprint import ReferenceSizes, reference_sizes
 from kernelgym_train.launch.memory import estimate_memory
 from support import tiny
+from support.small_forms import write_checkout
 
 SYNTHETIC = ("env.suite=Synthetic", "env.split=rl", "evaluation.split=heldout")
 
@@ -63,6 +64,21 @@ def test_problems_are_those_of_suite_level_and_split() -> None:
     assert not {each.digest for each in both} & {each.digest for each in few}
     with pytest.raises(UsageError, match="trained on, too"):
         held_out_problems(tiny.config(*SYNTHETIC[:2], "evaluation.split=rl"))
+
+
+def test_small_sizes_train_and_full_sizes_never_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(write_checkout(tmp_path / "checkout")))
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path / "cache"))
+    small = ("env.suite=KernelBench", "env.sizes=small", "env.ruleset=kernelbench")
+    only = training_problems(tiny.config(*small, "env.levels=[1]"))
+    assert [each.id for each in only] == ["KernelBench/L1/21@small"]
+    elsewhere = ("evaluation.suite=Synthetic", "evaluation.levels=[1]")
+    assert held_out_problems(tiny.config(*small, *elsewhere))[0].suite == "Synthetic"
+    for sizes in ("", "small", "full"):
+        with pytest.raises(UsageError, match="trained on, too"):
+            held_out_problems(tiny.config(*small, f"evaluation.sizes={sizes}"))
 
 
 @pytest.mark.slow
