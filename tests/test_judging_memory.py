@@ -51,7 +51,6 @@ def test_budget_that_is_no_size_is_refused(odd: Any) -> None:
 def test_default_budget_is_half_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = tuple(devices.CudaDevice("a GPU", size << 30, (9, 0)) for size in (80, 24))
     monkeypatch.setattr(devices, "cuda_devices", lambda: gpus)
-    monkeypatch.setattr(judging_memory, "cuda_devices", lambda: gpus)
     assert memory_budget(None, "cuda") == 40 << 30
     assert memory_budget(None, "cuda:1") == 12 << 30
     with pytest.raises(UsageError, match="cuda:2"):

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from kernelgym.devices import cuda_devices, find_device
+from kernelgym import devices
 from kernelgym.errors import UsageError
 
 __all__ = [
@@ -100,9 +100,9 @@ def device_bytes(device: str) -> int:
     Raises:
         UsageError: If the device does not exist.
     """
-    device = find_device(device)
+    device = devices.find_device(device)
     if device != "cpu":
-        return cuda_devices()[int(device.partition(":")[2])].memory_bytes
+        return devices.cuda_devices()[int(device.partition(":")[2])].memory_bytes
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = control_group_bytes()
     return machine if limit is None else min(machine, limit)

@@ -145,8 +145,8 @@ def gpus(monkeypatch, *found):
 class FakeWorker:
     """Judges everything correct, on the device it was started for."""
 
-    def __init__(self, ruleset, timing, folder, isolation, device, ready, beside):
-        assert (ready, beside) == (1, 2)
+    def __init__(self, ruleset, timing, folder, isolation, device, ready, beside, budget):
+        assert (ready, beside) == (1, 2) and budget > 0
         self.device = device
 
     def judge(self, problem, kernel, seed):

@@ -35,7 +35,8 @@ def test_need_of_kernelbench_is_that_of_its_table() -> None:
     need = judging_bytes(row.input_bytes, row.output_bytes, row.param_bytes)
     assert needed_bytes(RELU) == need > 26 * 10**9
     assert needed_bytes(dataclasses.replace(RELU, name="19_Own")) is None, "another problem"
-    assert needed_bytes(dataclasses.replace(RELU, id="KernelBench/L1/19@small")) is None
+    small = needed_bytes(dataclasses.replace(RELU, id="KernelBench/L1/19@small"))
+    assert small and small < need // 10, "a small form has facts of its own"
     assert all((needed_bytes(p) or 0) >= SPARE_BYTES for n in (1, 2, 3, 4) for p in level(n))
 
 

@@ -123,7 +123,8 @@ class LocalEvaluator:
         self.workers, self.standby = workers, standby
         self._memory_bytes = memory_budget(memory_bytes, self._device)
         self._pool = Pool(self.devices, workers, self._start, _judge_probe)
-        _warn_of_trouble()
+        if self._device == "cpu":  # what is known to fail is the interpreter
+            _warn_of_trouble()
 
     @property
     def device(self) -> str:

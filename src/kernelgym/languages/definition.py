@@ -83,7 +83,8 @@ class Language:
     when they are skipped.
     """
     find_trouble: Callable[[], str] | None = None
-    """Returns what in the installed packages breaks honest kernels; empty if nothing is known."""
+    """Returns what in the installed packages breaks honest kernels on the CPU; empty if nothing is
+    known."""
 
     def is_timed(self, device: str) -> bool:
         """Return whether its speed means something on a device such as ``cpu`` or ``cuda:0``."""

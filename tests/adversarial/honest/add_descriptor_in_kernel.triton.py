@@ -20,10 +20,9 @@ triton.set_allocator(allocate)
 
 @triton.jit
 def add_kernel(x_ptr, y_ptr, out_ptr, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    shape, strides = [rows, columns], [columns, 1]
-    x = tl.make_tensor_descriptor(x_ptr, shape, strides, [ROWS, COLUMNS])
-    y = tl.make_tensor_descriptor(y_ptr, shape, strides, [ROWS, COLUMNS])
-    out = tl.make_tensor_descriptor(out_ptr, shape, strides, [ROWS, COLUMNS])
+    x = tl.make_tensor_descriptor(x_ptr, [rows, columns], [columns, 1], [ROWS, COLUMNS])
+    y = tl.make_tensor_descriptor(y_ptr, [rows, columns], [columns, 1], [ROWS, COLUMNS])
+    out = tl.make_tensor_descriptor(out_ptr, [rows, columns], [columns, 1], [ROWS, COLUMNS])
     row, column = tl.program_id(0) * ROWS, tl.program_id(1) * COLUMNS
     out.store([row, column], x.load([row, column]) + y.load([row, column]))
 

@@ -293,6 +293,7 @@ def test_who_waits_to_be_timed_lets_nobody_pass(tmp_path):
 def test_more_than_a_device_can_spare_is_refused(monkeypatch, cache_dir, ready, fits):
     gpu = CudaDevice("A GPU", 80 << 30, (9, 0))
     monkeypatch.setattr(local, "cuda_devices", lambda: (gpu,))
+    monkeypatch.setattr("kernelgym.devices.cuda_devices", lambda: (gpu,))
     monkeypatch.setattr(local, "find_device", lambda _: "cuda:0")
     with contextlib.nullcontext() if fits else pytest.raises(UsageError, match=r"44\.0 GiB more"):
         LocalEvaluator("cuda:0", workers=8, standby=ready, cache_dir=cache_dir)

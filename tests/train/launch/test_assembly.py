@@ -72,6 +72,7 @@ def test_small_sizes_train_and_full_sizes_never_mix(
     monkeypatch.setenv("KERNELBENCH_ROOT", str(write_checkout(tmp_path / "checkout")))
     monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path / "cache"))
     small = ("env.suite=KernelBench", "env.sizes=small", "env.ruleset=kernelbench")
+    small += ("judge.memory_bytes=100000000000",)  # full sizes fit as well
     only = training_problems(tiny.config(*small, "env.levels=[1]"))
     assert [each.id for each in only] == ["KernelBench/L1/21@small"]
     elsewhere = ("evaluation.suite=Synthetic", "evaluation.levels=[1]")
