@@ -6,9 +6,11 @@ import select
 import socket
 import struct
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from kernelgym.judge.session import channel
 from kernelgym.judge.untrusted import protocol
 from kernelgym.types import Status
 from support.peers import OUTPUT_BYTES, RUN_S, SHORT_S, call, every_stage, go_on, load, rejection
@@ -93,6 +95,20 @@ def test_an_answer_that_came_in_time_counts_however_late_it_is_read(met):
     session.channel.grant(0.0)
     session.model.await_load()
     assert session.model.loaded
+
+
+def test_work_before_the_wait_costs_no_budget(met, monkeypatch):
+    session, peer, _, _ = met
+    later = 0.0
+    monkeypatch.setattr(
+        channel, "time", SimpleNamespace(monotonic=lambda: later + time.monotonic())
+    )
+    session.channel.grant(RUN_S)
+    session.model.load("source", "ModelNew")
+    assert peer.heard.acquire(timeout=30.0)
+    later = 1000.0  # the worker prepared the reference meanwhile
+    session.model.await_load()
+    assert session.channel.left_s > 0.0
 
 
 def test_an_answer_in_drips_does_not_hold_up_a_deadline(met):

@@ -140,10 +140,12 @@ class Channel:
             fds: Descriptors to send along; the caller still closes its own.
         """
         self._candidate.post(message, fds)
-        self._posted = time.monotonic()
 
     def answer(self, stage: str) -> dict[str, Any]:
         """Wait for the last request's answer, and serve builds meanwhile.
+
+        The budget pays for the wait alone. What the worker does between `post` and this call, such
+        as preparing the reference while the module loads, is not the kernel's time.
 
         Args:
             stage: The candidate's work until it answers, a key of `_DOING`.
@@ -151,11 +153,11 @@ class Channel:
         Raises:
             Rejected: If the candidate fails, ends or exceeds its budget.
         """
-        put_off_before = self._candidate.put_off_s
+        put_off_before, begun = self._candidate.put_off_s, time.monotonic()
         try:
             with self._yielding.answering():
                 answer = self._candidate.answer(
-                    self._posted + self._left_s, self._serve_build, self._yielding.yield_device
+                    begun + self._left_s, self._serve_build, self._yielding.yield_device
                 )
         except CandidateTimedOut:
             # Kill it while the device lock is held: a launched kernel may run for ever, and would
@@ -169,7 +171,7 @@ class Channel:
         except CandidateEnded as end:
             message = f"the kernel's process failed while {_DOING[stage]}: {end}"
             raise Rejected(Status.RUNTIME_ERROR, message) from None
-        spent = time.monotonic() - self._posted
+        spent = time.monotonic() - begun
         self._left_s -= max(0.0, spent - (self._candidate.put_off_s - put_off_before))
         if "error" in answer:
             raise self._blame(answer["error"], stage)
