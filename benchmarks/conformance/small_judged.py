@@ -30,7 +30,7 @@ PAIRS = (
     ("l2_029_mish_mish_correct", "l2_029_mish_once"),
     ("l2_086_divide_gelu_correct", "l2_086_divide_relu"),
     ("l3_004_lenet_correct", "l3_004_lenet_forgets_relu"),
-    ("l3_050_relu_attention_correct", "l3_050_relu_attention_not_causal"),
+    ("l3_034_rnn_correct", "l3_034_rnn_ignores_state"),
 )
 """Names of a right kernel and of a wrong one for the same problem."""
 
