@@ -78,7 +78,7 @@ def room(name: str) -> str:
     if len(parts) < 2 or parts[1] not in APART:
         return ""
     if parts[1] == "backends":
-        return ".".join(parts[1:3])
+        return ".".join(parts[1:3]) if (ROOT.joinpath(*parts[1:3])).is_dir() else ""
     return parts[1]
 
 
@@ -93,6 +93,7 @@ def test_there_are_modules_to_look_at() -> None:
     assert ("kernelgym.types", "GAMMA", True) in found
     assert room("kernelgym_train.backends.trl.loss") == room("kernelgym_train.backends.trl.train")
     assert room("kernelgym_train.backends.tinker") != room("kernelgym_train.backends.trl.train")
+    assert room("kernelgym_train.backends.backend") == "", "what all backends have in common"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)

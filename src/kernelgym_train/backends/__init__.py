@@ -1,3 +1,3 @@
-"""One module per trainer: sampling and the optimiser step, and nothing else."""
+"""One folder per trainer: sampling and the optimiser step, and nothing else."""
 
 __all__ = ()

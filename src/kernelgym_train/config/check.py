@@ -34,8 +34,12 @@ _AT_LEAST = {
     **{"judge.workers": 1, "judge.standby": 1, "logging.histograms_every": 0},
     **{"evaluation.every": 0, "evaluation.limit": 0, "evaluation.samples": 1},
     "evaluation.temperature": 0,
+    "tinker.keep_days": 0,
 }
-_ABOVE_0 = ("sampling.temperature", "optimiser.learning_rate", "optimiser.max_grad_norm")
+_ABOVE_0 = (
+    *("sampling.temperature", "optimiser.learning_rate", "optimiser.max_grad_norm"),
+    *("tinker.answer_timeout_s", "tinker.step_timeout_s"),
+)
 _SHARES = ("sampling.top_p", "model.lora_dropout", "optimiser.clip_low", "reward.gamma")
 
 
@@ -66,6 +70,10 @@ def _check_ranges(config: Config) -> None:
     for path in _SHARES:
         if not 0 <= (value := _at(config, path)) <= 1:
             raise UsageError(f"{path} must lie in [0, 1], got {value}")
+    if config.sampling.at_once is not None and config.sampling.at_once < 1:
+        raise UsageError(
+            f"sampling.at_once must be at least 1, got {config.sampling.at_once}; null plays all"
+        )
     if config.sampling.top_p == 0:
         raise UsageError("sampling.top_p must be above 0, got 0; 1 samples from all tokens")
 
@@ -127,6 +135,8 @@ def _check_division(config: Config, processes: int) -> None:
             f"sampling.problems_per_step={sampling.problems_per_step} does not divide among "
             f"{processes} processes, and a group stays on one; take a multiple of {processes}"
         )
+    if config.run.backend != "trl":
+        return  # it takes as many samples as there are
     rows = config.samples_per_step
     shares = processes * optimiser.updates_per_step
     if rows % (shares * optimiser.micro_batch):

@@ -32,6 +32,7 @@ from kernelgym_train.config.sections import (
     RewardConfig,
     RunConfig,
     SamplingConfig,
+    TinkerConfig,
 )
 from kernelgym_train.config.settings import keys_that_differ, plain, read_settings, read_yaml
 from kernelgym_train.credit.credit import CreditRule
@@ -60,6 +61,7 @@ class Config:
     curriculum: Curriculum = field(default_factory=Curriculum)
     credit: CreditConfig = field(default_factory=CreditConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    tinker: TinkerConfig = field(default_factory=TinkerConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     guards: GuardRules = field(default_factory=GuardRules)
@@ -95,7 +97,8 @@ class Config:
 
 FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
-    *("judge.workers", "judge.standby"),
+    *("judge.workers", "judge.standby", "sampling.at_once"),
+    *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
 )
 """Settings that may be others when a run is resumed, beside the sections logging, guards and
 evaluation: they change nothing of what was done so far."""

@@ -27,6 +27,7 @@ __all__ = [
     "RewardConfig",
     "RunConfig",
     "SamplingConfig",
+    "TinkerConfig",
 ]
 
 
@@ -147,8 +148,26 @@ class SamplingConfig:
     """What a local model generates with; vLLM is passed on to the backend."""
     batch_size: int = 64
     """Answers that it generates at once."""
+    at_once: int | None = None
+    """Most trajectories of a step that are played at the same time with a model on a service; all
+    if null. A local model answers those of a step together."""
     thinking: bool = True
     """Let a chat template that can switch thinking on or off switch it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TinkerConfig:
+    """The Tinker service that trains; read with run.backend=tinker only."""
+
+    base_url: str = ""
+    """Its address, such as http://127.0.0.1:8004; if empty, that of TINKER_BASE_URL, or of the
+    hosted service."""
+    answer_timeout_s: float = 600.0
+    """Seconds after which an answer is asked for again, twice, and then given up."""
+    step_timeout_s: float = 1800.0
+    """Seconds that an optimiser update, a snapshot or a checkpoint may take."""
+    keep_days: int = 0
+    """Days that the service keeps checkpoints; 0 for as long as it keeps any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,7 @@ def make_steps(
         log=log,
         activity=activity,
         device_share=device_share,
+        at_once=sampling.at_once,
         histograms_every=config.logging.histograms_every,
     )
 

@@ -4,21 +4,22 @@ Contract: what is missing is said before anything is made. The run's folder hold
 it: the trained model, or its adapter, is in ``model/``. An interruption closes the judge and leaves
 the folder as a kill would.
 
-It knows the backends by name only, and imports one when it is asked for.
+It knows backends by `kernelgym_train.backends.backend` only, and imports one when it is asked for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kernelgym import Evaluator, Problem, UsageError
+from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.settings import plain
 from kernelgym_train.launch.assembly import (
@@ -31,22 +32,15 @@ from kernelgym_train.launch.assembly import (
     training_problems,
     with_memory_budget,
 )
-from kernelgym_train.launch.dry_run import missing_packages
 from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.launch.prompts import check_prompts
-from kernelgym_train.models import (
-    context_tokens,
-    load_model,
-    load_shape,
-    load_tokenizer,
-    model_device,
-    save_model,
-)
 from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
-from kernelgym_train.rollout.evaluation import Evaluation, evaluate
-from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
+from kernelgym_train.rollout.play import BatchPolicy
+from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Activity, Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher, finished_steps
+from kernelgym_train.run.training import PolicyFor
 
 __all__ = [
     "HeldOutEvaluation",
@@ -103,27 +97,22 @@ def _train_run(
     config: Config, resume: Path | None, interrupts: Interrupts, logs: list[RunLog]
 ) -> RunOutcome:
     """Train as `train_run` says; append the run's log to `logs`."""
-    from kernelgym_train.backends.trl.train import train
-
     activity = interrupts.activity
     activity.now = "looking for what the run needs"
-    missing_packages(config)
-    device = model_device(config.model)
-    config = with_memory_budget(config)
-    problems = training_problems(config)
-    held_out = held_out_problems(config) if config.evaluation.every else ()
+    backend = find_backend(config.run.backend)
+    backend.check(config)
     with quiet_frameworks(), contextlib.ExitStack() as stack:
-        tokenizer = load_tokenizer(config.model)
-        context = context_tokens(load_shape(config.model))
+        model = backend.prepare(config)
+        stack.callback(model.close)
+        device = model.device
+        config = with_memory_budget(config)
+        problems = training_problems(config)
+        held_out = held_out_problems(config) if config.evaluation.every else ()
         judged = config.judge.device
-        check_prompts(config, tokenizer, context, problems, held_out, device=judged)
+        check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
         activity.now = "loading the model"
-        models = [load_model(config.model)]  # before the folder: most faults are here
-
-        def make_model() -> Any:
-            return models.pop() if models else load_model(config.model)
-
-        log = _open(config, resume)
+        model.load()  # before the folder: most faults are here
+        log = _open(config, resume, model)
         logs.append(log)
         interrupts.folder = log.folder
         activity.now = "starting the judge"
@@ -132,7 +121,7 @@ def _train_run(
         log.keeps_trajectories = config.logging.trajectories
         judge: Evaluator = local_evaluator(config)
         stack.callback(judge.close)
-        count = token_counter(tokenizer)
+        count = token_counter(model.tokenizer)
         kept = log.verdicts(judge, seeded=not config.judge.cache)
         share = DeviceShare(device, judged)
         steps = make_steps(
@@ -140,14 +129,12 @@ def _train_run(
         )
         tested = None
         if held_out and log.writes:
-            tested = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack, share)
+            tested = HeldOutEvaluation(config, log, held_out, count, judge, stack, share)
         try:
-            outcome = train(
+            outcome = model.train(
                 config,
                 log,
                 steps,
-                make_model,
-                tokenizer,
                 evaluate=tested,
                 watchers=lambda first: make_watchers(config, log, first),
                 interrupts=interrupts,
@@ -156,7 +143,7 @@ def _train_run(
             (steps.log or log).close()
         activity.now = "saving the model"
         if log.writes:
-            save_model(outcome.model, tokenizer, log.folder / "model")
+            model.save(log.folder / "model")
             log.event("finished", step=outcome.steps, stopped=outcome.stopped)
     return RunOutcome(log.folder, outcome.steps, outcome.stopped)
 
@@ -172,31 +159,35 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
             f"the run in {str(folder)!r} has no model/ yet: it writes that at its end; go on with "
             f"it by --resume {folder}"
         )
-    held_out = held_out_problems(config)
-    trained = replace(config.model, id=str(folder / "model"), revision="")
+    backend = find_backend(config.run.backend)
+    backend.check(config)
     log = RunLog.follow(folder)
     log.writes = True
     with quiet_frameworks(), contextlib.ExitStack() as stack:
-        model, tokenizer = load_model(trained), load_tokenizer(trained)
+        model = backend.trained(config, folder / "model")
+        stack.callback(model.close)
+        held_out = held_out_problems(config)
+        model.load()
         judge = local_evaluator(config)
         stack.callback(judge.close)
-        share = DeviceShare(model_device(config.model), config.judge.device)
-        run = HeldOutEvaluation(config, log, held_out, tokenizer, judge, stack, share)
-        run(model, config.optimiser.steps)
+        share = DeviceShare(model.device, config.judge.device)
+        count = token_counter(model.tokenizer)
+        run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share)
+        asyncio.run(run(model.policy, config.optimiser.steps))
         return run.last.metrics if run.last else {}
 
 
 class HeldOutEvaluation:
-    """Evaluates a model on held-out problems, sampled and greedy; called by the trainer.
+    """Evaluates a policy on held-out problems, sampled and greedy.
 
     Args:
         config: The configuration.
         log: Where it is written down.
         problems: What is played.
-        tokenizer: The model's.
+        count: Counts a text's tokens.
         judge: Judges untimed answers.
         stack: Closes the judge that times, if one is needed.
-        share: Holds the device lock while the model samples.
+        share: Holds the device lock while a local model samples.
     """
 
     def __init__(
@@ -204,13 +195,13 @@ class HeldOutEvaluation:
         config: Config,
         log: RunLog,
         problems: tuple[Problem, ...],
-        tokenizer: Any,
+        count: Callable[[str], int],
         judge: Evaluator,
         stack: contextlib.ExitStack,
         share: DeviceShare,
     ) -> None:
         self._config, self._log, self._problems = config, log, problems
-        self._tokenizer, self._share = tokenizer, share
+        self._count, self._share = count, share
         self._again: Evaluator | None = None
         if config.evaluation.timing and (config.judge.cache or not config.judge.timing):
             # Beside the other, and seldom used: no more processes of it stand ready than must.
@@ -222,25 +213,22 @@ class HeldOutEvaluation:
             self._judge = log.verdicts(judge, seeded=not config.judge.cache)
         self.last: Evaluation | None = None
 
-    def __call__(self, model: Any, step: int) -> float | None:
+    async def __call__(self, policy: PolicyFor, step: int) -> float | None:
         """Evaluate, write it down, and return pass@1."""
         chosen, sampling = self._config.evaluation, self._config.sampling
         started = time.monotonic()
         observer = training_observer(
-            self._config,
-            self._judge.device,
-            token_counter(self._tokenizer),
-            max_turns=chosen.max_turns,
+            self._config, self._judge.device, self._count, max_turns=chosen.max_turns
         )
-        template = {"enable_thinking": sampling.thinking}
 
-        def played(temperature: float, samples: int, ks: tuple[int, ...], name: str) -> Evaluation:
-            drawn = Sampling(sampling.max_new_tokens, temperature, sampling.top_p)
-            policy = HFPolicy(
-                model, self._tokenizer, drawn, batch=sampling.batch_size, template=template
-            )
-            return evaluate(
-                SharingPolicy(policy, self._share),
+        async def played(
+            temperature: float, samples: int, ks: tuple[int, ...], name: str
+        ) -> Evaluation:
+            asked = policy(Sampling(sampling.max_new_tokens, temperature, sampling.top_p))
+            if isinstance(asked, BatchPolicy):
+                asked = SharingPolicy(asked, self._share)
+            return await play_and_score(
+                asked,
                 self._problems,
                 self._judge,
                 observer,
@@ -251,12 +239,13 @@ class HeldOutEvaluation:
                 step=step,
                 again=self._again,
                 name=name,
+                at_once=sampling.at_once,
             )
 
-        found = played(chosen.temperature, chosen.samples, chosen.pass_at, "eval")
+        found = await played(chosen.temperature, chosen.samples, chosen.pass_at, "eval")
         metrics = dict(found.metrics)
         if chosen.greedy:
-            metrics |= played(0.0, 1, (1,), "greedy").metrics
+            metrics |= (await played(0.0, 1, (1,), "greedy")).metrics
         metrics["time/eval_s"] = time.monotonic() - started
         self.last = Evaluation(metrics, found.problems, found.rollouts)
         self._log.evaluation(step, metrics)
@@ -280,13 +269,11 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
         yield LiveTable(config.run.name, steps) if on_terminal else Lines(steps)
 
 
-def _open(config: Config, resume: Path | None) -> RunLog:
+def _open(config: Config, resume: Path | None, model: Model) -> RunLog:
     """Open the run's folder: in the first process for writing, in others once that has been."""
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
     if not _is_first():
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()
+        model.wait_for_others()
         return RunLog.follow(folder)
     if resume is not None:
         log = RunLog.resume(folder)
@@ -298,10 +285,7 @@ def _open(config: Config, resume: Path | None) -> RunLog:
             memory_bytes=config.judge.memory_bytes,
         )
         log = RunLog.create(folder, plain(config), about)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()
+    model.wait_for_others()
     return log
 
 

@@ -16,7 +16,7 @@ from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout, Sample
 
-__all__ = ["advantage_metrics", "distributions", "rollout_metrics", "summary"]
+__all__ = ["advantage_metrics", "distributions", "rollout_metrics", "staleness", "summary"]
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -72,6 +72,19 @@ def advantage_metrics(samples: Iterable[Sample]) -> dict[str, float]:
     samples = list(samples)
     found = {"advantage/samples": float(len(samples))}
     return found | summary("advantage", [sample.advantage for sample in samples])
+
+
+def staleness(rollouts: Iterable[Rollout], version: int) -> dict[str, float]:
+    """Return how many updates old the sampling weights were.
+
+    Args:
+        rollouts: What was played.
+        version: Updates that the learner has had when it learns from them.
+    """
+    ages = [float(version - one.policy_version) for each in rollouts for one in each.completions]
+    if not ages:
+        return {}
+    return {"policy/staleness_mean": _mean(ages), "policy/staleness_max": max(ages)}
 
 
 def distributions(

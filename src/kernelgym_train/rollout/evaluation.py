@@ -20,6 +20,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
 from kernelgym.prompts.observer import Observer
@@ -29,7 +30,14 @@ from kernelgym_train.metrics.step_metrics import rollout_metrics
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
 
-__all__ = ["Evaluation", "ProblemResult", "bootstrap_interval", "evaluate", "score_rollouts"]
+__all__ = [
+    "Evaluation",
+    "ProblemResult",
+    "bootstrap_interval",
+    "evaluate",
+    "play_and_score",
+    "score_rollouts",
+]
 
 _FAST = (1.0, 1.5, 2.0)
 _DRAWS = 1000
@@ -58,7 +66,7 @@ class Evaluation:
     rollouts: tuple[Rollout, ...]
 
 
-def evaluate(
+async def play_and_score(
     policy: Policy | BatchPolicy,
     problems: Sequence[Problem],
     evaluator: Evaluator,
@@ -71,6 +79,7 @@ def evaluate(
     step: int = 0,
     again: Evaluator | None = None,
     name: str = "eval",
+    at_once: int | None = None,
 ) -> Evaluation:
     """Play problems and return how it went.
 
@@ -87,6 +96,7 @@ def evaluate(
         again: Measures the fastest kernels a second time; must not remember the first. None to
             believe the first measurement.
         name: First part of the metrics' names.
+        at_once: Most episodes that are played at the same time; None for all.
 
     Raises:
         UsageError: If an argument makes no sense.
@@ -96,8 +106,22 @@ def evaluate(
     if samples < 1 or not all(1 <= k <= samples for k in pass_at):
         raise UsageError(f"pass@k needs 1 <= k <= samples, got {list(pass_at)} of {samples}")
     tasks = tasks_of(step, problems, samples)
-    rollouts = asyncio.run(play(tasks, policy, evaluator, observer, rules, seed=f"{name}/{seed}"))
+    rollouts = await play(
+        *(tasks, policy, evaluator, observer, rules), seed=f"{name}/{seed}", at_once=at_once
+    )
     return score_rollouts(rollouts, pass_at=pass_at, again=again, name=name)
+
+
+def evaluate(
+    policy: Policy | BatchPolicy,
+    problems: Sequence[Problem],
+    evaluator: Evaluator,
+    observer: Observer,
+    rules: EpisodeRules | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Return `play_and_score`'s result; called outside of an event loop."""
+    return asyncio.run(play_and_score(policy, problems, evaluator, observer, rules, **options))
 
 
 def score_rollouts(
@@ -107,7 +131,7 @@ def score_rollouts(
     again: Evaluator | None = None,
     name: str = "eval",
 ) -> Evaluation:
-    """Return what episodes came to; see `evaluate`."""
+    """Return what episodes came to; see `play_and_score`."""
     rollouts = tuple(rollouts)
     by_problem: dict[str, list[Trajectory]] = defaultdict(list)
     for rollout in rollouts:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -69,7 +69,8 @@ __all__ = [
 class Policy(Protocol):
     """Answers requests as they come; several calls may be awaited at the same time.
 
-    It raises `kernelgym.PolicyFailure` for a request that alone cannot be answered.
+    It raises `kernelgym.PolicyFailure` for a request that alone cannot be answered. `sample` may be
+    an asynchronous generator; it is closed once its answers are no longer waited for.
     """
 
     def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
@@ -275,8 +276,14 @@ class _Stream:
         self._policy = policy
 
     async def __call__(self, request: Request) -> Completion:
-        async for _, completion in self._policy.sample([request]):
-            return completion
+        found = self._policy.sample([request])
+        try:
+            async for _, completion in found:
+                return completion
+        finally:
+            # Left open, what it asked for would go on until it is collected as garbage.
+            if isinstance(found, AsyncGenerator):
+                await found.aclose()
         raise RuntimeError(f"the policy gave no completion for {tuple(request.key)}")
 
     def leave(self) -> None:

@@ -35,7 +35,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -51,6 +51,9 @@ from kernelgym_train.types import Rollout
 __all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest", "finished_steps"]
 
 _CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
+
+_ROW = ("step", "path", "sizes", "weights", "good", "score", "time")
+"""What a row of checkpoints.jsonl says of every backend's checkpoints."""
 
 _SIGNS_OF_A_STEP = ("metrics.jsonl", "checkpoints.jsonl")
 
@@ -77,6 +80,8 @@ class Checkpoint:
     folder: Path
     weights: str
     """Digest of the trained weights; empty if none was taken."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the backend added to its row."""
 
     def state(self) -> dict[str, Any]:
         """Return what the run's own parts kept with it."""
@@ -287,6 +292,7 @@ class RunLog:
         weights: str = "",
         good: bool = True,
         score: float | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         """Make a checkpoint count: its folder is whole, and the logs are as long as they are.
 
@@ -297,6 +303,7 @@ class RunLog:
             weights: Digest of the trained weights.
             good: Whether no guard was set off, so that a run may go back to it.
             score: What held-out problems said of it, if they were asked; more is better.
+            facts: What the backend adds to the row, under names of its own; plain JSON data.
         """
         if not self.writes:
             return
@@ -317,7 +324,7 @@ class RunLog:
             "score": score,
             "time": _now(),
         }
-        append_line(self.folder / "checkpoints.jsonl", row)
+        append_line(self.folder / "checkpoints.jsonl", {**(facts or {}), **row})
         _sync(self.folder / "checkpoints.jsonl")
 
     def prune(self, keep: int) -> None:
@@ -353,7 +360,8 @@ class RunLog:
 
 
 def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(row["step"], folder / row["path"], row["weights"])
+    facts = {name: value for name, value in row.items() if name not in _ROW}
+    return Checkpoint(row["step"], folder / row["path"], row["weights"], facts)
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:

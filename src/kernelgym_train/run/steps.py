@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardSchedule
-from kernelgym.types import Evaluator
+from kernelgym.types import Evaluator, Trajectory
 from kernelgym_train.credit.credit import Credit, CreditRule, assign_credit
 from kernelgym_train.metrics.guards import (
     Alarm,
@@ -36,9 +36,10 @@ from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import ProblemSampler
+from kernelgym_train.rollout.timed import TimedBatches, TimedStream
 from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.types import Completion, Request, Rollout
+from kernelgym_train.types import Rollout
 
 __all__ = ["Gather", "Step", "StepPlan", "Steps"]
 
@@ -85,6 +86,8 @@ class Steps:
         credit: How credit is given.
         guards: When something is wrong.
         seed: The run's seed.
+        at_once: Most trajectories that are played at the same time; None for all. A batch policy is
+            asked for all of them.
         histograms_every: Steps from one set of histograms to the next; 0 for none.
         log: Where it is written down; None in processes that write nothing.
         activity: Is told what the run is doing.
@@ -103,6 +106,7 @@ class Steps:
         credit: CreditRule,
         guards: GuardRules | None = None,
         seed: int,
+        at_once: int | None = None,
         histograms_every: int = 1,
         log: RunLog | None = None,
         activity: Activity | None = None,
@@ -114,7 +118,7 @@ class Steps:
         self.observer, self.credit, self.log = observer, credit, log
         self._rules, self._schedule, self._seed = rules, schedule, seed
         self._guards = GuardRules() if guards is None else guards
-        self._histograms_every = histograms_every
+        self._at_once, self._histograms_every = at_once, histograms_every
         self._first: list[StepHealth] = []
         self._recent: list[StepHealth] = []
         self._usual: int | None = None
@@ -146,10 +150,9 @@ class Steps:
         """
         rules = replace(self._rules, reward=self._schedule.at(step))
         self.activity.now = f"playing step {step}"
-        timed = None
         if isinstance(policy, BatchPolicy):
             self.activity.now = f"judging answers of step {step}"
-            timed = _Timed(policy, self, f"sampling answers of step {step}")
+        timed = self._timed(policy, step)
         fill = Refill(self.plan.groups, self.credit, self.plan.extra_rounds)
         started = time.monotonic()
         while fill.missing:
@@ -157,11 +160,12 @@ class Steps:
             tasks = tasks_of(step, problems, self.plan.trajectories, first=fill.groups)
             played = await play(
                 [task for task in tasks if task.key.problem % share[1] == share[0]],
-                policy if timed is None else timed,
+                timed,
                 self.evaluator,
                 self.observer,
                 rules,
                 seed=self.seed,
+                at_once=self._at_once,
             )
             fill.add(played if gather is None else gather(played))
         play_s = time.monotonic() - started
@@ -171,10 +175,12 @@ class Steps:
         self.sampler.record(every)
         metrics = self._metrics(every, credit, fill)
         metrics["time/play_s"] = play_s
-        if timed is not None:
-            metrics["time/model_s"] = timed.seconds
-            metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
-            metrics["time/judge_share"] = metrics["time/judge_s"] / max(play_s, 1e-9)
+        metrics["time/model_s"] = timed.seconds
+        # What was waited for verdicts alone.
+        metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
+        metrics["time/judge_share"] = metrics["time/judge_s"] / max(play_s, 1e-9)
+        if isinstance(timed, TimedStream):
+            metrics |= timed.metrics()
         self.activity.now = f"writing down step {step}"
         if self.log is not None:
             self.log.rollouts(every, self.observer, rules)
@@ -235,8 +241,7 @@ class Steps:
             self._usual = min(first, key=lambda token: (-first[token], token)) if first else None
         played = [rollout.trajectory for rollout in taken.rollouts]
         turns = [turn for each in played for turn in each.turns]
-        # Cut, though all its verdicts are valid: the policy failed to give the next answer.
-        missing = sum(each.ended == "cut" and each.valid for each in played)
+        missing = _not_given(played)
         count = len(answers)
         return StepHealth(
             step,
@@ -277,8 +282,16 @@ class Steps:
         self.sampler.seed_epoch += 1
         self._first, self._recent = [], []
 
+    def _timed(self, policy: Policy | BatchPolicy, step: int) -> TimedBatches | TimedStream:
+        if not isinstance(policy, BatchPolicy):
+            return TimedStream(policy)
+        during = self.activity.during
+        return TimedBatches(policy, self.device_share, during, f"sampling answers of step {step}")
+
     def _metrics(self, every: list[Rollout], credit: Credit, fill: Refill) -> dict[str, float]:
         found = rollout_metrics(every) | advantage_metrics(credit.samples)
+        missing = _not_given(rollout.trajectory for rollout in every)
+        asked = missing + sum(len(rollout.completions) for rollout in every)
         found |= {
             "groups/wanted": float(self.plan.groups),
             "groups/with_signal": float(credit.groups),
@@ -286,6 +299,7 @@ class Steps:
             "groups/waste": fill.waste,
             "groups/rounds": float(fill.round),
             "infra/left_out": float(credit.left_out),
+            "infra/policy_fail_rate": missing / max(1, asked),
             "curriculum/levels": float(len(self.sampler.levels)),
         }
         for bucket, rate in self.sampler.solve_rates.items():
@@ -301,17 +315,9 @@ class Steps:
         return found
 
 
-class _Timed:
-    """A batch policy under the device lock, whose time is measured."""
+def _not_given(played: Iterable[Trajectory]) -> int:
+    """Return how many answers the policy failed to give.
 
-    def __init__(self, policy: BatchPolicy, steps: Steps, what: str) -> None:
-        self._policy, self._steps, self._what = policy, steps, what
-        self.seconds = 0.0
-
-    def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
-        with self._steps.activity.during(self._what), self._steps.device_share.held():
-            started = time.monotonic()
-            try:
-                return self._policy.generate(requests)
-            finally:
-                self.seconds += time.monotonic() - started
+    A trajectory was cut for that if all its verdicts are valid.
+    """
+    return sum(each.ended == "cut" and each.valid for each in played)

@@ -8,36 +8,33 @@ torch.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.backends.trl.generation import generate_ids
 from kernelgym_train.backends.trl.rows import Rows, rows_of
 from kernelgym_train.config.config import Config
-from kernelgym_train.metrics.guards import Alarm
 from kernelgym_train.models import context_tokens, weights_digest
 from kernelgym_train.rollout.play import request_seed
 from kernelgym_train.rollout.policies import (
     ChatText,
+    HFPolicy,
+    Sampling,
     batch_seed,
     by_length,
     end_ids,
     refuse_long_prompts,
 )
-from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.steps import Step, Steps
+from kernelgym_train.run.steps import Step
+from kernelgym_train.run.training import Progress
 from kernelgym_train.types import Completion, Key, Request, Rollout
 
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
 
-__all__ = ["Evaluate", "TrlLoop", "TrlPolicy"]
-
-Evaluate = Callable[[Any, int], float | None]
-"""Evaluates a model after so many steps, writes down what it finds, and returns its score."""
+__all__ = ["TrlLoop", "TrlPolicy", "model_policy"]
 
 
 class TrlPolicy:
@@ -94,35 +91,21 @@ class TrlPolicy:
 
 
 class TrlLoop:
-    """Gives the trainer its rows and takes its numbers; see `RowSource`."""
+    """Gives the trainer its rows and takes its numbers; see `RowSource`.
 
-    def __init__(
-        self,
-        config: Config,
-        log: RunLog,
-        steps: Steps,
-        tokenizer: Any,
-        evaluate: Evaluate | None,
-        *,
-        may_roll_back: bool,
-    ) -> None:
-        self._config, self._log, self._steps = config, log, steps
-        self._evaluate, self._may_roll_back = evaluate, may_roll_back
+    Args:
+        progress: Of the stretch that is trained.
+        tokenizer: The model's.
+    """
+
+    def __init__(self, progress: Progress, tokenizer: Any) -> None:
+        config = progress.config
+        self._config, self._progress, self._steps = config, progress, progress.steps
         self._updates = config.optimiser.updates_per_step
-        template = {"enable_thinking": config.sampling.thinking}
-        self._text = ChatText(tokenizer, template)
-        self._end = tokenizer.eos_token_id
+        self._text = ChatText(tokenizer, {"enable_thinking": config.sampling.thinking})
         self._taken: Step | None = None
         self._measured: list[dict[str, float]] = []
-        self._since = time.monotonic()
         self.trainer: KernelTrainer | None = None
-        self.alarmed = False
-        """Whether a guard was set off since the last checkpoint."""
-        self.score: float | None = None
-        """What the last evaluation said, until the next step."""
-        self.action = ""
-        """``stop`` or ``rollback`` once a guard has asked for it."""
-        self.stopped = ""
 
     def rows(self, trainer: KernelTrainer, count: int) -> Rows:
         """Play a step and return that many rows."""
@@ -144,7 +127,8 @@ class TrlLoop:
         self._taken = asyncio.run(self._steps.take(step, policy, share=share, gather=gather))
         self._measured = []
         self.learns()
-        rows = rows_of(self._taken.credit.samples, count * share[1], end=self._end)
+        end = self._text.tokenizer.eos_token_id
+        rows = rows_of(self._taken.credit.samples, count * share[1], end=end)
         return rows.part(share[0] * count, count)
 
     def learns(self) -> None:
@@ -163,61 +147,42 @@ class TrlLoop:
             return
         step = optimiser_step // self._updates - 1
         values = _mean(self._measured)
-        now = time.monotonic()
         measured = {_NAMES.get(name, f"train/{name}"): value for name, value in values.items()}
         measured = {name: value for name, value in measured.items() if name}
-        measured["time/total_s"], self._since = now - self._since, now
         # TRL's time of a step holds what was played in it.
         played = sum(self._taken.metrics[f"time/{part}_s"] for part in ("play", "bookkeeping"))
         spent = sum(row.get("step_time", 0.0) for row in self._measured)
         measured["time/train_s"] = max(0.0, spent - played)
-        measured["progress/done_frac"] = (step + 1) / self._config.optimiser.steps
-        alarms = self._steps.finish(
+        self._progress.finish(
             step,
             self._taken,
             measured,
+            version=step * self._updates,
             entropy=values.get("entropy"),
             gap=values.get("sampling/sampling_logp_difference/mean"),
         )
         self._taken = None
-        self._act(alarms)
-        every = self._config.evaluation.every
-        self.score = None
-        if self._evaluate is not None and every and (step + 1) % every == 0 and not self.action:
-            model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-            with self._steps.activity.during(f"evaluating after step {step}"):
-                self.score = self._evaluate(model, step + 1)
-            self._since = time.monotonic()  # what an evaluation takes is its own: time/eval_s
+        if self._progress.action:
+            self.trainer.control.should_training_stop = True
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        asyncio.run(self._progress.evaluate_if_due(partial(self._policy, model)))
 
-    def saved(self, optimiser_step: int, folder: Path) -> None:
+    def saved(self, folder: Path) -> None:
         """Make a checkpoint count."""
-        if self.trainer is None or self.action == "rollback":
+        if self.trainer is None:
             return
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        self._log.commit(
-            optimiser_step // self._updates,
-            folder,
-            {"steps": self._steps.state()},
-            weights=weights_digest(model),
-            good=not self.alarmed,
-            score=self.score,
-        )
-        self._log.prune(self._config.run.keep_checkpoints)
-        self.alarmed = False
+        self._progress.commit(folder, weights=weights_digest(model))
 
-    def _act(self, alarms: Sequence[Alarm]) -> None:
-        grave = [alarm for alarm in alarms if alarm.action in ("stop", "rollback")]
-        self.alarmed |= any(alarm.action != "off" for alarm in alarms)
-        if not grave or self.trainer is None:
-            return
-        self.action, self.stopped = grave[0].action, f"{grave[0].guard}: {grave[0].message}"
-        if self.action == "rollback" and not (self._may_roll_back and self._has_good()):
-            self.action = "stop"
-        self.trainer.control.should_training_stop = True
+    def _policy(self, model: Any, sampling: Sampling) -> HFPolicy:
+        return model_policy(self._config, model, self._text.tokenizer, sampling)
 
-    def _has_good(self) -> bool:
-        path = self._log.folder / "checkpoints.jsonl"
-        return path.exists() and any(row["good"] for _, row in read_lines(path))
+
+def model_policy(config: Config, model: Any, tokenizer: Any, sampling: Sampling) -> HFPolicy:
+    """Return what samples with a model as it stands."""
+    template = {"enable_thinking": config.sampling.thinking}
+    batch = config.sampling.batch_size
+    return HFPolicy(model, tokenizer, sampling, batch=batch, template=template)
 
 
 _NAMES = {

@@ -10,51 +10,30 @@ Contract:
   batches, judged, and learned from, one after the other. They may share a GPU, timed or not;
 - kernels run in the judge's processes. Here they would share a process with the weights.
 
-A rollback changes the seed of all sampling and halves the learning rate; how often is counted in
-events.jsonl, so that a resumed run knows.
+Steps are finished, evaluated and kept by `kernelgym_train.run.training`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelgym import UsageError
-from kernelgym.records.jsonlines import read_lines
-from kernelgym_train.backends.trl.loop import Evaluate, TrlLoop
+from kernelgym_train.backends.trl.loop import TrlLoop
 from kernelgym_train.backends.trl.options import grpo_options
 from kernelgym_train.config.config import Config
-from kernelgym_train.metrics.guards import rolled_back
 from kernelgym_train.models import adapter_options, weights_digest
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
+from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
 
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
 
-__all__ = ["Outcome", "train"]
-
-_MOST_ROLLBACKS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a training ended."""
-
-    steps: int
-    """Steps that were done."""
-    model: Any
-    """The trained model, its adapter not merged."""
-    weights: str
-    """Digest of what was trained."""
-    stopped: str = ""
-    """Which guard stopped it, and why; empty if it went to its end."""
+__all__ = ["train"]
 
 
 def train(
@@ -76,7 +55,7 @@ def train(
         steps: Makes the steps; its log is `log`.
         make_model: Returns the model as it was before any training, without an adapter.
         tokenizer: Its tokenizer.
-        evaluate: Evaluates the model every so often.
+        evaluate: Evaluates the policy every so often.
         watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
         interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
 
@@ -90,50 +69,21 @@ def train(
             "TRITON_INTERPRET is set, and TRL's loss would be interpreted, too; unset it (the "
             "judge sets it for its own processes)"
         )
-    with contextlib.ExitStack() as stack:
-        if interrupts is None:
-            interrupts = stack.enter_context(Interrupts(steps.activity, log.folder))
-        interrupted = stack.enter_context(interrupts.finishing_steps())
-        while True:
-            done = _train_once(config, log, steps, make_model, tokenizer, evaluate, interrupted)
-            whole = done.action != "rollback" and done.outcome.steps >= config.optimiser.steps
-            if interrupted.is_set() and not whole:
-                raise KeyboardInterrupt
-            if done.action != "rollback":
-                return done.outcome
-            log.event("rollback", step=done.outcome.steps, reason=done.outcome.stopped)
-            log.close()
-            log = RunLog.resume(log.folder, good=True)
-            log.watchers = list(watchers(log.start.step if log.start else 0))
-            steps.log = log
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    outcome: Outcome
-    action: str
-
-
-def _train_once(
-    config: Config,
-    log: RunLog,
-    steps: Steps,
-    make_model: Callable[[], Any],
-    tokenizer: Any,
-    evaluate: Evaluate | None,
-    interrupted: threading.Event,
-) -> _Done:
-    start = log.start
-    rollbacks = _rollbacks(log.folder)
-    rate = config.optimiser.learning_rate
-    if start is not None:
-        steps.load(start.state()["steps"])
-    for epoch in range(rollbacks):
-        rate, steps.sampler.seed_epoch = rolled_back(rate, epoch)
-    loop = TrlLoop(
-        config, log, steps, tokenizer, evaluate, may_roll_back=rollbacks < _MOST_ROLLBACKS
+    return run_stretches(
+        config,
+        log,
+        steps,
+        lambda progress: _train_once(progress, make_model, tokenizer),
+        evaluate=evaluate,
+        watchers=watchers,
+        interrupts=interrupts,
     )
-    trainer = _make_trainer(config, loop, make_model(), tokenizer, log, rate, interrupted)
+
+
+def _train_once(progress: Progress, make_model: Callable[[], Any], tokenizer: Any) -> Outcome:
+    config, start = progress.config, progress.log.start
+    loop = TrlLoop(progress, tokenizer)
+    trainer = _make_trainer(progress, loop, make_model(), tokenizer)
     if start is not None and start.step >= config.optimiser.steps:
         # Transformers looks at the number of steps only after having taken one more.
         trainer._load_from_checkpoint(str(start.folder))
@@ -145,19 +95,10 @@ def _train_once(
             loop.rests()
         done = trainer.state.global_step // config.optimiser.updates_per_step
     model = trainer.accelerator.unwrap_model(trainer.model)
-    outcome = Outcome(done, model, weights_digest(model), loop.stopped)
-    return _Done(outcome, loop.action)
+    return Outcome(done, weights_digest(model), progress.stopped, model)
 
 
-def _make_trainer(
-    config: Config,
-    loop: TrlLoop,
-    model: Any,
-    tokenizer: Any,
-    log: RunLog,
-    rate: float,
-    interrupted: threading.Event,
-) -> KernelTrainer:
+def _make_trainer(progress: Progress, loop: TrlLoop, model: Any, tokenizer: Any) -> KernelTrainer:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
@@ -165,9 +106,11 @@ def _make_trainer(
 
     from kernelgym_train.backends.trl.trainer import KernelTrainer
 
+    config, interrupted = progress.config, progress.interrupted
+    folder = progress.log.folder / "checkpoints"
     device = str(model.device)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    options = grpo_options(config, log.folder / "checkpoints", device=device, processes=processes)
+    options = grpo_options(config, folder, device=device, processes=processes)
     if processes == 1 and device.startswith("cuda"):
         os.environ["ACCELERATE_TORCH_DEVICE"] = device  # or it would be the first GPU
     args = GRPOConfig(**options)
@@ -181,7 +124,7 @@ def _make_trainer(
 
     class Callback(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            _set_rate(trainer, rate)
+            _set_rate(trainer, progress.learning_rate)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             loop.rests()
@@ -195,7 +138,7 @@ def _make_trainer(
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             where = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if state.is_world_process_zero:
-                loop.saved(state.global_step, where)
+                loop.saved(where)
 
     prompts = Dataset.from_dict({"prompt": [""] * options["num_generations"] * 8})
     trainer = KernelTrainer(
@@ -223,8 +166,3 @@ def _set_rate(trainer: Any, rate: float) -> None:
     scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
     scheduler.base_lrs = [rate for _ in scheduler.base_lrs]
     scheduler._last_lr = [group["lr"] for group in trainer.optimizer.param_groups]  # what is logged
-
-
-def _rollbacks(folder: Path) -> int:
-    path = folder / "events.jsonl"
-    return sum(row["event"] == "rollback" for _, row in read_lines(path)) if path.exists() else 0

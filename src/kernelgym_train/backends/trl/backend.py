@@ -1,0 +1,191 @@
+"""TRL as a backend: a model in this process. See `kernelgym_train.backends.backend`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kernelgym import Problem, UsageError
+from kernelgym_train.backends.backend import check_packages
+from kernelgym_train.backends.trl.loop import model_policy
+from kernelgym_train.backends.trl.train import train
+from kernelgym_train.config.config import Config
+from kernelgym_train.launch.footprint import reference_sizes
+from kernelgym_train.launch.memory import estimate_memory
+from kernelgym_train.models import (
+    context_tokens,
+    gpus,
+    load_model,
+    load_shape,
+    load_tokenizer,
+    model_device,
+    save_model,
+)
+from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.run.interrupts import Interrupts
+from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.steps import Steps
+from kernelgym_train.run.training import Evaluate, Outcome
+
+__all__ = ["BACKEND", "TrlBackend", "TrlModel"]
+
+_PACKAGES = ("trl", "transformers", "peft", "accelerate")
+
+
+class TrlModel:
+    """A model of transformers.
+
+    Args:
+        config: The configuration.
+        model: Of the model that is loaded; the configured one if None.
+
+    Raises:
+        UsageError: If its tokenizer or shape is not found.
+    """
+
+    def __init__(self, config: Config, model: str | None = None) -> None:
+        own = config.model if model is None else replace(config.model, id=model, revision="")
+        self._config, self._own = config, own
+        self.tokenizer = load_tokenizer(own)
+        self._given = model is not None
+        self._loaded: Any = None
+        self._trained: Any = None
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that its context holds; None if that is not known."""
+        if self._given:
+            return None  # an adapter's folder has no shape; the model is asked itself
+        return context_tokens(load_shape(self._own))
+
+    @property
+    def device(self) -> str:
+        """The configured device: ``cpu`` or a GPU such as ``cuda:0``."""
+        return model_device(self._config.model)
+
+    def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
+        """Yield the device that it is on."""
+        yield f"model       on {self.device if assume_gpu_gib is None else 'cuda:0'}"
+
+    def plan(
+        self, judge: str, problems: Sequence[Problem], assume_gpu_gib: float | None = None
+    ) -> Iterator[str]:
+        """Yield an estimate of the device memory that a run takes."""
+        device = self.device if assume_gpu_gib is None else "cuda:0"
+        number = _number(device)
+        judged = None
+        if number is not None and _number(judge) == number:
+            judged = max((each.on_gpu for each in reference_sizes(problems) if each), default=0)
+        estimate = estimate_memory(self._config, half=number is not None, judged_bytes=judged)
+        yield from (f"memory      {line}" for line in estimate.lines())
+        if number is None:
+            return
+        assumed = None if assume_gpu_gib is None else assume_gpu_gib * 2**30
+        total = float(gpus()[number].memory_bytes) if assumed is None else assumed
+        if estimate.peak > total:
+            advice = (
+                "lower optimiser.micro_batch, sampling.batch_size, sampling.max_new_tokens or "
+                "max_prompt_tokens, or set model.quantisation=4bit"
+            )
+            if estimate.judge:
+                advice = (
+                    f"{estimate.judge / 2**30:.0f} of it are the judge's: give it another GPU "
+                    "(judge.device=cuda:1), or lower judge.memory_bytes, judge.workers or "
+                    "judge.standby; else " + advice
+                )
+            raise UsageError(
+                f"the run is estimated to take {estimate.peak / 2**30:.0f} GiB of a GPU that has "
+                f"{total / 2**30:.0f}; {advice}"
+            )
+        yield f"memory      fits into {total / 2**30:.0f} GiB"
+
+    def load(self) -> None:
+        """Load the weights."""
+        self._loaded = load_model(self._own)
+
+    def policy(self, sampling: Sampling) -> HFPolicy:
+        """Return what samples with the weights: loaded, or trained since."""
+        if self._trained is None and self._loaded is None:
+            self.load()
+        model = self._loaded if self._trained is None else self._trained
+        return model_policy(self._config, model, self.tokenizer, sampling)
+
+    def train(
+        self,
+        config: Config,
+        log: RunLog,
+        steps: Steps,
+        *,
+        evaluate: Evaluate | None = None,
+        watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
+        interrupts: Interrupts | None = None,
+    ) -> Outcome:
+        """Train; see `kernelgym_train.backends.trl.train.train`."""
+        outcome = train(
+            config,
+            log,
+            steps,
+            self._untrained,
+            self.tokenizer,
+            evaluate=evaluate,
+            watchers=watchers,
+            interrupts=interrupts,
+        )
+        self._trained = outcome.model
+        return outcome
+
+    def save(self, folder: Path) -> None:
+        """Save the trained model, or its adapter, with the tokenizer."""
+        save_model(self._trained, self.tokenizer, folder)
+
+    def wait_for_others(self) -> None:
+        """Wait until every process that trains together has come here."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            from accelerate import PartialState
+
+            PartialState().wait_for_everyone()
+
+    def close(self) -> None:
+        """Do nothing: memory is the process's."""
+
+    def _untrained(self) -> Any:
+        """Return the model as it was before any training."""
+        model, self._loaded = self._loaded, None
+        return load_model(self._own) if model is None else model
+
+
+class TrlBackend:
+    """TRL's GRPOTrainer."""
+
+    def check(self, config: Config) -> None:
+        """Refuse a machine that lacks a package that is needed."""
+        check_packages("trl", _PACKAGES)
+        extra = {"vllm": config.sampling.engine != "transformers"}
+        extra["bitsandbytes"] = config.model.quantisation != "none"
+        for name, needed in extra.items():
+            if needed and importlib.util.find_spec(name) is None:
+                what = "sampling.engine" if name == "vllm" else "model.quantisation"
+                raise UsageError(
+                    f"{what} as configured needs {name}, which is not installed: pip install {name}"
+                )
+
+    def prepare(self, config: Config) -> TrlModel:
+        """Return the configured model, its weights not loaded yet."""
+        return TrlModel(config)
+
+    def trained(self, config: Config, folder: Path) -> TrlModel:
+        """Return the model that a run has left, its weights not loaded."""
+        return TrlModel(config, str(folder))
+
+
+BACKEND = TrlBackend()
+
+
+def _number(device: str) -> int | None:
+    """Return the number of a GPU; None for the CPU."""
+    kind, _, number = device.partition(":")
+    return int(number or 0) if kind == "cuda" else None

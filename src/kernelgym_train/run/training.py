@@ -1,0 +1,257 @@
+"""The bookkeeping of a training, the same for every backend.
+
+A `Progress` finishes the steps of one stretch of a run: from the beginning, or from a checkpoint,
+to the end, an interrupt, or a guard that acts. `run_stretches` begins the next one after a
+rollback. Contract:
+
+- a backend says what it measured, and `Progress` writes it down with ``progress/done_frac`` and
+  the times, acts on the guards' alarms, says when to evaluate and to save, and makes checkpoints
+  count;
+- a rollback goes back to the last checkpoint at which no guard was set off, changes the seed of all
+  sampling and halves the learning rate; how often is counted in events.jsonl, so that a resumed run
+  knows. The fourth one is a stop, as is one without a checkpoint to go back to;
+- after the first interrupt the step is finished and saved.
+
+It samples nothing and takes no optimiser step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.records.jsonlines import read_lines
+from kernelgym_train.config.config import Config
+from kernelgym_train.metrics.guards import Alarm, rolled_back
+from kernelgym_train.metrics.step_metrics import staleness
+from kernelgym_train.rollout.play import BatchPolicy, Policy
+from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.run.interrupts import Interrupts
+from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.steps import Step, Steps
+
+__all__ = ["Evaluate", "Outcome", "PolicyFor", "Progress", "run_stretches"]
+
+PolicyFor = Callable[[Sampling], Policy | BatchPolicy]
+"""Returns what samples with the weights as they are now."""
+Evaluate = Callable[[PolicyFor, int], Awaitable[float | None]]
+"""Evaluates a policy after so many steps, writes down what it finds, and returns its score."""
+
+_MOST_ROLLBACKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a training ended."""
+
+    steps: int
+    """Steps that were done."""
+    weights: str = ""
+    """Digest of what was trained; empty if the weights are not in this process."""
+    stopped: str = ""
+    """Which guard stopped it, and why; empty if it went to its end."""
+    model: Any = None
+    """The trained model, its adapter not merged; None if it is not in this process."""
+
+
+class Progress:
+    """Finishes the steps of one stretch of a run.
+
+    Args:
+        config: The configuration.
+        log: The run's folder; the stretch begins at its last checkpoint.
+        steps: Makes the steps; goes on from that checkpoint.
+        interrupted: Is set by the first interrupt.
+        evaluate: Evaluates the policy every so often.
+
+    Raises:
+        UsageError: If the checkpoint is that of another run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        log: RunLog,
+        steps: Steps,
+        interrupted: threading.Event,
+        evaluate: Evaluate | None = None,
+    ) -> None:
+        self.config, self.log, self.steps, self.interrupted = config, log, steps, interrupted
+        self._evaluate = evaluate
+        self.learning_rate = config.optimiser.learning_rate
+        """Before schedule and warm-up; halved by each rollback."""
+        self.done = log.start.step if log.start else 0
+        """Steps that are done."""
+        self.action = ""
+        """``stop`` or ``rollback`` once a guard has asked for it."""
+        self.stopped = ""
+        """Which guard did, and why."""
+        self.score: float | None = None
+        """What the last evaluation said, until the next step."""
+        self._alarmed = False
+        if log.start is not None:
+            steps.load(log.start.state()["steps"])
+        rollbacks = _rollbacks(log.folder)
+        for epoch in range(rollbacks):
+            self.learning_rate, steps.sampler.seed_epoch = rolled_back(self.learning_rate, epoch)
+        self._may_roll_back = rollbacks < _MOST_ROLLBACKS
+        self._since = self._finished = time.monotonic()
+        self._save_s: float | None = None
+
+    @property
+    def ends(self) -> bool:
+        """True once this stretch takes no further step."""
+        over = self.done >= self.config.optimiser.steps
+        return over or bool(self.action) or self.interrupted.is_set()
+
+    @property
+    def save_due(self) -> bool:
+        """True if a checkpoint is due after the last step."""
+        if self.action == "rollback":
+            return False
+        over = self.done >= self.config.optimiser.steps
+        return over or self.interrupted.is_set() or not self.done % self.config.run.save_every
+
+    def finish(
+        self,
+        step: int,
+        taken: Step,
+        measured: Mapping[str, float],
+        *,
+        version: int,
+        entropy: float | None = None,
+        gap: float | None = None,
+    ) -> None:
+        """Write down a step's numbers and act on what the guards say.
+
+        Args:
+            step: Its number.
+            taken: What was played.
+            measured: What the backend measured; ``time/train_s`` and ``train/learning_rate`` among
+                them.
+            version: Optimiser updates that the learner had had before those of this step.
+            entropy: The policy's mean entropy per token, in nats; None if not available.
+            gap: Mean difference of the sampler's and the learner's log-probabilities; likewise.
+        """
+        now = time.monotonic()
+        found = {**measured, **staleness(taken.rollouts, version)}
+        found["time/total_s"], self._since = now - self._since, now
+        if self._save_s is not None:  # of the checkpoint before this step
+            found["time/save_s"], self._save_s = self._save_s, None
+        self.done = step + 1
+        found["progress/done_frac"] = self.done / self.config.optimiser.steps
+        self._act(self.steps.finish(step, taken, found, entropy=entropy, gap=gap))
+        self.score = None
+        self._finished = time.monotonic()
+
+    async def evaluate_if_due(self, policy: PolicyFor) -> None:
+        """Evaluate the policy if that is due after the last step."""
+        every = self.config.evaluation.every
+        if self._evaluate is None or not every or self.done % every or self.action:
+            return
+        with self.steps.activity.during(f"evaluating after step {self.done - 1}"):
+            self.score = await self._evaluate(policy, self.done)
+        # What an evaluation takes is its own: time/eval_s.
+        self._since = self._finished = time.monotonic()
+
+    def commit(
+        self,
+        folder: Path,
+        *,
+        weights: str = "",
+        state: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a checkpoint count and prune older ones.
+
+        Before a rollback it does nothing.
+
+        Args:
+            folder: Its folder, inside of the run's.
+            weights: Digest of the trained weights.
+            state: What the backend needs to go on; plain JSON data.
+            facts: What the backend adds to its row in checkpoints.jsonl; likewise.
+        """
+        if self.action == "rollback":
+            return
+        self.log.commit(
+            self.done,
+            folder,
+            {"steps": self.steps.state(), **(state or {})},
+            weights=weights,
+            good=not self._alarmed,
+            score=self.score,
+            facts=facts or {},
+        )
+        self.log.prune(self.config.run.keep_checkpoints)
+        self._alarmed = False
+        self._save_s = time.monotonic() - self._finished
+
+    def _act(self, alarms: Sequence[Alarm]) -> None:
+        grave = [alarm for alarm in alarms if alarm.action in ("stop", "rollback")]
+        self._alarmed |= any(alarm.action != "off" for alarm in alarms)
+        if not grave:
+            return
+        self.action, self.stopped = grave[0].action, f"{grave[0].guard}: {grave[0].message}"
+        if self.action == "rollback" and not (self._may_roll_back and self._has_good()):
+            self.action = "stop"
+
+    def _has_good(self) -> bool:
+        path = self.log.folder / "checkpoints.jsonl"
+        return path.exists() and any(row["good"] for _, row in read_lines(path))
+
+
+def run_stretches(
+    config: Config,
+    log: RunLog,
+    steps: Steps,
+    stretch: Callable[[Progress], Outcome],
+    *,
+    evaluate: Evaluate | None = None,
+    watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
+    interrupts: Interrupts | None = None,
+) -> Outcome:
+    """Train until the last step, or until a guard stops the run.
+
+    Args:
+        config: The configuration.
+        log: The run's folder.
+        steps: Makes the steps; its log is `log`.
+        stretch: Trains from the checkpoint that its `Progress` begins at, until that ends.
+        evaluate: Evaluates the policy every so often.
+        watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
+        interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
+
+    Raises:
+        KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken,
+            unless it was the last; at a second one, at once.
+    """
+    with contextlib.ExitStack() as stack:
+        if interrupts is None:
+            interrupts = stack.enter_context(Interrupts(steps.activity, log.folder))
+        interrupted = stack.enter_context(interrupts.finishing_steps())
+        while True:
+            progress = Progress(config, log, steps, interrupted, evaluate)
+            outcome = stretch(progress)
+            goes_back = progress.action == "rollback"
+            if interrupted.is_set() and (goes_back or outcome.steps < config.optimiser.steps):
+                raise KeyboardInterrupt
+            if not goes_back:
+                return outcome
+            log.event("rollback", step=outcome.steps, reason=outcome.stopped)
+            log.close()
+            before, log = log, RunLog.resume(log.folder, good=True)
+            log.keeps_tokens = before.keeps_tokens
+            log.keeps_trajectories = before.keeps_trajectories
+            log.watchers = list(watchers(log.start.step if log.start else 0))
+            steps.log = log
+
+
+def _rollbacks(folder: Path) -> int:
+    path = folder / "events.jsonl"
+    return sum(row["event"] == "rollback" for _, row in read_lines(path)) if path.exists() else 0
