@@ -136,10 +136,9 @@ def _run(options: argparse.Namespace) -> int:
         print(options.merge / "merged")
         return 0
     asked = _asked(options)
-    if asked.config.run.backend != "trl":
+    if asked.config.run.backend == "mcgs":
         raise UsageError(
-            f"backend {asked.config.run.backend!r} is not in this version of kernelgym; "
-            "the one that is: trl"
+            "backend 'mcgs' is not in this version of kernelgym; those that are: trl, tinker"
         )
     if options.dry_run:
         from kernelgym_train.launch.dry_run import dry_run

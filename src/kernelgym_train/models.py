@@ -19,6 +19,7 @@ from kernelgym_train.config.sections import ModelConfig
 __all__ = [
     "adapter_options",
     "context_tokens",
+    "declared_end_ids",
     "gpus",
     "load_model",
     "load_shape",
@@ -161,6 +162,22 @@ def load_shape(config: ModelConfig) -> Any:
         raise UsageError(
             f"the configuration of model.id={config.id!r} cannot be read: {reason}"
         ) from None
+
+
+def declared_end_ids(config: ModelConfig) -> tuple[int, ...]:
+    """Return the ids that a model declares to end an answer.
+
+    Read from its generation configuration, without loading a weight.
+    """
+    from transformers import GenerationConfig
+
+    options = {"revision": config.revision} if config.revision else {}
+    try:
+        found = GenerationConfig.from_pretrained(config.id, **options).eos_token_id
+    except (OSError, ValueError):
+        return ()
+    many = found if isinstance(found, list | tuple) else [found]
+    return tuple(int(each) for each in many if each is not None)
 
 
 def context_tokens(shape: Any) -> int | None:

@@ -117,6 +117,13 @@ class Progress:
         over = self.done >= self.config.optimiser.steps
         return over or self.interrupted.is_set() or not self.done % self.config.run.save_every
 
+    @property
+    def evaluation_due(self) -> bool:
+        """True if an evaluation is due after the last step."""
+        every = self.config.evaluation.every
+        wanted = self._evaluate is not None and every > 0
+        return wanted and not self.done % every and not self.action
+
     def finish(
         self,
         step: int,
@@ -149,10 +156,9 @@ class Progress:
         self.score = None
         self._finished = time.monotonic()
 
-    async def evaluate_if_due(self, policy: PolicyFor) -> None:
+    async def evaluate(self, policy: PolicyFor) -> None:
         """Evaluate the policy if that is due after the last step."""
-        every = self.config.evaluation.every
-        if self._evaluate is None or not every or self.done % every or self.action:
+        if self._evaluate is None or not self.evaluation_due:
             return
         with self.steps.activity.during(f"evaluating after step {self.done - 1}"):
             self.score = await self._evaluate(policy, self.done)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import DatumRow
 
 __all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated", "tinker_key"]
@@ -170,13 +171,42 @@ class Service:
         Args:
             path: Of the checkpoint, ``tinker://...``.
             optimiser: Whether the optimiser goes on as well, or only the weights.
+
+        Raises:
+            UsageError: If the service has no such checkpoint.
         """
+        import tinker
+
         make = (
             self._client.create_training_client_from_state_with_optimizer
             if optimiser
             else self._client.create_training_client_from_state
         )
-        return Learner(await _within(make(path), self._limit_s, "a checkpoint"), self._limit_s)
+        try:
+            client = await _within(make(path), self._limit_s, "a checkpoint")
+        except tinker.NotFoundError:
+            raise _no_such(path) from None
+        return Learner(client, self._limit_s)
+
+    async def sampler(self, path: str = "", *, base_model: str = "") -> Sampler:
+        """Return what samples with kept weights, or with a base model.
+
+        Args:
+            path: Of the sampler's weights, ``tinker://...``; empty for a base model.
+            base_model: Its name.
+
+        Raises:
+            UsageError: If the service has no such weights.
+        """
+        import tinker
+
+        asked = self._client.create_sampling_client(
+            model_path=path or None, base_model=None if path else base_model
+        )
+        try:
+            return Sampler(await _within(asked, self._limit_s, "a sampler"))
+        except tinker.NotFoundError:
+            raise _no_such(path or base_model) from None
 
     def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
         """End the session; the service may free what it holds."""
@@ -186,6 +216,13 @@ class Service:
 def tinker_key() -> str:
     """Return TINKER_API_KEY, or nothing if the SDK's own store has it."""
     return os.environ.get("TINKER_API_KEY", "").strip()
+
+
+def _no_such(path: str) -> UsageError:
+    return UsageError(
+        f"the Tinker server has no {path}: it was kept on another server, or deleted since; set "
+        "tinker.base_url to the server that the run was made with"
+    )
 
 
 def _datum(row: DatumRow) -> Any:

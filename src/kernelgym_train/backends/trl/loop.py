@@ -165,7 +165,7 @@ class TrlLoop:
         if self._progress.action:
             self.trainer.control.should_training_stop = True
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        asyncio.run(self._progress.evaluate_if_due(partial(self._policy, model)))
+        asyncio.run(self._progress.evaluate(partial(self._policy, model)))
 
     def saved(self, folder: Path) -> None:
         """Make a checkpoint count."""

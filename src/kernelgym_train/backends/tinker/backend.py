@@ -1,0 +1,232 @@
+"""Tinker as a backend: a model on a service. See `kernelgym_train.backends.backend`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from kernelgym import Problem, UsageError
+from kernelgym_train.backends.backend import check_packages
+from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write_trained
+from kernelgym_train.backends.tinker.options import loss_of
+from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.reach import ServedModel, find_model, reach, server_address
+from kernelgym_train.backends.tinker.service import Answered, Service, tinker_key
+from kernelgym_train.backends.tinker.train import Remote, train
+from kernelgym_train.config.config import Config
+from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
+from kernelgym_train.rollout.policies import ChatText, Sampling
+from kernelgym_train.run.interrupts import Interrupts
+from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.steps import Steps
+from kernelgym_train.run.training import Evaluate, Outcome
+
+__all__ = ["BACKEND", "TinkerBackend", "TinkerModel"]
+
+
+class TinkerModel:
+    """A model on a Tinker service.
+
+    Args:
+        config: The configuration.
+        served: What the service says of it.
+        server: The service's address.
+        kept: Trained weights of it; None for the untrained model.
+
+    Raises:
+        UsageError: If its tokenizer is not found, or says no token that ends an answer.
+    """
+
+    def __init__(
+        self, config: Config, served: ServedModel, server: str, kept: Kept | None = None
+    ) -> None:
+        self._config, self._served, self._server, self._kept = config, served, server, kept
+        self.tokenizer = load_tokenizer(config.model)
+        self._text = ChatText(self.tokenizer, {"enable_thinking": config.sampling.thinking})
+        own = self.tokenizer.eos_token_id
+        found = (own, *declared_end_ids(config.model))
+        self._stop = tuple(dict.fromkeys(each for each in found if each is not None))
+        if not self._stop:
+            raise UsageError(
+                f"neither tokenizer nor model of model.id={config.model.id!r} says which token "
+                "ends an answer; take a model that does"
+            )
+        self.context = served.context or _local_context(config)
+        self._service: Service | None = None
+
+    @property
+    def device(self) -> str:
+        """``cpu``: nothing is sampled or learned here."""
+        return "cpu"
+
+    def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
+        """Yield the service and the model's name there."""
+        yield f"server      {self._server}, reached"
+        yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
+
+    def plan(
+        self, judge: str, problems: Sequence[Problem], assume_gpu_gib: float | None = None
+    ) -> Iterator[str]:
+        """Yield nothing: a run takes no memory here."""
+        yield from ()
+
+    def load(self) -> None:
+        """Connect to the service."""
+        if self._service is None:
+            self._service = Service(self._server, self._config.tinker.step_timeout_s)
+
+    def policy(self, sampling: Sampling) -> TinkerPolicy:
+        """Return what samples with the trained weights, or with the untrained model."""
+        remote, kept = self._remote(), self._kept
+        service = self._service
+        assert service is not None  # _remote has connected
+
+        def make() -> Awaitable[Snapshot]:
+            if kept is None:
+                return service.sampler(base_model=self._served.name)
+            return service.sampler(kept.sampler_path)
+
+        return remote.policy(_LaterSnapshot(make), kept.version if kept else 0, sampling)
+
+    def train(
+        self,
+        config: Config,
+        log: RunLog,
+        steps: Steps,
+        *,
+        evaluate: Evaluate | None = None,
+        watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
+        interrupts: Interrupts | None = None,
+    ) -> Outcome:
+        """Train; see `kernelgym_train.backends.tinker.train.train`."""
+        outcome = train(
+            config,
+            log,
+            steps,
+            self._remote(),
+            evaluate=evaluate,
+            watchers=watchers,
+            interrupts=interrupts,
+        )
+        self._kept = outcome.model
+        return outcome
+
+    def save(self, folder: Path) -> None:
+        """Write where the trained weights are, and the tokenizer."""
+        if self._kept is not None:
+            write_trained(folder, self._kept)
+            self.tokenizer.save_pretrained(str(folder))
+
+    def wait_for_others(self) -> None:
+        """Return at once: one process trains."""
+
+    def close(self) -> None:
+        """End the session; the service may free what it holds for it."""
+        if self._service is not None:
+            service, self._service = self._service, None
+            service.close()
+
+    def _remote(self) -> Remote:
+        self.load()
+        assert self._service is not None
+        return Remote(
+            self._service,
+            self._server,
+            self._served.name,
+            self._text,
+            self._stop,
+            self.context,
+            self._config.tinker.answer_timeout_s,
+        )
+
+
+class _LaterSnapshot:
+    """A snapshot that is opened when it is first sampled."""
+
+    def __init__(self, make: Callable[[], Awaitable[Snapshot]]) -> None:
+        self._make = make
+        self._opening: asyncio.Future[Snapshot] | None = None
+
+    async def sample(
+        self,
+        prompt: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        stop: Sequence[int],
+        seed: int,
+        limit_s: float,
+    ) -> Answered:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._make())
+        # Shielded: an answer that is given up must not cancel what the others wait for.
+        opened = await asyncio.shield(self._opening)
+        return await opened.sample(
+            prompt,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            stop=stop,
+            seed=seed,
+            limit_s=limit_s,
+        )
+
+
+class TinkerBackend:
+    """A Tinker service, hosted or one's own."""
+
+    def check(self, config: Config) -> None:
+        """Refuse settings that it cannot train with, or a missing SDK."""
+        check_packages("tinker", ("tinker", "transformers"))
+        loss_of(config)
+        if config.model.lora_rank < 1:
+            raise UsageError("Tinker trains adapters, and model.lora_rank=0; set it above 0")
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        if processes > 1:
+            raise UsageError(
+                f"backend 'tinker' trains from one process, and {processes} were started; start "
+                "kernelgym-train without a launcher"
+            )
+
+    def prepare(self, config: Config) -> TinkerModel:
+        """Return the configured model on its service, untrained."""
+        server = server_address(config.tinker.base_url)
+        served = find_model(reach(server, _checked_key()), config.model.id, server)
+        return TinkerModel(config, served, server)
+
+    def trained(self, config: Config, folder: Path) -> TinkerModel:
+        """Return the model whose trained weights a run's folder names."""
+        kept = read_trained(folder)
+        # A server of one's own may have another port by now; paths are the same.
+        server = server_address(config.tinker.base_url or kept.server)
+        models = reach(server, _checked_key())
+        served = next((model for model in models if model.name == kept.base_model), None)
+        return TinkerModel(config, served or ServedModel(kept.base_model, None), server, kept)
+
+
+BACKEND = TinkerBackend()
+
+
+def _checked_key() -> str:
+    """Return the key.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if key := tinker_key():
+        return key
+    raise UsageError(
+        "there is no key for the Tinker server; set TINKER_API_KEY to yours, or for a server of "
+        "your own to any text that begins with tml-"
+    )
+
+
+def _local_context(config: Config) -> int | None:
+    """Return the tokens of the model's context, where its configuration is found."""
+    try:
+        return context_tokens(load_shape(config.model))
+    except UsageError:
+        return None

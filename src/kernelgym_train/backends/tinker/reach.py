@@ -1,0 +1,180 @@
+"""One plain request to a Tinker server, before the SDK's first.
+
+Contract: says within ten seconds what is wrong with address, key or model, in one `UsageError`. The
+SDK itself tries a refused port for over a minute. A redirect is not followed: the key would go with
+it. Uses the standard library only, and changes nothing on the server.
+
+It does not cover what a key is allowed to do, and whether the account is paid for.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from kernelgym import UsageError
+
+__all__ = ["HOSTED", "ServedModel", "find_model", "reach", "server_address"]
+
+HOSTED = "https://tinker.thinkingmachines.dev/services/tinker-prod"
+"""Address of the hosted service, as in the SDK."""
+_ASKED = "/api/v1/get_server_capabilities"
+_PATIENCE_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that a server says it has."""
+
+    name: str
+    context: int | None
+    """Tokens that its context holds; None if the server does not tell."""
+
+
+def server_address(base_url: str) -> str:
+    """Return the address that a setting stands for.
+
+    Args:
+        base_url: As configured; that of TINKER_BASE_URL, or the hosted service, if empty.
+
+    Raises:
+        UsageError: If it is no address of a server.
+    """
+    found = (base_url or os.environ.get("TINKER_BASE_URL") or HOSTED).rstrip("/")
+    parts = urlsplit(found)
+    try:
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        known = False
+    if not known:
+        raise UsageError(
+            f"tinker.base_url={found!r} is no address of a server; give one such as "
+            "http://127.0.0.1:8004"
+        )
+    return found
+
+
+def reach(base_url: str, key: str, *, limit_s: float = _PATIENCE_S) -> tuple[ServedModel, ...]:
+    """Return the models that a server says it has.
+
+    Args:
+        base_url: Its address, see `server_address`.
+        key: The key that it is asked with; none if empty.
+        limit_s: Seconds that it may take, looking its name up included.
+
+    Raises:
+        UsageError: If the server is not there, refuses the key, or is no Tinker server.
+    """
+    found: list[bytes | Exception] = []
+
+    def ask() -> None:
+        try:
+            found.append(_get(base_url + _ASKED, key, limit_s))
+        except urllib.error.HTTPError as error:
+            error.close()  # it holds the connection
+            found.append(error)
+        except Exception as error:
+            found.append(error)
+
+    # Looking up a host's name knows no limit of its own.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not found:
+        raise _not_there(base_url, f"no answer within {limit_s:g} s")
+    answer = found[0]
+    if isinstance(answer, urllib.error.HTTPError):
+        raise _refused(base_url, answer.code)
+    if isinstance(answer, http.client.HTTPException):
+        raise _no_tinker(base_url, "its answer is not HTTP")
+    if isinstance(answer, urllib.error.URLError):
+        raise _not_there(base_url, str(answer.reason))
+    if isinstance(answer, Exception):
+        raise _not_there(base_url, str(answer) or type(answer).__name__)
+    return _models(base_url, answer)
+
+
+def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> ServedModel:
+    """Return a model of a server, by its name or folder there.
+
+    Args:
+        models: What the server says it has; any name is taken if it tells none.
+        wanted: ``model.id``.
+        base_url: The server's address.
+
+    Raises:
+        UsageError: If the server has no such model.
+    """
+    if not models:
+        return ServedModel(wanted, None)
+    names = [wanted]
+    if Path(wanted).is_dir():
+        names.append(str(Path(wanted).resolve()))
+    for model in models:
+        if model.name in names:
+            return model
+    known = ", ".join(model.name for model in models)
+    raise UsageError(
+        f"model.id={wanted!r} is not served at {base_url}; the models there: {known}; set model.id "
+        "to one of them"
+    )
+
+
+def _get(url: str, key: str, limit_s: float) -> bytes:
+    headers = {"Accept": "application/json", "User-Agent": "kernelgym"}
+    if key:
+        headers["X-API-Key"] = key
+    opener = urllib.request.build_opener(_NoRedirect)
+    with opener.open(urllib.request.Request(url, headers=headers), timeout=limit_s) as answer:
+        data: bytes = answer.read(1 << 22)
+        return data
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _models(base_url: str, answer: bytes) -> tuple[ServedModel, ...]:
+    try:
+        told = json.loads(answer)["supported_models"]
+        rows = [(row["model_name"], row.get("max_context_length")) for row in told]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _no_tinker(base_url, "it does not tell its models") from None
+    return tuple(ServedModel(str(name), context) for name, context in rows if name)
+
+
+def _refused(base_url: str, code: int) -> UsageError:
+    if code in (401, 403):
+        return UsageError(
+            f"the Tinker server at {base_url} refuses the key (HTTP {code}); set TINKER_API_KEY to "
+            "one that is valid there"
+        )
+    if code == 402 or code >= 429:
+        return UsageError(
+            f"the Tinker server at {base_url} answers with HTTP {code}; look at its status or your "
+            "account, and try again"
+        )
+    return _no_tinker(base_url, f"it answers with HTTP {code}")
+
+
+def _not_there(base_url: str, reason: str) -> UsageError:
+    return UsageError(
+        f"no Tinker server was reached at {base_url}: {reason}; start one there, or set "
+        "tinker.base_url to where it is"
+    )
+
+
+def _no_tinker(base_url: str, reason: str) -> UsageError:
+    return UsageError(
+        f"what answers at {base_url} is no Tinker server: {reason}; set tinker.base_url to one"
+    )

@@ -1,0 +1,316 @@
+"""Training on a Tinker service.
+
+It takes the optimiser steps, and snapshots of its weights sample.
+
+Contract:
+
+- one policy is one snapshot of the weights, taken anew after every update, so that no answer is
+  sampled by older weights than the step learns with;
+- a step learns from credit's samples, a datum per turn. A step without an advantage submits nothing
+  and counts no version: the optimiser's momentum would move the weights;
+- learning rates are ours, sent with every update;
+- a checkpoint is kept by the service, weights and optimiser; its folder here holds its paths, and
+  a row in checkpoints.jsonl makes it count. A run that was killed and resumed plays the unbroken
+  run's problems with its seeds.
+
+Steps are finished, evaluated and kept by `kernelgym_train.run.training`. It retries no update: one
+that was not answered may still be carried out. It needs neither the SDK nor a tensor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from kernelgym import UsageError
+from kernelgym_train.backends.tinker.checkpoint import Kept, checkpoint_name
+from kernelgym_train.backends.tinker.datums import DatumRow, datum_row, logprob_gap, updates_of
+from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
+from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.service import Updated
+from kernelgym_train.config.config import Config
+from kernelgym_train.rollout.policies import ChatText, Sampling
+from kernelgym_train.run.interrupts import Interrupts
+from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.steps import Step, Steps
+from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
+from kernelgym_train.types import Key
+
+__all__ = ["Learning", "Remote", "Trains", "train"]
+
+
+class Learning(Protocol):
+    """Remote weights that are trained; `kernelgym_train.backends.tinker.service.Learner`."""
+
+    async def snapshot(self) -> Snapshot:
+        """Return what samples with the weights as they are now."""
+
+    async def update(
+        self,
+        rows: Sequence[DatumRow],
+        *,
+        loss: str,
+        loss_config: Mapping[str, float],
+        learning_rate: float,
+        weight_decay: float,
+        max_grad_norm: float,
+    ) -> Updated:
+        """Take one optimiser step on the rows."""
+
+    async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
+        """Keep weights and optimiser; returns their path and the sampler's."""
+
+
+class Trains(Protocol):
+    """A service that trains; `kernelgym_train.backends.tinker.service.Service`."""
+
+    async def create(self, model: str, rank: int, seed: int) -> Learning:
+        """Return a fresh adapter on a base model."""
+
+    async def restore(self, path: str, *, optimiser: bool = True) -> Learning:
+        """Return an adapter as a checkpoint has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A model on a service, and how it is asked."""
+
+    service: Trains
+    server: str
+    """The service's address."""
+    base_model: str
+    """The model's name there."""
+    text: ChatText
+    stop: tuple[int, ...]
+    """Ids that end an answer."""
+    context: int | None
+    """Tokens that the model's context holds; None if that is not known."""
+    answer_timeout_s: float
+
+    def policy(self, snapshot: Snapshot, version: int, sampling: Sampling) -> TinkerPolicy:
+        """Return what samples with a snapshot of the weights."""
+        return TinkerPolicy(
+            snapshot,
+            self.text,
+            sampling,
+            stop=self.stop,
+            context=self.context,
+            version=version,
+            limit_s=self.answer_timeout_s,
+        )
+
+
+def train(
+    config: Config,
+    log: RunLog,
+    steps: Steps,
+    remote: Remote,
+    *,
+    evaluate: Evaluate | None = None,
+    watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
+    interrupts: Interrupts | None = None,
+) -> Outcome:
+    """Train until the last step, or until a guard stops the run.
+
+    Args:
+        config: The configuration.
+        log: The run's folder.
+        steps: Makes the steps; its log is `log`.
+        remote: The model.
+        evaluate: Evaluates the policy every so often.
+        watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
+        interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
+
+    Returns:
+        How it ended; its model is a `Kept`.
+
+    Raises:
+        UsageError: If the loss is unknown, or the log's checkpoint is another backend's.
+        KeyboardInterrupt: After an interrupt, see `run_stretches`.
+    """
+    loss_of(config)
+    return run_stretches(
+        config,
+        log,
+        steps,
+        lambda progress: asyncio.run(_Stretch(progress, remote).run()),
+        evaluate=evaluate,
+        watchers=watchers,
+        interrupts=interrupts,
+    )
+
+
+class _Stretch:
+    """Trains from a checkpoint or a fresh adapter on."""
+
+    def __init__(self, progress: Progress, remote: Remote) -> None:
+        self._progress, self._remote = progress, remote
+        self._config, self._steps = progress.config, progress.steps
+        self._loss = loss_of(progress.config)
+        self._kept = _kept_at_start(progress)
+        self._version = self._kept.version if self._kept else 0
+        self._sampled: tuple[int, Snapshot] | None = None
+
+    async def run(self) -> Outcome:
+        progress = self._progress
+        if not progress.ends or self._kept is None:
+            learner = await self._open()
+            while not progress.ends:
+                await self._step(learner, progress.done)
+                if progress.save_due:
+                    await self._save(learner, checkpoint=True)
+            if progress.action == "stop" and not progress.save_due:
+                await self._save(learner, checkpoint=False)
+        return Outcome(progress.done, stopped=progress.stopped, model=self._kept)
+
+    async def _open(self) -> Learning:
+        config, service = self._config, self._remote.service
+        if self._kept is not None:
+            self._steps.activity.now = "restoring the checkpoint on the service"
+            return await service.restore(self._kept.state_path, optimiser=True)
+        self._steps.activity.now = "making an adapter on the service"
+        return await service.create(
+            self._remote.base_model, config.model.lora_rank, config.run.seed
+        )
+
+    async def _step(self, learner: Learning, step: int) -> None:
+        started = time.monotonic()
+        snapshot = await self._snapshot(learner)
+        snapshot_s = time.monotonic() - started
+        sampling = self._config.sampling
+        drawn = Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
+        policy = self._remote.policy(snapshot, self._version, drawn)
+        before = self._version
+        taken = await self._steps.take(step, policy)
+        self._steps.activity.now = "learning from the step's answers"
+        started = time.monotonic()
+        measured, gap = await self._learn(learner, step, taken)
+        measured["time/train_s"] = time.monotonic() - started
+        measured["time/snapshot_s"] = snapshot_s
+        self._progress.finish(
+            step,
+            taken,
+            measured,
+            version=before,
+            entropy=measured.get("train/entropy"),
+            gap=gap,
+        )
+        if self._progress.evaluation_due:
+            evaluated = await self._snapshot(learner)
+            asks = partial(self._remote.policy, evaluated, self._version)
+            await self._progress.evaluate(asks)
+
+    async def _learn(
+        self, learner: Learning, step: int, taken: Step
+    ) -> tuple[dict[str, float], float | None]:
+        """Take a step's updates; returns what was measured, and the mean gap."""
+        optimiser, sampling = self._config.optimiser, self._config.sampling
+        sampled_by = _versions(taken)
+        parts = updates_of(taken.credit.samples, optimiser.updates_per_step)
+        first = step * optimiser.updates_per_step
+        rates, losses, norms = [], [], []
+        gap = most_gap = None
+        for number, samples in enumerate(parts):
+            rows = [datum_row(sample) for sample in samples]
+            rates.append(learning_rate_at(optimiser, self._progress.learning_rate, first + number))
+            done = await learner.update(
+                rows,
+                loss=self._loss.name,
+                loss_config=self._loss.config,
+                learning_rate=rates[-1],
+                weight_decay=optimiser.weight_decay,
+                max_grad_norm=optimiser.max_grad_norm,
+            )
+            if all(sampled_by[sample.key] == self._version for sample in samples):
+                # Later updates, and answers of older weights, differ by right.
+                prompts = [len(sample.prompt_ids) for sample in samples]
+                gap, most_gap = logprob_gap(rows, done.logprobs, prompts)
+            self._version += 1
+            losses += _found(done.metrics, "loss:sum")
+            norms += _found(done.metrics, "grad_norm")
+        planned = learning_rate_at(optimiser, self._progress.learning_rate, first)
+        measured = {
+            "train/learning_rate": rates[0] if rates else planned,
+            "train/updates": float(len(parts)),
+            "train/datums": float(sum(map(len, parts))),
+        }
+        if losses:
+            measured["train/loss"] = sum(losses)
+        if norms:
+            measured["train/grad_norm"] = sum(norms) / len(norms)
+        if most_gap is not None:
+            measured["train/gap_max"] = most_gap
+        if sampling.temperature == 1.0 and sampling.top_p == 1.0:
+            measured |= _entropy(taken)
+        return measured, gap
+
+    async def _snapshot(self, learner: Learning) -> Snapshot:
+        """Return a snapshot of the weights; the last one if unchanged."""
+        if self._sampled is None or self._sampled[0] != self._version:
+            self._steps.activity.now = "taking a snapshot of the weights"
+            self._sampled = (self._version, await learner.snapshot())
+        return self._sampled[1]
+
+    async def _save(self, learner: Learning, *, checkpoint: bool) -> None:
+        self._steps.activity.now = "keeping the weights on the service"
+        progress = self._progress
+        name = checkpoint_name(progress.done) if checkpoint else "final"
+        state, sampler = await learner.save(name, keep_days=self._config.tinker.keep_days)
+        remote = self._remote
+        self._kept = Kept(
+            *(state, sampler, self._version, remote.base_model),
+            *(self._config.model.lora_rank, remote.server),
+        )
+        if checkpoint:
+            folder = progress.log.folder / "checkpoints" / name
+            folder.mkdir()
+            kept = {"tinker": self._kept.state()}
+            progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+
+
+def _kept_at_start(progress: Progress) -> Kept | None:
+    """Return the weights that a stretch begins with; None if fresh.
+
+    Raises:
+        UsageError: If it is another backend's.
+    """
+    start = progress.log.start
+    if start is None:
+        return None
+    found = start.state().get("tinker")
+    if not isinstance(found, dict):
+        raise UsageError(
+            f"the checkpoint in {str(start.folder)!r} is not one of a Tinker service; go on with "
+            "the run under the backend that it was made with"
+        )
+    return Kept.of(found)
+
+
+def _versions(taken: Step) -> dict[Key, int]:
+    """Return the version of the weights that sampled each turn."""
+    return {
+        rollout.key._replace(turn=turn): answer.policy_version
+        for rollout in taken.rollouts
+        for turn, answer in enumerate(rollout.completions)
+    }
+
+
+def _entropy(taken: Step) -> dict[str, float]:
+    """Return an estimate of the policy's entropy, in nats a token.
+
+    The mean of ``-logp`` over tokens that were drawn from the whole distribution has the entropy as
+    its expectation.
+    """
+    answers = (answer for rollout in taken.rollouts for answer in rollout.completions)
+    told = [value for answer in answers for value in answer.logprobs or ()]
+    return {"train/entropy": -math.fsum(told) / len(told)} if told else {}
+
+
+def _found(metrics: Mapping[str, float], name: str) -> list[float]:
+    """Return a number by the last part of its name, such as skyrl.ai/grad_norm."""
+    return [value for key, value in metrics.items() if key.rpartition("/")[2] == name]

@@ -1,0 +1,180 @@
+"""A Tinker service in this process: one logit a token, learned by momentum, kept in a dictionary.
+
+It has the interface of `kernelgym_train.backends.tinker.service.Service`. `Store` is what outlives
+a connection, as a server's database does.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelgym import UsageError
+from kernelgym_train.backends.tinker.datums import DatumRow
+from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout, Updated
+
+WORDS = range(4, 12)
+"""Ids of the tiny tokenizer's lines, which are all that is sampled, beside its end."""
+END = 1
+
+
+@dataclass
+class Store:
+    """What a server keeps, and what was asked of it."""
+
+    kept: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
+    """Logits and momentum by path."""
+    updates: list[tuple[tuple[DatumRow, ...], dict[str, Any]]] = field(default_factory=list)
+    """Rows of each update, and what it was told beside them."""
+    created: list[tuple[str, int, int]] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    saved: list[tuple[str, int]] = field(default_factory=list)
+    snapshots: int = 0
+    fails_at: int | None = None
+    """Number of the update that is not answered, from 0."""
+
+
+class FakeSampler:
+    """Samples by logits that do not change."""
+
+    def __init__(self, logits: Sequence[float]) -> None:
+        self._logits = tuple(logits)
+
+    async def sample(
+        self, prompt: Sequence[int], *, max_tokens: int, seed: int, **more: Any
+    ) -> Answered:
+        """Return one answer, which follows from weights, prompt and seed."""
+        chance = random.Random(f"{seed}/{len(prompt)}")
+        ids: list[int] = []
+        while len(ids) < max_tokens and (not ids or ids[-1] != END):
+            ids.append(chance.choices([*WORDS, END], self._weights())[0])
+        told = tuple(logprobs(self._logits, ids))
+        return Answered(tuple(ids), told, stopped=ids[-1] == END)
+
+    def _weights(self) -> list[float]:
+        return [math.exp(value) for value in self._logits]
+
+
+class FakeLearner:
+    """Learns logits by gradient ascent with momentum."""
+
+    def __init__(self, store: Store, logits: Sequence[float], momentum: Sequence[float]) -> None:
+        self._store, self._logits, self._momentum = store, list(logits), list(momentum)
+
+    async def snapshot(self) -> FakeSampler:
+        """Return what samples with the weights as they are now."""
+        self._store.snapshots += 1
+        return FakeSampler(self._logits)
+
+    async def update(self, rows: Sequence[DatumRow], **told: Any) -> Updated:
+        """Take one step along the policy gradient of the rows."""
+        self._store.updates.append((tuple(rows), told))
+        if self._store.fails_at == len(self._store.updates) - 1:
+            raise ServiceTimeout("the service did not give an optimiser step within 1 s")
+        found = tuple(tuple(logprobs(self._logits, row.targets)) for row in rows)
+        shares = [math.exp(each) for each in logprobs(self._logits, [*WORDS, END])]
+        slope = [0.0] * len(shares)
+        loss = 0.0
+        for row, learner in zip(rows, found, strict=True):
+            for target, advantage, mine, theirs in zip(
+                row.targets, row.advantages, learner, row.logprobs, strict=True
+            ):
+                if advantage:
+                    loss -= advantage * math.exp(mine - theirs)
+                    for place, share in enumerate(shares):
+                        slope[place] += advantage * ((place == index(target)) - share)
+        self._momentum = [0.5 * a + b for a, b in zip(self._momentum, slope, strict=True)]
+        rate = told["learning_rate"]
+        self._logits = [a + rate * b for a, b in zip(self._logits, self._momentum, strict=True)]
+        norm = math.sqrt(sum(value * value for value in slope))
+        return Updated(found, {"loss:sum": loss, "fake/grad_norm": norm})
+
+    async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
+        """Keep logits and momentum."""
+        path = f"tinker://run-{len(self._store.kept)}/weights/{name}"
+        self._store.kept[path] = (list(self._logits), list(self._momentum))
+        self._store.saved.append((name, keep_days))
+        return path, path.replace("weights", "sampler_weights")
+
+
+class FakeService:
+    """A connection to a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.closed = 0
+
+    async def create(self, model: str, rank: int, seed: int) -> FakeLearner:
+        """Return a fresh learner."""
+        self._store.created.append((model, rank, seed))
+        return FakeLearner(self._store, *fresh())
+
+    async def restore(self, path: str, *, optimiser: bool = True) -> FakeLearner:
+        """Return a learner as a checkpoint has it."""
+        if path not in self._store.kept:
+            raise UsageError(f"the Tinker server has no {path}")
+        self._store.restored.append(path)
+        logits, momentum = self._store.kept[path]
+        return FakeLearner(self._store, logits, momentum if optimiser else fresh()[1])
+
+    async def sampler(self, path: str = "", *, base_model: str = "") -> FakeSampler:
+        """Return what samples with kept weights, or with fresh ones."""
+        kept = self._store.kept[path.replace("sampler_weights", "weights")] if path else fresh()
+        return FakeSampler(kept[0])
+
+    def close(self, status: str = "success") -> None:
+        """Count that it was closed."""
+        self.closed += 1
+
+
+def fresh() -> tuple[list[float], list[float]]:
+    """Return logits and momentum before any training."""
+    return [0.0] * (len(WORDS) + 1), [0.0] * (len(WORDS) + 1)
+
+
+def index(token: int) -> int:
+    """Return the place of a token's logit; -1 for one that is never sampled."""
+    return len(WORDS) if token == END else token - WORDS[0] if token in WORDS else -1
+
+
+def logprobs(logits: Sequence[float], ids: Sequence[int]) -> list[float]:
+    """Return the log-probability of each token; 0 for one that is never sampled."""
+    total = math.log(sum(math.exp(value) for value in logits))
+    return [logits[index(each)] - total if index(each) >= 0 else 0.0 for each in ids]
+
+
+OF_TRL = ("optimiser.micro_batch", "model.")
+"""Settings of the tiny run that a service has no use for."""
+
+
+def config(*overrides: str) -> Any:
+    """A configuration of a run of five steps."""
+    from kernelgym_train.config.config import load_config
+    from support import tiny
+
+    shared = (each for each in tiny.SETTINGS if not each.startswith(OF_TRL))
+    own = ("run.backend=tinker", "model.lora_rank=4", "optimiser.learning_rate=2.0")
+    return load_config(None, (*shared, *own, *overrides))
+
+
+def run(
+    folder: Any, settings: Any, store: Store, *, resume: bool = False, script: Any = None
+) -> Any:
+    """Train by a configuration against a store; returns (outcome, log, steps)."""
+    from kernelgym.testing import ScriptedEvaluator
+    from kernelgym_train.backends.tinker.train import Remote, train
+    from kernelgym_train.config.settings import plain
+    from kernelgym_train.launch.assembly import make_steps
+    from kernelgym_train.rollout.policies import ChatText
+    from kernelgym_train.run.runlog import RunLog
+    from support import tiny
+
+    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
+    judge = ScriptedEvaluator(script or tiny.judge, ruleset=settings.rules)
+    steps = make_steps(settings, tuple(tiny.problems(6)), log.verdicts(judge), log=log)
+    text = ChatText(tiny.tokenizer())
+    remote = Remote(FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0)
+    return train(settings, log, steps, remote), log, steps

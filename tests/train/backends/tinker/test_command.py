@@ -1,0 +1,156 @@
+"""`kernelgym-train --backend tinker` against a service in this process."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.cli import main
+from support import fake_tinker, tiny
+from support.fake_tinker import FakeService, Store
+
+SMALL = (
+    *("--backend", "tinker", "env.suite=Synthetic", "env.split=rl", "env.levels=[1]"),
+    *("env.ruleset=kernelbench", "env.examples=zero_shot", "evaluation.split=heldout"),
+    *("env.max_turns=2", "evaluation.limit=3", "evaluation.samples=2", "evaluation.pass_at=[1,2]"),
+    *("evaluation.every=2", "sampling.problems_per_step=2", "sampling.group_size=3"),
+    *("sampling.max_new_tokens=6", "sampling.max_prompt_tokens=4000", "sampling.refill_rounds=0"),
+    *("optimiser.steps=2", "model.lora_rank=4", "run.save_every=1", "logging.tensorboard=false"),
+    *("tinker.base_url=http://127.0.0.1:9", "sampling.at_once=4"),
+)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    """Return a folder with the tiny model's tokenizer and shape."""
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    words = tiny.tokenizer()
+    tiny.model(len(words)).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def served(monkeypatch, model_folder):
+    """Have a store stand for the server at any address; returns it and its connections."""
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import ServedModel
+    from kernelgym_train.launch import launch
+
+    store, made = Store(), []
+
+    def connect(url, limit_s):
+        made.append(FakeService(store))
+        return made[-1]
+
+    def judge(config, **_):
+        return ScriptedEvaluator(tiny.judge, ruleset=config.env.ruleset)
+
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+    monkeypatch.setattr(backend, "Service", connect)
+    models = (ServedModel(str(model_folder.resolve()), None),)
+    monkeypatch.setattr(backend, "reach", lambda url, key: models)
+    monkeypatch.setattr(launch, "local_evaluator", judge)
+    return store, made
+
+
+def rows(path):
+    """Return a log's rows."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_run_is_trained_resumed_and_evaluated(tmp_path, model_folder, served, capsys):
+    store, made = served
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main(given) == 0
+    run = tmp_path / "one"
+    assert capsys.readouterr().out.strip() == str(run)
+    assert [row["batch"] for row in rows(run / "checkpoints.jsonl")] == [1, 2]
+    (tested,) = rows(run / "evaluations.jsonl")
+    assert tested["step"] == 2 and "greedy/pass@1" in tested
+    assert rows(run / "checkpoints.jsonl")[-1]["score"] == tested["eval/pass@1"]
+    assert all(row["policy/in_flight_max"] <= 4 for row in rows(run / "metrics.jsonl"))
+    kept = json.loads((run / "model" / "tinker.json").read_text())
+    assert kept["sampler_path"] == rows(run / "checkpoints.jsonl")[-1]["sampler_path"]
+    assert json.loads((run / "manifest.json").read_text())["backend"] == "tinker"
+
+    assert main(["--resume", str(run), "optimiser.steps=3"]) == 0
+    assert [row["step"] for row in rows(run / "metrics.jsonl")] == [0, 1, 2]
+    assert len(store.created) == 1 and len(store.restored) == 1
+    capsys.readouterr()
+    assert main(["--evaluate", str(run)]) == 0
+    assert "eval/pass@1 " in capsys.readouterr().out
+    assert main(["--merge", str(run)]) == 2
+    assert "no adapter" in capsys.readouterr().err
+    assert [service.closed for service in made] == [1, 1, 1]
+    assert not [path for path in tmp_path.rglob("*") if b"tml-of-a-test" in read(path)]
+
+
+def read(path):
+    """Return a file's bytes; none of a folder."""
+    return path.read_bytes() if path.is_file() else b""
+
+
+def test_dry_run_makes_nothing(tmp_path, model_folder, served, capsys):
+    _, made = served
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    assert main(["--dry-run", *given]) == 0
+    out = capsys.readouterr().out
+    assert "server      http://127.0.0.1:9, reached" in out and "adapter of rank 4" in out
+    assert "problems    " in out and "context     4096" in out and "peak" not in out
+    assert list(tmp_path.iterdir()) == [] and made == []
+
+
+def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served, capsys):
+    store, _ = served
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main([*given, "evaluation.every=0"]) == 0
+    run = tmp_path / "one"
+    before = {path: read(path) for path in run.glob("*.jsonl") if path.name != "events.jsonl"}
+    store.kept.clear()
+    capsys.readouterr()
+    assert main(["--resume", str(run), "optimiser.steps=3"]) == 2
+    assert "has no tinker://" in capsys.readouterr().err
+    assert {path: read(path) for path in before} == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["tinker.base_url=nowhere"], "is no address of a server"),
+        (["model.id=Qwen/Other"], "is not served at"),
+        (["optimiser.loss=dapo"], "unknown loss of Tinker"),
+        (["model.lora_rank=0"], "model.lora_rank=0"),
+        (["sampling.max_prompt_tokens=10"], "above sampling.max_prompt_tokens"),
+        (["sampling.at_once=0"], "sampling.at_once must be at least 1"),
+        (["tinker.step_timeout_s=0"], "tinker.step_timeout_s must be above 0"),
+    ],
+)
+def test_fault_in_one_line_makes_nothing(settings, said, tmp_path, model_folder, served, capsys):
+    _, made = served
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", *settings]
+    assert main(given) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1, err
+    assert list(tmp_path.iterdir()) == [] and made == []
+
+
+def test_run_without_a_key_is_refused(tmp_path, model_folder, served, capsys, monkeypatch):
+    monkeypatch.delenv("TINKER_API_KEY")
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    assert main(given) == 2
+    assert "TINKER_API_KEY" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_samples_need_not_divide_by_micro_batches():
+    fake_tinker.config("sampling.problems_per_step=1", "sampling.group_size=3", "env.max_turns=3")
+
+
+def test_several_processes_are_refused(tmp_path, model_folder, served, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    assert main(given) == 2
+    assert "trains from one process, and 2 were started" in capsys.readouterr().err
