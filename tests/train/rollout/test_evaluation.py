@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -12,7 +13,13 @@ from kernelgym import UsageError, Verdict
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Status
-from kernelgym_train.rollout.evaluation import bootstrap_interval, evaluate, score_rollouts
+from kernelgym_train.rollout.evaluation import (
+    Evaluation,
+    bootstrap_interval,
+    evaluate,
+    play_and_score,
+    score_rollouts,
+)
 from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Completion, Request, Rollout
 from support import played
@@ -114,6 +121,19 @@ def test_every_problem_is_played_as_often_as_asked() -> None:
             evaluate(Repeating([""]), PROBLEMS, judge, observer, **arguments)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no problem"):
         evaluate(Repeating([""]), [], judge, observer)
+
+
+def test_evaluation_is_awaited_inside_a_loop() -> None:
+    judge = ScriptedEvaluator(ruleset="kernelbench")
+    observer = Observer("triton", "cpu", "kernelbench", examples="zero_shot")
+    policy = Repeating(["<KERNEL>class ModelNew: ...</KERNEL>"])
+
+    async def both() -> list[Evaluation]:
+        parts = (play_and_score(policy, PROBLEMS, judge, observer, name=name) for name in "ab")
+        return await asyncio.gather(*parts)
+
+    one, other = asyncio.run(both())
+    assert one.metrics["a/pass@1"] == other.metrics["b/pass@1"] == 1.0
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))

@@ -286,6 +286,28 @@ def test_long_prompt_ends_its_trajectory_only(long: set[tuple[int, int, int]]) -
         assert counts(rollout) is not bool(turns)
 
 
+def test_generator_of_a_policy_is_closed_when_left() -> None:
+    closed: list[Key] = []
+
+    class Closing(Stream):
+        async def sample(
+            self, requests: Sequence[Request]
+        ) -> AsyncIterator[tuple[int, Completion]]:
+            try:
+                async for found in super().sample(requests):
+                    yield found
+            finally:
+                closed.append(requests[0].key)
+
+    async def noted() -> list[Rollout]:
+        judge = ScriptedEvaluator(ruleset="kernelbench")
+        found = await play(tasks_of(5, problems(1), 2), Closing(), judge, OBSERVER, NEVER)
+        assert len(closed) == 6, "not only once they are garbage"
+        return found
+
+    asyncio.run(noted())
+
+
 def test_nothing_is_left_running() -> None:
     before = threading.active_count()
     with pytest.raises(UsageError):

@@ -202,6 +202,16 @@ def test_a_follower_writes_nothing(log: RunLog) -> None:
     assert {p: p.read_bytes() for p in log.folder.rglob("*") if p.is_file()} == before
 
 
+def test_checkpoint_row_carries_a_backends_facts(log: RunLog) -> None:
+    folder = log.folder / "checkpoints" / "one"
+    folder.mkdir()
+    log.commit(2, folder, {}, facts={"state_path": "tinker://a", "step": "not ours to change"})
+    (row,) = rows(log.folder / "checkpoints.jsonl")
+    assert row["step"] == 2 and row["state_path"] == "tinker://a"
+    start = RunLog.resume(log.folder).start
+    assert start is not None and start.facts == {"state_path": "tinker://a"}
+
+
 def test_the_manifest_names_versions_machine_rules_and_seed() -> None:
     found = manifest("trl", ruleset("strict"), 5, memory_bytes=1 << 30)
     assert found["memory_bytes"] == 1 << 30

@@ -146,6 +146,7 @@ def test_failures_of_a_policy_count_nowhere(turn: int, tmp_path: Path) -> None:
     steps = make(lambda problem, kernel: verdict("wrong"), log=log, plan=StepPlan(2, 2, 0))
     taken = asyncio.run(steps.take(0, Dropping(turn)))
     assert taken.metrics["infra/left_out"] == 2.0 and taken.metrics["infra/fail_rate"] == 0.5
+    assert taken.metrics["infra/policy_fail_rate"] == 2 / (2 * (3 + turn))
     assert taken.metrics["turn_1/correct_rate"] == 0.0 and taken.credit.samples == ()
     # Of each group: two answers of one trajectory, and of the other those up to the missing one.
     (alarm,) = (each for each in steps.finish(0, taken, {}) if each.guard == "infrastructure")
@@ -153,6 +154,24 @@ def test_failures_of_a_policy_count_nowhere(turn: int, tmp_path: Path) -> None:
     records = list(read_records(log.folder / "trajectories.jsonl"))
     cut = [record.trajectory for record in records if record.trajectory.ended == "cut"]
     assert [len(each.turns) for each in cut] == [turn] * 2
+
+
+def test_streaming_policy_is_timed_and_bounded() -> None:
+    class Slow(Dropping):
+        async def sample(
+            self, requests: Sequence[Request]
+        ) -> AsyncIterator[tuple[int, Completion]]:
+            await asyncio.sleep(0)
+            async for found in super().sample(requests):
+                yield found
+
+    bounded = make(plan=StepPlan(2, 3, 0), at_once=2)
+    found = asyncio.run(bounded.take(0, Slow(9))).metrics
+    assert found["policy/in_flight_max"] == 2.0
+    assert 0.0 <= found["policy/latency_mean_s"] <= found["policy/latency_max_s"]
+    parts = found["time/model_s"] + found["time/judge_s"]
+    assert parts == pytest.approx(found["time/play_s"], abs=1e-6)
+    assert "policy/in_flight_max" not in take(make()).metrics
 
 
 def test_the_schedule_decides_the_reward() -> None:
