@@ -59,6 +59,7 @@ tinker-server: $(TINKER_STAMP)  ## Serve a model's folder to the Tinker backend 
 	@$(TINKER_VENV)/bin/python tests/tinker_server/server.py --model $(MODEL) --port $(PORT) --folder runs/tinker-server
 
 test-tinker: setup $(TINKER_STAMP)  ## Run the Tinker backend against that server
+	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow"
 
 redteam: setup  ## Judge one exploit and one honest look-alike of each style: none may pass, none be refused

@@ -23,8 +23,8 @@ sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from support import tiny
 from kernelgym.testing import ScriptedEvaluator
-from kernelgym_train import launch
-launch.local_evaluator = lambda config, timing=None: ScriptedEvaluator(
+from kernelgym_train.launch import launch
+launch.local_evaluator = lambda config, **_: ScriptedEvaluator(
     tiny.judge, ruleset="kernelbench")
 from kernelgym_train.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -43,6 +43,7 @@ def test_the_gradient_of_two_processes_is_that_of_credits_loss(tmp_path: Path) -
     given += ["env.suite=Synthetic", "env.split=rl", f"model.id={tmp_path / 'model'}"]
     given += [f"run.folder={tmp_path}", "run.name=run", "optimiser.steps=1"]
     given += ["optimiser.max_grad_norm=1e9", "sampling.refill_rounds=1"]
+    given += ["sampling.max_prompt_tokens=4000"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
     done = subprocess.run(
         [*command, str(tmp_path / "train.py"), *given],
