@@ -187,10 +187,16 @@ def _asked(options: argparse.Namespace) -> _Asked:
             f"there is no run in {str(folder)!r} (no config.yaml); give the folder that a run was "
             "started in, such as runs/<name>"
         )
+    # Its own defaults filled in: a setting that came later was what its default is.
+    kept = load_config(own, processes=processes)
+    if options.backend not in (None, kept.run.backend):
+        raise UsageError(
+            f"the run in {str(folder)!r} was made with backend {kept.run.backend!r}, and no other "
+            "can go on with it; leave --backend out"
+        )
     config = load_config(own, settings, processes=processes)
     if options.resume:
-        # Its own defaults filled in: a setting that came later was what its default is.
-        check_resume(plain(load_config(own, processes=processes)), config)
+        check_resume(plain(kept), config)
         from kernelgym_train.launch.manifest import check_ruleset
 
         check_ruleset(folder, config.rules)

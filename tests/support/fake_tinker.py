@@ -122,8 +122,10 @@ class FakeService:
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> FakeSampler:
         """Return what samples with kept weights, or with fresh ones."""
-        kept = self._store.kept[path.replace("sampler_weights", "weights")] if path else fresh()
-        return FakeSampler(kept[0])
+        name = path.replace("sampler_weights", "weights")
+        if path and name not in self._store.kept:
+            raise UsageError(f"the Tinker server has no {path}")
+        return FakeSampler((self._store.kept[name] if path else fresh())[0])
 
     def close(self, status: str = "success") -> None:
         """Count that it was closed."""

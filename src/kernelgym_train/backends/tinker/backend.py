@@ -23,7 +23,7 @@ from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
 from kernelgym_train.run.training import Evaluate, Outcome
 
-__all__ = ["BACKEND", "TinkerBackend", "TinkerModel"]
+__all__ = ["BACKEND", "OpenedLater", "TinkerBackend", "TinkerModel"]
 
 
 class TinkerModel:
@@ -88,7 +88,7 @@ class TinkerModel:
                 return service.sampler(base_model=self._served.name)
             return service.sampler(kept.sampler_path)
 
-        return remote.policy(_LaterSnapshot(make), kept.version if kept else 0, sampling)
+        return remote.policy(OpenedLater(make), kept.version if kept else 0, sampling)
 
     def train(
         self,
@@ -142,8 +142,12 @@ class TinkerModel:
         )
 
 
-class _LaterSnapshot:
-    """A snapshot that is opened when it is first sampled."""
+class OpenedLater:
+    """A snapshot that is opened when it is first sampled.
+
+    Args:
+        make: Opens it; asked again by the next answer if it fails.
+    """
 
     def __init__(self, make: Callable[[], Awaitable[Snapshot]]) -> None:
         self._make = make
@@ -160,11 +164,9 @@ class _LaterSnapshot:
         seed: int,
         limit_s: float,
     ) -> Answered:
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._make())
-        # Shielded: an answer that is given up must not cancel what the others wait for.
-        opened = await asyncio.shield(self._opening)
-        return await opened.sample(
+        """Return one answer."""
+        snapshot = await self._opened()
+        return await snapshot.sample(
             prompt,
             max_tokens=max_tokens,
             temperature=temperature,
@@ -173,6 +175,18 @@ class _LaterSnapshot:
             seed=seed,
             limit_s=limit_s,
         )
+
+    async def _opened(self) -> Snapshot:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._make())
+        opening = self._opening
+        try:
+            # Shielded: an answer that is given up must not cancel what the others wait for.
+            return await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:  # the next attempt asks again
+                self._opening = None
+            raise
 
 
 class TinkerBackend:

@@ -77,6 +77,7 @@ class TinkerPolicy:
         Raises:
             PolicyFailure: If one cannot be had.
             PromptTooLong: If a prompt and its answer do not fit into the model's context.
+            UsageError: If the service does not have the weights.
         """
         tasks = {
             asyncio.ensure_future(self._one(request)): index
@@ -107,6 +108,8 @@ class TinkerPolicy:
                     seed=request.seed,
                     limit_s=self._limit_s,
                 )
+            except UsageError:
+                raise  # such as weights that the service does not have: every answer would fail
             except Exception as error:
                 failure = error
                 continue

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 
 import pytest
 
 from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.backends.tinker.service import ServiceTimeout
 from kernelgym_train.cli import main
 from support import fake_tinker, tiny
-from support.fake_tinker import FakeService, Store
+from support.fake_tinker import FakeSampler, FakeService, Store
 
 SMALL = (
     *("--backend", "tinker", "env.suite=Synthetic", "env.split=rl", "env.levels=[1]"),
@@ -114,6 +117,8 @@ def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served
     assert main(["--resume", str(run), "optimiser.steps=3"]) == 2
     assert "has no tinker://" in capsys.readouterr().err
     assert {path: read(path) for path in before} == before
+    assert main(["--evaluate", str(run)]) == 2
+    assert "has no tinker://" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -154,3 +159,45 @@ def test_several_processes_are_refused(tmp_path, model_folder, served, capsys, m
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
     assert main(given) == 2
     assert "trains from one process, and 2 were started" in capsys.readouterr().err
+
+
+def test_snapshot_that_failed_to_open_is_opened_again():
+    from kernelgym_train.backends.tinker.backend import OpenedLater
+
+    made = []
+
+    async def make():
+        made.append(1)
+        if len(made) == 1:
+            raise ServiceTimeout("no sampler")
+        return FakeSampler(fake_tinker.fresh()[0])
+
+    async def play():
+        later = OpenedLater(make)
+        asked = {"max_tokens": 2, "temperature": 1.0, "top_p": 1.0, "stop": (), "limit_s": 1.0}
+        first = await asyncio.gather(
+            *(later.sample((1,), seed=seed, **asked) for seed in range(3)), return_exceptions=True
+        )
+        assert all(isinstance(each, ServiceTimeout) for each in first)
+        return await asyncio.gather(*(later.sample((1,), seed=seed, **asked) for seed in range(3)))
+
+    assert len(asyncio.run(play())) == 3 and len(made) == 2
+
+
+def test_run_is_not_resumed_by_another_backend(tmp_path, model_folder, served, capsys):
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main([*given, "evaluation.every=0", "optimiser.steps=1"]) == 0
+    capsys.readouterr()
+    assert main(["--resume", str(tmp_path / "one"), "--backend", "trl"]) == 2
+    assert "was made with backend 'tinker'" in capsys.readouterr().err
+
+
+def test_missing_sdk_is_told_with_the_extra(tmp_path, model_folder, served, capsys, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "tinker" else find(name)
+    )
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    assert main(given) == 2
+    assert "pip install 'kernelgym[tinker]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
