@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.learning.gpu_plan import ROWS, TURNS
 from benchmarks.learning.gpu_work import TABLES, Work
 from kernelgym import UsageError
+from kernelgym.prompts.short import question
 from kernelgym_train.config.config import Config
-from kernelgym_train.demo.dialogue import question
 from kernelgym_train.demo.heldout import HeldOut, evaluate_model
 from kernelgym_train.demo.learning import dialogue_observer, learn, learning_config
 from kernelgym_train.demo.scores import failure_of

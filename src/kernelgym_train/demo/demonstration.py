@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kernelgym.errors import UsageError
+from kernelgym.prompts.short import question
 from kernelgym.types import Turn
 from kernelgym_train.demo.arms import run_arm
-from kernelgym_train.demo.dialogue import question
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.plan import CPU_PLAN, Plan
 from kernelgym_train.demo.report import html_page

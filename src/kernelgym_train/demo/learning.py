@@ -1,8 +1,7 @@
 """GRPO on the demonstration's problems: the project's own steps and backend, the demo's dialogue.
 
 Contract: what is learned goes the way of every run: `kernelgym_train.rollout.play.play`, credit,
-    TRL
-with an adapter and the output layer beside it. Only problems and observer come from here rather
+TRL with an adapter and the output layer beside it. Only problems and rules come from here rather
 than from a configuration, so the run's folder is read like any other, but `--resume` of the command
 does not know its problems.
 
@@ -18,13 +17,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import RULESETS, Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.config.config import Config, load_config
 from kernelgym_train.config.settings import plain
-from kernelgym_train.demo.observer import DialogueObserver
-from kernelgym_train.launch.assembly import episode_rules, token_counter
+from kernelgym_train.launch.assembly import episode_rules, token_counter, training_observer
 from kernelgym_train.launch.manifest import check_ruleset, manifest
 from kernelgym_train.models import load_model, load_tokenizer, save_model
 from kernelgym_train.rollout.play import BatchPolicy, Policy
@@ -43,7 +42,7 @@ __all__ = [
 
 SETTINGS = (
     *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
-    *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=sparse"),
+    *("env.prompt=short", "env.feedback=minimal", "reward.preset=sparse"),
     *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
     *("sampling.max_prompt_tokens=400", "curriculum.enabled=false", "credit.estimator=turn_group"),
     *("optimiser.learning_rate=3e-3", "optimiser.schedule=linear", "optimiser.kl_beta=0.2"),
@@ -78,14 +77,10 @@ def learning_config(
     return load_config(None, (*SETTINGS, *own, f"run.seed={seed}", *overrides))
 
 
-def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> DialogueObserver:
+def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> Observer:
     """Return what the model reads, under the judge's own rules, counted in its own tokens."""
-    env = config.env
-    return DialogueObserver(
-        *(env.language, judge.device, judge.ruleset, env.max_turns),
-        examples=env.examples,
-        count=token_counter(tokenizer),
-    )
+    observer = training_observer(config, judge.device, token_counter(tokenizer))
+    return dataclasses.replace(observer, ruleset=judge.ruleset)
 
 
 def learn(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernelgym import UnknownName, UsageError
+from kernelgym.prompts.short import ShortObserver
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.types import Job, Problem, Status
 from kernelgym_train.demo import __main__ as command
@@ -18,7 +19,6 @@ from kernelgym_train.demo.corpus import right_answers
 from kernelgym_train.demo.demonstration import demonstrate, specimens_of
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.learning import RULES, learning_config
-from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.demo.plan import TINY_PLAN
 from kernelgym_train.demo.scores import scores_of
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare, warm_up
@@ -66,7 +66,7 @@ def test_every_worker_is_warmed_up_by_a_kernel_unless_the_judge_is_closed(closed
 
 
 def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
-    observer = DialogueObserver("triton", "cpu", "strict", 2)
+    observer = ShortObserver("triton", "cpu", "strict", 2)
     played = [
         about(PROBLEM, rollout(0, [RIGHT])),
         about(PROBLEM, rollout(1, [WRONG, RIGHT])),
@@ -80,7 +80,7 @@ def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
 
 
 def test_what_does_not_fit_is_asked_anew() -> None:
-    observer = DialogueObserver("triton", "cpu", "strict", 2, count=len)
+    observer = ShortObserver("triton", "cpu", "strict", 2, count=len)
     turns = about(PROBLEM, rollout(0, [WRONG, RIGHT])).trajectory.turns[:1]
     asked, *tried = observer.observe(PROBLEM, turns)
     assert len(tried) == 2
