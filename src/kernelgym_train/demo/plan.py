@@ -8,9 +8,11 @@ without learning anything.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kernelgym.types import text_digest
 from kernelgym_train.demo.model import SMALL, ModelSize
 from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS, Scope
 from kernelgym_train.demo.warmstart import FitRule
@@ -25,6 +27,7 @@ PLAIN_SCOPE = Scope(
     longest=2,
     longest_shown=3,
 )
+_DECIDE_THE_START = (*("scope", "answers", "repairs", "vocabulary", "size", "fit", "held_out"),)
 _WARM = FitRule(epochs=5, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
@@ -61,6 +64,13 @@ class Plan:
     """Of the arms that fit answers instead of learning from rewards."""
     batch: int = 128
     """Most answers of one generation."""
+
+    @property
+    def start_digest(self) -> str:
+        """A digest of what decides problems and warm-started model; equal ones give equal ones."""
+        values = dataclasses.asdict(self)
+        deciding = {name: values[name] for name in _DECIDE_THE_START}
+        return text_digest(json.dumps(deciding, sort_keys=True, default=sorted))
 
 
 CPU_PLAN = Plan()
