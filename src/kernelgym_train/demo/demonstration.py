@@ -1,8 +1,10 @@
 """The whole demonstration: prepare, play held-out problems, learn, play them again, report.
 
-Contract: everything that comes of it is in one folder, which must not be there yet::
+Contract: everything that comes of it is in one folder, which must not be there yet, or hold nothing
+but what `kernelgym_train.demo.stages.prepare` has made there::
 
     start/          the warm-started model, its tokenizer, and what the warm start came to
+    problems/       what is trained on, and each held-out table, as folders of problem files
     main/           the run: metrics, trajectories, TensorBoard; the adapter is in main/model
     merged/         the trained model as a plain folder, without an adapter
     verdicts.jsonl  what was judged
@@ -32,6 +34,7 @@ from kernelgym_train.demo.stages import (
     Prepared,
     config_of,
     evaluate_tables,
+    holds_only_start,
     open_judge,
     prepare,
     warm_up,
@@ -69,15 +72,16 @@ def demonstrate(
         watchers: Are told of every step of the learning.
 
     Raises:
-        UsageError: If the folder exists.
+        UsageError: If the folder exists, and was not prepared by that plan and seed.
     """
     folder = folder.absolute()
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise UsageError(
-            f"there is something in {str(folder)!r} already; remove it, or give another name"
-        ) from None
+    if not holds_only_start(folder, plan, seed):
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise UsageError(
+                f"there is something in {str(folder)!r} already; remove it, or give another name"
+            ) from None
     clock = _Clock()
     with open_judge(workers) as judge:
         ready = warm_up(judge)  # while problems are drawn, which takes one core

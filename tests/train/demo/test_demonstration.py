@@ -17,11 +17,20 @@ from kernelgym_train.demo import __main__ as command
 from kernelgym_train.demo.arms import ARMS, rules_of, run_arm, worth_fitting
 from kernelgym_train.demo.corpus import right_answers
 from kernelgym_train.demo.demonstration import demonstrate, specimens_of
+from kernelgym_train.demo.folders import PRACTICE
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.learning import RULES, learning_config
-from kernelgym_train.demo.plan import TINY_PLAN
+from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN
 from kernelgym_train.demo.scores import scores_of
-from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare, warm_up
+from kernelgym_train.demo.stages import (
+    config_of,
+    evaluate_tables,
+    holds_only_start,
+    open_judge,
+    prepare,
+    warm_up,
+)
+from kernelgym_train.launch.assembly import held_out_problems, training_problems
 from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Rollout
 from support.demo_rollouts import RIGHT, WRONG, rollout
@@ -125,16 +134,54 @@ def test_a_folder_that_is_there_is_left_alone(
     assert command.main(["--folder", str(tmp_path), "--name", "mine", "--tiny"]) == 2
     assert "another name" in capsys.readouterr().err
     assert not list((tmp_path / "mine").iterdir())
+    assert command.main(["--folder", str(tmp_path), "--name", "mine", "--prepare"]) == 2
+    assert "something else" in capsys.readouterr().err
     assert command.main(["--seed", "one"]) == 2
+
+
+def only_prepared(folder: Path, **about: Any) -> Path:
+    """Make the folders that a preparation leaves, without a model."""
+    for name in ("start", "problems"):
+        (folder / name).mkdir(parents=True)
+    made_by = {"seed": 0, "plan": TINY_PLAN.start_digest} | about
+    (folder / "start" / "prepared.json").write_text(json.dumps(made_by))
+    return folder
+
+
+def test_demo_goes_on_from_its_own_preparation_alone(tmp_path: Path) -> None:
+    folder = only_prepared(tmp_path / "demo")
+    assert holds_only_start(folder, TINY_PLAN, 0)
+    longer = dataclasses.replace(TINY_PLAN, steps=TINY_PLAN.steps + 1)
+    assert holds_only_start(folder, longer, 0), "the same model and problems"
+    assert not holds_only_start(folder, TINY_PLAN, 1)
+    assert not holds_only_start(folder, CPU_PLAN, 0)
+    assert not holds_only_start(tmp_path / "none", TINY_PLAN, 0)
+    (folder / "verdicts.jsonl").touch()
+    assert not holds_only_start(folder, TINY_PLAN, 0), "a demonstration was begun"
+
+
+@pytest.mark.parametrize("about", [{"seed": 1}, {"plan": "0" * 16}])
+def test_a_preparation_of_another_seed_is_refused(tmp_path: Path, about: dict[str, Any]) -> None:
+    folder = only_prepared(tmp_path / "demo", **about)
+    with pytest.raises(UsageError, match="was prepared with seed"):
+        prepare(folder, TINY_PLAN, 0)
+    with pytest.raises(UsageError, match="another name"):
+        demonstrate(folder, TINY_PLAN)
 
 
 @pytest.mark.slow
 def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All stages, real kernels, two steps; it learns nothing, and says so in every place."""
-    assert command.main(["--folder", str(tmp_path), "--tiny", "--seed", "1"]) == 0
+    folder = tmp_path / "demo"
+    given = ["--folder", str(tmp_path), "--tiny", "--seed", "1"]
+    assert command.main([*given, "--prepare"]) == 0
+    assert str(folder / "start") in capsys.readouterr().out
+    start = {path.name: path.read_bytes() for path in (folder / "start").iterdir()}
+    assert holds_only_start(folder, TINY_PLAN, 1)
+    assert command.main(given) == 0
+    assert start == {path.name: path.read_bytes() for path in (folder / "start").iterdir()}
     out = capsys.readouterr().out
     assert "held out: compositions" in out and "report" in out
-    folder = tmp_path / "demo"
     found = json.loads((folder / "results.json").read_text())
     assert set(found["before"]) == set(TINY_PLAN.held_out)
     assert found["before"]["compositions"]["n"] == TINY_PLAN.samples
@@ -147,6 +194,21 @@ def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     from transformers import AutoModelForCausalLM
 
     assert AutoModelForCausalLM.from_pretrained(folder / "merged").num_parameters() > 0
+    # The folders are an ordinary run's suites, and hold what was played.
+    config = config_of(
+        prepare(folder, TINY_PLAN, 1),
+        "again",
+        (
+            f"env.suite={folder / 'problems' / PRACTICE}",
+            f"evaluation.suite={folder / 'problems' / 'compositions'}",
+        ),
+    )
+    practice, held_out = training_problems(config), held_out_problems(config)
+    rows = (folder / "main" / "trajectories.jsonl").read_text().splitlines()
+    played = {json.loads(row)["problem"]["digest"] for row in rows}
+    assert played <= {problem.digest for problem in practice}
+    assert len(held_out) == TINY_PLAN.held_out["compositions"]
+    assert command.main([*given, "--prepare"]) == 0, "it is prepared already"
 
 
 @pytest.mark.slow
