@@ -16,7 +16,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
-	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.learning demo.results \
+	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \
 	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration
 
 .PHONY: help setup demo test test-all tinker-server test-tinker redteam lint bench docs clean

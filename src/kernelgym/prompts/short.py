@@ -1,4 +1,4 @@
-"""The short prompt: the question and, after a failure, the last answer with what became of it.
+"""The short prompt: the question, and the last answer with its fault.
 
 Contract: pure text, a tenth of the full prompt's tokens or less. `question` gives the task in one
 line and the reference without imports; it tells neither the rules nor the form of an answer, so it
@@ -64,13 +64,13 @@ def brief(said: Feedback) -> str:
 
 
 def retry(said: Feedback) -> Message:
-    """Return what the model reads after an answer: what became of it, and what to do."""
+    """Return what the model reads after an answer."""
     return Message("user", f"{brief(said)}\n{_FASTER if said.category in _RIGHT else _AGAIN}")
 
 
 @dataclass(frozen=True, slots=True)
 class ShortObserver(Observer):
-    """Shows the question, and of what was tried the last answer with its feedback.
+    """Shows the question, and the last answer with its feedback.
 
     `examples` and `context` have no effect.
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernelgym import UsageError
+from kernelgym_train.backends.backend import BACKENDS
 from kernelgym_train.demo.demonstration import demonstrate
-from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan
+from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan, on_backend
 from kernelgym_train.demo.report import text_table
 from kernelgym_train.demo.stages import holds_only_start, prepare
 from kernelgym_train.demo.warmstart import FitProgress
@@ -62,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     # A worker waits now and then for the process that it drives.
     add("--workers", type=int, default=1 + (os.cpu_count() or 1), help="kernels judged at a time")
     add("--tiny", action="store_true", help="go through all stages in a minute; learns nothing")
+    add("--backend", choices=tuple(BACKENDS), default="trl", help="what samples and learns")
+    add("--base-url", metavar="URL", help="address of the Tinker server, with --backend tinker")
     add(
         "--prepare",
         action="store_true",
@@ -72,7 +75,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    plan = TINY_PLAN if options.tiny else CPU_PLAN
+    if options.base_url is not None and options.backend != "tinker":
+        raise UsageError("--base-url is a Tinker server's: give --backend tinker, too")
+    address = () if options.base_url is None else (f"tinker.base_url={options.base_url}",)
+    plan = on_backend(TINY_PLAN if options.tiny else CPU_PLAN, options.backend, address)
     if options.prepare:
         return _prepare(options.folder / (options.name or "demo"), plan, options.seed)
     folder = options.folder / (options.name or _free_name(options.folder, plan, options.seed))
@@ -91,7 +97,8 @@ def _run(options: argparse.Namespace) -> int:
     print(text_table(shown))
     print(f"report     {folder / 'report.html'}")
     print(f"adapter    {folder / 'main' / 'model'}")
-    print(f"model      {folder / 'merged'}")
+    if (folder / "merged").is_dir():
+        print(f"model      {folder / 'merged'}")
     print(f"time       {time.monotonic() - started:.0f} s")
     return 0
 
@@ -111,7 +118,7 @@ def _prepare(folder: Path, plan: Plan, seed: int) -> int:
 
 
 def _free_name(folder: Path, plan: Plan, seed: int) -> str:
-    """Return the first name whose folder is not there yet, or was only prepared."""
+    """Return the first name whose folder is free or only prepared."""
     names = itertools.chain(["demo"], (f"demo-{number}" for number in itertools.count(2)))
     return next(
         name

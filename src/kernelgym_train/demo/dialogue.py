@@ -1,4 +1,4 @@
-"""What the demonstration's model writes, short: answers, and the feedback that their labels get.
+"""The demonstration's answers, short, and the feedback that labels get.
 
 Contract: pure text. `compact` keeps what a module computes and drops what a small model would pay
 tokens for; `told` makes a feedback from a label alone. The model reads the short prompt

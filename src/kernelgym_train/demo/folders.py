@@ -1,4 +1,4 @@
-"""The demonstration's problems as folders, which any run can be given as its suite.
+"""The demonstration's problems as folders, suites of any run.
 
 Contract: `problems/practice/` holds what is trained on, and `problems/<table>/` each held-out
 table: a file a problem in `level1/`, `level2/`, byte for byte the source that the demonstration

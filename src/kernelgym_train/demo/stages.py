@@ -22,22 +22,26 @@ from kernelgym import LocalEvaluator, UsageError
 from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.types import Evaluator, Job, Problem
+from kernelgym_train.backends.backend import find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.corpus import evenly, first_answers, fits, repairs, some
 from kernelgym_train.demo.folders import problem_folders, write_problems
-from kernelgym_train.demo.heldout import HeldOut, evaluate_model
+from kernelgym_train.demo.heldout import HeldOut, evaluate_policy
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_config
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.plan import Plan
+from kernelgym_train.demo.settings import LOCAL
 from kernelgym_train.demo.splits import Splits, draw_splits
 from kernelgym_train.demo.tokenizer import is_answerable, train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, fit
 from kernelgym_train.launch.assembly import episode_rules
-from kernelgym_train.models import load_model, load_tokenizer, save_model
+from kernelgym_train.models import load_tokenizer, save_model
+from kernelgym_train.run.training import PolicyFor
 
 __all__ = [
     "Prepared",
+    "check_backend",
     "config_of",
     "evaluate_tables",
     "holds_only_start",
@@ -162,18 +166,44 @@ def _write_problems(prepared: Prepared) -> None:
 
 def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) -> Config:
     """Return the configuration of an arm's run, whose folder is called `name`."""
-    plan = prepared.plan
+    return _config(prepared.folder, prepared.plan, prepared.seed, name, overrides)
+
+
+def check_backend(folder: Path, plan: Plan, seed: int) -> None:
+    """Refuse a plan whose backend cannot begin with the prepared model.
+
+    Raises:
+        UsageError: If it lacks a package or does not have the model, or if there is none yet that
+            a service could have.
+    """
+    config = _config(folder, plan, seed, "main")
+    backend = find_backend(plan.backend)
+    backend.check(config)
+    if holds_only_start(folder, plan, seed):
+        backend.prepare(config).close()
+    elif plan.backend not in LOCAL:
+        raise UsageError(
+            f"backend {plan.backend!r} needs the warm-started model on a server first; make it by "
+            f"--prepare, serve {str(folder / 'start')!r}, then give this command again"
+        )
+
+
+def _config(
+    folder: Path, plan: Plan, seed: int, name: str, overrides: tuple[str, ...] = ()
+) -> Config:
+    local = (f"sampling.batch_size={plan.batch}", *plan.local_settings)
     return learning_config(
-        prepared.folder / "start",
-        prepared.folder / name,
-        prepared.seed,
+        folder / "start",
+        folder / name,
+        seed,
         (
             *plan.settings,
+            *(local if plan.backend in LOCAL else ()),
             f"optimiser.steps={plan.steps}",
             f"sampling.max_new_tokens={plan.max_new_tokens}",
-            f"sampling.batch_size={plan.batch}",
             *overrides,
         ),
+        backend=plan.backend,
     )
 
 
@@ -200,26 +230,29 @@ def warm_up(judge: LocalEvaluator) -> Thread:
 
 
 def evaluate_tables(
-    prepared: Prepared, judge: Evaluator, model: Any | None = None
+    prepared: Prepared, judge: Evaluator, policy: PolicyFor | None = None
 ) -> dict[str, HeldOut]:
     """Play the held-out problems.
 
     Args:
         prepared: Where the demonstration began.
         judge: Judges the answers.
-        model: What is evaluated; the warm-started model if None.
+        policy: What is evaluated; the warm-started model if None.
     """
     plan, config = prepared.plan, config_of(prepared, "evaluation")
-    tokenizer = load_tokenizer(config.model)
-    return evaluate_model(
-        load_model(config.model) if model is None else model,
-        tokenizer,
-        prepared.tables,
-        judge,
-        dialogue_observer(config, judge, tokenizer),
-        episode_rules(config),
-        samples=plan.samples,
-        max_new_tokens=plan.max_new_tokens,
-        batch=plan.batch,
-        seed=prepared.seed,
-    )
+    with contextlib.ExitStack() as stack:
+        if policy is None:
+            model = find_backend(plan.backend).prepare(config)
+            stack.callback(model.close)
+            model.load()
+            policy = model.policy
+        return evaluate_policy(
+            policy,
+            prepared.tables,
+            judge,
+            dialogue_observer(config, judge, load_tokenizer(config.model)),
+            episode_rules(config),
+            samples=plan.samples,
+            max_new_tokens=plan.max_new_tokens,
+            seed=prepared.seed,
+        )

@@ -11,13 +11,16 @@ import pytest
 
 from kernelgym import UsageError
 from kernelgym.suites.synthetic import SyntheticSuite
+from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
 from kernelgym_train.config.settings import keys_that_differ, plain
 from kernelgym_train.demo.folders import problem_folders, write_problems
 from kernelgym_train.demo.learning import RULES, learning_config
 from kernelgym_train.demo.model import SMALL
-from kernelgym_train.demo.plan import CPU_PLAN
+from kernelgym_train.demo.plan import CPU_PLAN, on_backend
+from kernelgym_train.demo.splits import Splits
+from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.launch import assembly
 from support import tiny
 
@@ -207,7 +210,19 @@ def test_tinker_synthetic_is_the_demonstration_by_trl() -> None:
         *("env.suite", "evaluation.suite", "evaluation.every", "judge.stop_at_first_failure"),
         *("optimiser.steps", "optimiser.learning_rate", "optimiser.kl_beta"),
         *("optimiser.clip_high", "optimiser.micro_batch", "logging.histograms_every"),
+        "tinker.base_url",
         *("model.dtype", "model.device", "model.lora_alpha", "model.modules_to_save"),
         *("model.gradient_checkpointing", "sampling.batch_size"),
     }
     assert load_config(DEMO).rules == RULES
+
+
+def test_tinker_synthetic_is_the_demonstration_there(tmp_path: Path) -> None:
+    plan = on_backend(CPU_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:8004"])
+    theirs = config_of(Prepared(plan, 0, tmp_path, Splits((), (), (), (), (), (), ""), {}), "main")
+    differing = set(keys_that_differ(plain(load_config(DEMO)), plain(theirs)))
+    assert {key for key in differing if not key.startswith("run.")} == {
+        *("env.suite", "evaluation.suite", "evaluation.every", "judge.stop_at_first_failure"),
+        *("model.id", "logging.histograms_every"),
+    }
+    assert loss_of(theirs).config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}

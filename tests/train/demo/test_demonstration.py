@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -20,7 +21,7 @@ from kernelgym_train.demo.demonstration import demonstrate, specimens_of
 from kernelgym_train.demo.folders import PRACTICE
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.learning import RULES, learning_config
-from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN
+from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, on_backend
 from kernelgym_train.demo.scores import scores_of
 from kernelgym_train.demo.stages import (
     config_of,
@@ -169,6 +170,29 @@ def test_a_preparation_of_another_seed_is_refused(tmp_path: Path, about: dict[st
         demonstrate(folder, TINY_PLAN)
 
 
+def test_a_service_needs_the_prepared_model_first(tmp_path: Path) -> None:
+    plan = on_backend(TINY_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:9"])
+    with pytest.raises(UsageError, match=r"make it by --prepare, serve .*start"):
+        demonstrate(tmp_path / "demo", plan)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_servers_address_without_tinker_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--folder", str(tmp_path), "--base-url", "http://127.0.0.1:9"]
+    assert command.main(given) == 2
+    assert "--backend tinker" in capsys.readouterr().err
+
+
+def test_plans_of_backends_share_the_start() -> None:
+    plan = on_backend(CPU_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:9"])
+    assert (plan.backend, plan.steps) == ("tinker", 25)
+    assert plan.start_digest == CPU_PLAN.start_digest
+    assert on_backend(TINY_PLAN, "tinker").steps == TINY_PLAN.steps
+    assert on_backend(CPU_PLAN, "trl") == CPU_PLAN
+
+
 @pytest.mark.slow
 def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All stages, real kernels, two steps; it learns nothing, and says so in every place."""
@@ -216,11 +240,11 @@ def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_every_arm_runs_from_the_same_start(arm: str, tmp_path: Path) -> None:
     prepared = prepare(tmp_path, TINY_PLAN, 2)
     assert prepare(tmp_path, TINY_PLAN, 2) == prepared, "found again, not made again"
-    with open_judge(1, rules_of(arm)) as judge:
-        model = run_arm(arm, prepared, judge)
+    with contextlib.ExitStack() as closing, open_judge(1, rules_of(arm)) as judge:
+        policy = run_arm(arm, prepared, judge, closing)
         strict = judge if rules_of(arm).name == "strict" else open_judge(1)
         try:
-            after = evaluate_tables(prepared, strict, model)
+            after = evaluate_tables(prepared, strict, policy)
         finally:
             strict.close()
     assert after["compositions"].scores.n == TINY_PLAN.samples
