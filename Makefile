@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene precision judging_memory paths languages \
-	answers.parsing answers.screening prompts.problem prompts.context prompts.observer feedback \
+	answers.parsing answers.screening prompts.problem prompts.context prompts.observer prompts.short feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
@@ -16,7 +16,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
-	demo.model demo.warmstart demo.observer demo.intervals demo.scores demo.heldout demo.learning demo.results \
+	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \
 	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration
 
 .PHONY: help setup demo test test-all tinker-server test-tinker redteam lint bench docs clean

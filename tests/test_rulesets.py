@@ -89,6 +89,8 @@ def test_an_earlier_label_is_for_reading_only(label: str) -> None:
 def test_a_current_label_names_its_ruleset() -> None:
     strict = RULESETS["strict"]
     assert ruleset(strict.label) is strict and recorded_ruleset(strict.label) is strict
+    ending = dataclasses.replace(strict, stop_at_first_failure=True)
+    assert ending.label != strict.label and recorded_ruleset(ending.label) == ending
     for unknown in ("strict@00000000", "@", "mine@19248b98"):
         with pytest.raises(UnknownName):
             ruleset(unknown)

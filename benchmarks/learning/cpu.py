@@ -14,6 +14,7 @@ each with its share of the cores.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -31,9 +32,9 @@ from benchmarks.machine import machine
 from kernelgym.errors import UnknownName
 from kernelgym_train.demo.arms import ARMS, rules_of, run_arm
 from kernelgym_train.demo.heldout import HeldOut
-from kernelgym_train.demo.learning import SETTINGS
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan
 from kernelgym_train.demo.results import as_data, curves_of
+from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
 from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
 from kernelgym_train.rollout.verdict_log import VerdictLog
 
@@ -143,21 +144,21 @@ def run_stage(work: Path, plan: Plan, seed: int, stage: str, threads: int, worke
     if stage != START and (folder / stage).exists():
         shutil.rmtree(folder / stage)  # it was cut off: without its result it was never done
     verdicts = folder / f"verdicts.{stage}.jsonl"
-    model = None
+    policy = None
     found: dict[str, Any] = {"seed": seed, "stage": stage}
-    with open_judge(workers) as judge:
+    with contextlib.ExitStack() as closing, open_judge(workers) as judge:
         known = VerdictLog(judge, verdicts)
         if stage != START:
             rules = rules_of(stage)
             other = None if rules == judge.ruleset else open_judge(workers, rules)
             try:
                 rewarding = known if other is None else VerdictLog(other, verdicts)
-                model = run_arm(stage, prepared, rewarding)
+                policy = run_arm(stage, prepared, rewarding, closing)
             finally:
                 if other is not None:
                     other.close()
             found["learning_s"] = time.monotonic() - started
-        tables = evaluate_tables(prepared, known, model)
+        tables = evaluate_tables(prepared, known, policy)
         found["judged"] = known.misses
     found |= {
         "about": dict(prepared.about),
@@ -272,7 +273,7 @@ def _plain(plan: Plan) -> dict[str, Any]:
     data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
     scope = dataclasses.asdict(plan.scope)
     scope["operators"] = sorted(plan.scope.operators or ())
-    return data | {"scope": scope, "learning": SETTINGS}
+    return data | {"scope": scope, "learning": [*SETTINGS, *BY_BACKEND["trl"]]}
 
 
 def table(result: Mapping[str, Any]) -> str:

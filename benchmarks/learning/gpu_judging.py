@@ -17,10 +17,11 @@ from benchmarks.learning.gpu_work import TABLES, Work
 from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
 from kernelgym.judge import LocalEvaluator
+from kernelgym.prompts.short import brief, question
 from kernelgym.suites.synthetic import Defect, solve
 from kernelgym.types import Job, Kernel, Status, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers
-from kernelgym_train.demo.dialogue import answer_of, brief, question, told
+from kernelgym_train.demo.dialogue import answer_of, told
 
 
 def check_labels(work: Work) -> dict[str, Any]:

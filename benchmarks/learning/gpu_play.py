@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks.learning.gpu_plan import ROWS, TURNS
 from benchmarks.learning.gpu_work import TABLES, Work
 from kernelgym import UsageError
+from kernelgym.prompts.short import question
 from kernelgym_train.config.config import Config
-from kernelgym_train.demo.dialogue import question
-from kernelgym_train.demo.heldout import HeldOut, evaluate_model
+from kernelgym_train.demo.heldout import HeldOut, evaluate_policy, policy_of
 from kernelgym_train.demo.learning import dialogue_observer, learn, learning_config
 from kernelgym_train.demo.scores import failure_of
 from kernelgym_train.launch.assembly import episode_rules
@@ -135,16 +135,14 @@ def evaluate(work: Work, run: str | None) -> dict[str, Any]:
     judge = VerdictLog(work.judge, work.folder / "verdicts.jsonl")
     tables = {name: work.problems(name) for name in TABLES}
     started = time.monotonic()
-    found = evaluate_model(
-        model,
-        work.tokenizer,
+    found = evaluate_policy(
+        policy_of(model, work.tokenizer, 256),
         {name: problems for name, problems in tables.items() if problems},
         judge,
         dialogue_observer(config, judge, work.tokenizer),
         episode_rules(config),
         samples=work.plan.samples,
         max_new_tokens=work.plan.new_tokens,
-        batch=256,
         seed=work.plan.seed,
         pass_at=tuple(k for k in (1, 4, 8, 16) if k <= work.plan.samples),
     )

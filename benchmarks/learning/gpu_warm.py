@@ -19,11 +19,12 @@ import numpy as np
 
 from benchmarks.learning.gpu_plan import Plan
 from benchmarks.learning.gpu_work import TABLES, Work, code_digest
+from kernelgym.prompts.short import question
 from kernelgym.suites.synthetic import solve
 from kernelgym.types import Problem
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.corpus import Example, first_answers, fits, planted_rates, repairs
-from kernelgym_train.demo.dialogue import answer_of, question
+from kernelgym_train.demo.dialogue import answer_of
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, FitRule, encode, fit_rows

@@ -304,15 +304,18 @@ def precise_rules(which: str | Ruleset, precision: str) -> Ruleset:
 def recorded_ruleset(label: str) -> Ruleset:
     """Return the rules that a record's prompts told of.
 
-    For reading the record only.
+    For reading the record only. Trainers end a verdict at its first failure where no reward pays
+    for the other calls, which gives a shipped ruleset another label.
 
     Raises:
         UsageError: If no ruleset with that label ships or has shipped.
     """
     known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
-    if label not in known:
+    ending = (dataclasses.replace(entry, stop_at_first_failure=True) for entry in RULESETS.values())
+    found = known.get(label) or next((entry for entry in ending if entry.label == label), None)
+    if found is None:
         raise UsageError(
             f"the episode was played under ruleset {label!r}, which is none of those that ship or "
             f"have shipped ({', '.join(known)}); give the observer it was played with"
         )
-    return known[label]
+    return found

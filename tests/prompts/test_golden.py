@@ -18,6 +18,7 @@ from kernelgym.languages import LANGUAGES
 from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
+from kernelgym.prompts.short import ShortObserver
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Message, Turn, Verdict
 from support.feedback_cases import CASES, timed, wrong
@@ -44,6 +45,12 @@ def written(messages: tuple[Message, ...]) -> str:
 def prompt(language: str, device: str, **options: object) -> str:
     observer = Observer(language, device, **options)  # type: ignore[arg-type]
     return written(observer.observe(SAMPLE_PROBLEM))
+
+
+def short_prompt() -> str:
+    """Return what the short prompt shows after a wrong answer."""
+    observer = ShortObserver("triton", "cpu", max_turns=8)
+    return written(observer.observe(SAMPLE_PROBLEM, story()[:2]))
 
 
 STORY: tuple[Verdict, ...] = (
@@ -88,6 +95,7 @@ FILES = {
         for device in ("cpu" if name == "cpp" else "cuda:0",)
     },
     "prompts/triton_interpreter.txt": (prompt, ("triton", "cpu"), {"examples": 0}),
+    "prompts/triton_short.txt": (short_prompt, (), {}),
     "prompts/triton_kernelbench_few_shot_hardware.txt": (
         prompt,
         ("triton", "cuda:0"),

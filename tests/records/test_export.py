@@ -17,6 +17,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import CONTEXTS, Context, Detail
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.prompts.problem import Hardware
+from kernelgym.prompts.short import ShortObserver
 from kernelgym.records.export import (
     Rules,
     completion_rows,
@@ -30,6 +31,7 @@ from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
+from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Finding, Kernel, Problem, Severity, Status, Turn, Verdict, text_digest
 from support.strategies import texts, verdicts
 
@@ -287,6 +289,38 @@ def test_observers_come_back_from_their_settings() -> None:
     assert recorded_observer(record) == Observer("cpp", "cpu", STRICT, 4, 0, hardware)
     assert len(list(sft_rows([record]))) == 1
     assert observer_settings(Observer("cpp", "cpu")) == {}
+
+
+def test_short_observers_come_back_by_name() -> None:
+    observer = ShortObserver("cpp", "cpu", STRICT, 4, context_tokens=900, count=len)
+    assert observer_settings(observer) == {"prompt": "short", "context_tokens": 900}
+    played = episode((variant(1), right()))
+    record = dataclasses.replace(played, observer=observer_settings(observer), observations=())
+    found = recorded_observer(EpisodeRecord.from_dict(json.loads(json.dumps(record.to_dict()))))
+    assert found == dataclasses.replace(observer, count=estimate_tokens)
+    (row,) = sft_rows([record])
+    assert row["messages"][0]["content"].startswith("Write ModelNew with C++ kernels.")
+    with pytest.raises(UnknownName, match="unknown prompt 'shrot'"):
+        recorded_observer(dataclasses.replace(record, observer={"prompt": "shrot"}))
+
+
+def test_observers_of_other_classes_are_named() -> None:
+    class Mine(Observer):
+        pass
+
+    settings_ = observer_settings(Mine("cpp", "cpu"))
+    record = dataclasses.replace(episode((variant(1), right())), observer=settings_)
+    with pytest.raises(UsageError, match=r"used .*Mine, which a file cannot bring back"):
+        recorded_observer(record)
+
+
+def test_prompts_cut_by_another_counter_are_refused() -> None:
+    turns = ((variant(0), wrong()), (variant(1), right()))
+    (row,) = sft_rows([episode(*turns, count=lambda text: len(text) // 5)])
+    assert row["turn"] == 1
+    cut = episode(*turns, count=lambda text: 100 * len(text))
+    with pytest.raises(UsageError, match="not what its observer shows now"):
+        list(sft_rows([cut]))
 
 
 def test_records_of_version_0_1_0_still_export() -> None:

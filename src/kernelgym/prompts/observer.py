@@ -37,7 +37,7 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_TOKENS", "Observer", "Part", "render"]
+__all__ = ["HISTORY_TOKENS", "Observer", "Part", "render", "sound"]
 
 HISTORY_TOKENS = 6_000
 """Default budget for earlier attempts."""
@@ -132,7 +132,7 @@ class Observer:
             prompt.append(lines)
         system = Message("system", system_prompt(self.language))
         user = Message("user", "\n\n".join(prompt))
-        return tuple(_sound(message) for message in (system, user, *attempts))
+        return tuple(sound(message) for message in (system, user, *attempts))
 
     def tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages, without what a chat template puts between them."""
@@ -248,7 +248,7 @@ def _line(turn: Turn) -> str:
     return f"{told}: {turn.feedback.gist}" if turn.feedback.gist else told
 
 
-def _sound(message: Message) -> Message:
+def sound(message: Message) -> Message:
     """Return `message` without lone surrogates, which no tokenizer or file can take."""
     if message.content.isascii():
         return message

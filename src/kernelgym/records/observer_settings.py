@@ -4,6 +4,10 @@ What a model read is not kept with an episode but made again, and for that its o
 known. Contract: `observer_settings` names what differs from the default; `recorded_observer` gives
 an equal observer back, or refuses. Only settings that are data can be written down: a part that is
 somebody's function is named, so that its absence is noticed, and not brought back.
+
+Two settings are not what a field holds. ``prompt`` names the kind of observer, unless it is the
+full prompt's. The token counter is left out, since trainers count in their model's own tokens: it
+decides only what was cut, and where it did, what was read has another digest in the record.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
+from kernelgym.prompts.short import ShortObserver
 from kernelgym.rulesets import recorded_ruleset
 
 if TYPE_CHECKING:
@@ -28,8 +33,12 @@ _TYPES: dict[str, type] = {"context": Context, "hardware": Hardware}
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
 _OLD_NAMES = {"kernelgym.context:Context": "context", "kernelgym.prompts:Hardware": "hardware"}
 """What version 0.1.0 wrote."""
+_PROMPTS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}
+"""Kinds of observers, by the names that records use."""
+_PROMPT_NAMES = {kind: name for name, kind in _PROMPTS.items()}
 _OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
 """Fields of the observer that a record has anyway."""
+_LEFT_OUT = (*_OF_THE_EPISODE, "count")
 
 
 def observer_settings(observer: Observer) -> dict[str, Any]:
@@ -37,10 +46,13 @@ def observer_settings(observer: Observer) -> dict[str, Any]:
 
     Those that the record of an episode has anyway (language, device, ruleset, turns) are left out.
     """
-    settings = {}
+    settings: dict[str, Any] = {}
+    kind = type(observer)
+    if kind is not Observer:
+        settings["prompt"] = _PROMPT_NAMES.get(kind) or _plain(kind)
     for field in dataclasses.fields(observer):
         value = getattr(observer, field.name)
-        if field.name not in _OF_THE_EPISODE and field.init and value != field.default:
+        if field.name not in _LEFT_OUT and field.init and value != field.default:
             settings[field.name] = _plain(value)
     return settings
 
@@ -53,11 +65,15 @@ def recorded_observer(record: EpisodeRecord) -> Observer:
     """
     rules = recorded_ruleset(record.ruleset)
     known = {field.name for field in dataclasses.fields(Observer) if field.init}
-    unknown = sorted(set(record.observer) - known)
+    unknown = sorted(set(record.observer) - known - {"prompt"})
     if unknown:
         raise UsageError(f"the record names settings that no observer has: {', '.join(unknown)}")
     settings = {key: _rebuilt(value) for key, value in record.observer.items()}
-    return Observer(record.language, record.device, rules, record.trajectory.horizon, **settings)
+    prompt = settings.pop("prompt", "full")
+    if prompt not in _PROMPTS:
+        raise UnknownName("prompt", prompt, _PROMPTS)
+    kind = _PROMPTS[prompt]
+    return kind(record.language, record.device, rules, record.trajectory.horizon, **settings)
 
 
 def _plain(value: object) -> Any:

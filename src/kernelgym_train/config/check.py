@@ -16,6 +16,7 @@ from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import check_speed, check_trials, reward_schedule
+from kernelgym_train.config.sections import EnvConfig
 
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
@@ -40,6 +41,10 @@ _ABOVE_0 = (
     *("sampling.temperature", "optimiser.learning_rate", "optimiser.max_grad_norm"),
     *("tinker.answer_timeout_s", "tinker.step_timeout_s"),
 )
+_SHORT_PROMPT_TAKES: dict[str, tuple[int | str, ...]] = {
+    "examples": (EnvConfig().examples, "zero_shot", 0),
+    "context": (EnvConfig().context, "last"),
+}
 _SHARES = ("sampling.top_p", "model.lora_dropout", "optimiser.clip_low", "reward.gamma")
 
 
@@ -125,6 +130,18 @@ def _check_judging(config: Config) -> None:
         context=env.context,
         context_tokens=env.context_tokens,
     )
+    if env.prompt == "short":
+        _check_short_prompt(env)
+
+
+def _check_short_prompt(env: EnvConfig) -> None:
+    """Refuse settings that the short prompt would ignore."""
+    for name, fitting in _SHORT_PROMPT_TAKES.items():
+        if (value := getattr(env, name)) not in fitting:
+            raise UsageError(
+                f"env.{name}={value} has no effect on env.prompt=short, which shows no worked "
+                f"examples and only the last answer; leave env.{name} out, or set env.prompt=full"
+            )
 
 
 def _check_division(config: Config, processes: int) -> None:

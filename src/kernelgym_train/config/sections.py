@@ -100,6 +100,10 @@ class EnvConfig:
     """Rules of the verdicts."""
     max_turns: int = 4
     """Answers of an episode."""
+    prompt: Literal["full", "short"] = "full"
+    """What the model reads: full, or short for a model that was taught the task and the form of an
+    answer: the question in a line with the reference, and the last answer with what became of it.
+    short takes no env.examples and shows no other turn, whatever env.context is."""
     stop: str = "correct"
     """When an episode ends early: correct, never, speedup:<x> or no_improvement:<k>."""
     context: str = "recent"

@@ -15,9 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernelgym import UsageError
+from kernelgym_train.backends.backend import BACKENDS
 from kernelgym_train.demo.demonstration import demonstrate
-from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN
+from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan, on_backend
 from kernelgym_train.demo.report import text_table
+from kernelgym_train.demo.stages import holds_only_start, prepare
 from kernelgym_train.demo.warmstart import FitProgress
 from kernelgym_train.launch.launch import quiet_frameworks
 from kernelgym_train.run.watchers import Lines, LiveTable
@@ -52,17 +54,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--folder", type=Path, default=Path("runs"), help="folder that the runs are kept in")
-    add("--name", help="name of the run; the first free one of demo, demo-2, ... if not given")
+    add(
+        "--name",
+        help="name of the run; the first of demo, demo-2, ... that is free, or only prepared, if "
+        "not given",
+    )
     add("--seed", type=int, default=0, help="seed of problems, model and sampling")
     # A worker waits now and then for the process that it drives.
     add("--workers", type=int, default=1 + (os.cpu_count() or 1), help="kernels judged at a time")
     add("--tiny", action="store_true", help="go through all stages in a minute; learns nothing")
+    add("--backend", choices=tuple(BACKENDS), default="trl", help="what samples and learns")
+    add("--base-url", metavar="URL", help="address of the Tinker server, with --backend tinker")
+    add(
+        "--prepare",
+        action="store_true",
+        help="make the warm-started model and the folders of problems, then end; the same command "
+        "without it goes on from there",
+    )
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
-    folder = options.folder / (options.name or _free_name(options.folder))
-    plan = TINY_PLAN if options.tiny else CPU_PLAN
+    if options.base_url is not None and options.backend != "tinker":
+        raise UsageError("--base-url is a Tinker server's: give --backend tinker, too")
+    address = () if options.base_url is None else (f"tinker.base_url={options.base_url}",)
+    plan = on_backend(TINY_PLAN if options.tiny else CPU_PLAN, options.backend, address)
+    if options.prepare:
+        return _prepare(options.folder / (options.name or "demo"), plan, options.seed)
+    folder = options.folder / (options.name or _free_name(options.folder, plan, options.seed))
     started = time.monotonic()
     on_terminal = sys.stderr.isatty()
     with quiet_frameworks():
@@ -78,14 +97,34 @@ def _run(options: argparse.Namespace) -> int:
     print(text_table(shown))
     print(f"report     {folder / 'report.html'}")
     print(f"adapter    {folder / 'main' / 'model'}")
-    print(f"model      {folder / 'merged'}")
+    if (folder / "merged").is_dir():
+        print(f"model      {folder / 'merged'}")
     print(f"time       {time.monotonic() - started:.0f} s")
     return 0
 
 
-def _free_name(folder: Path) -> str:
+def _prepare(folder: Path, plan: Plan, seed: int) -> int:
+    """Prepare a demonstration's folder, unless that is done; returns the exit code."""
+    if folder.exists() and not (folder / "start").is_dir():
+        raise UsageError(
+            f"there is something else in {str(folder)!r}; remove it, or give another name"
+        )
+    _say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
+    with quiet_frameworks():
+        prepare(folder, plan, seed, _fitting())
+    print(f"model      {folder / 'start'}")
+    print(f"problems   {folder / 'problems'}")
+    return 0
+
+
+def _free_name(folder: Path, plan: Plan, seed: int) -> str:
+    """Return the first name whose folder is free or only prepared."""
     names = itertools.chain(["demo"], (f"demo-{number}" for number in itertools.count(2)))
-    return next(name for name in names if not (folder / name).exists())
+    return next(
+        name
+        for name in names
+        if not (folder / name).exists() or holds_only_start(folder / name, plan, seed)
+    )
 
 
 def _fitting() -> Callable[[FitProgress], None]:

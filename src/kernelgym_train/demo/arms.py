@@ -1,7 +1,8 @@
 """The arms of a demonstration: learning from rewards, and what it is compared with.
 
 Contract: every arm begins with the same warm-started model, sees the same practice problems and
-returns the trained model. They differ in one thing from ``main``, which learns from rewards:
+returns what samples with the trained one. They differ in one thing from ``main``, which learns from
+rewards:
 
 - ``shuffled``: every step's advantages are dealt anew among its samples;
 - ``evidence_off``: the judge asks for no evidence that a custom kernel did the work;
@@ -16,9 +17,9 @@ Evaluation is not theirs: it is under the ruleset ``strict`` for all of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from kernelgym.errors import UnknownName
 from kernelgym.prompts.observer import Observer
@@ -26,15 +27,17 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.demo.corpus import Example, right_answers
+from kernelgym_train.demo.heldout import policy_of
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learn
 from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.demo.warmstart import fit
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer
 from kernelgym_train.rollout.play import EpisodeRules, history_budget, play, tasks_of
-from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import Watcher
+from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
 
 __all__ = ["ARMS", "WITHOUT_EVIDENCE", "rules_of", "run_arm", "worth_fitting"]
@@ -59,14 +62,19 @@ def rules_of(arm: str) -> Ruleset:
 
 
 def run_arm(
-    arm: str, prepared: Prepared, judge: Evaluator, watchers: Iterable[Watcher] = ()
-) -> Any:
-    """Train the warm-started model in one of the arms and return it.
+    arm: str,
+    prepared: Prepared,
+    judge: Evaluator,
+    closing: contextlib.ExitStack,
+    watchers: Iterable[Watcher] = (),
+) -> PolicyFor:
+    """Train the warm-started model in an arm; return what samples.
 
     Args:
         arm: A name from `ARMS`.
         prepared: Where it begins; a run's folder is made there, called as the arm.
         judge: Judges by `rules_of` the arm.
+        closing: Releases the model; until then it can be sampled.
         watchers: Are told of every step, in the arms that have steps.
 
     Raises:
@@ -77,7 +85,10 @@ def run_arm(
     if arm in ("rejection_sft", "clean_sft"):
         return _fitted(arm, prepared, judge)
     config = config_of(prepared, arm)
-    return learn(config, prepared.practice, judge, watchers=watchers, shuffled=arm == "shuffled")
+    shuffled = arm == "shuffled"
+    model = learn(config, prepared.practice, judge, watchers=watchers, shuffled=shuffled)
+    closing.callback(model.close)
+    return model.policy
 
 
 def worth_fitting(
@@ -102,8 +113,8 @@ def worth_fitting(
                 yield Example(played.problem, read, turn.action, "right", status)
 
 
-def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> Any:
-    """Return the warm-started model after fitting right answers."""
+def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> PolicyFor:
+    """Return what samples with the warm-started model after fitting right answers."""
     plan, config = prepared.plan, config_of(prepared, arm)
     sampling = config.sampling
     model, tokenizer = load_model(config.model), load_tokenizer(config.model)
@@ -115,7 +126,7 @@ def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> Any:
         observer = dialogue_observer(config, judge, tokenizer)
         rules, seed = episode_rules(config), f"rejection/{prepared.seed}"
         sampler = ProblemSampler(prepared.practice, config.run.seed, config.curriculum)
-        policy = HFPolicy(model, tokenizer, Sampling(plan.max_new_tokens), batch=plan.batch)
+        policy = policy_of(model, tokenizer, plan.batch)(Sampling(plan.max_new_tokens))
         found: list[Example] = []
         for step in range(plan.steps):
             problems = sampler.draw(step, sampling.problems_per_step)
@@ -126,4 +137,4 @@ def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> Any:
         examples = tuple(found)
     if examples:
         fit(model, tokenizer, examples, plan.baseline_fit, seed=prepared.seed)
-    return model
+    return policy_of(model, tokenizer, plan.batch)

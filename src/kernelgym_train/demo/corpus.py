@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kernelgym.prompts.short import question, retry
 from kernelgym.suites.synthetic import (
     BrokenKernel,
     Defect,
@@ -35,7 +36,7 @@ from kernelgym.suites.synthetic import (
     solve,
 )
 from kernelgym.types import Message, Problem, Status
-from kernelgym_train.demo.dialogue import answer_of, compact, line_count, question, retry, told
+from kernelgym_train.demo.dialogue import answer_of, compact, line_count, told
 from kernelgym_train.demo.splits import COMPOSED, operators_of
 
 __all__ = [

@@ -1,10 +1,12 @@
 """The whole demonstration: prepare, play held-out problems, learn, play them again, report.
 
-Contract: everything that comes of it is in one folder, which must not be there yet::
+Contract: everything that comes of it is in one folder, which must not be there yet, or hold nothing
+but what `kernelgym_train.demo.stages.prepare` has made there::
 
     start/          the warm-started model, its tokenizer, and what the warm start came to
-    main/           the run: metrics, trajectories, TensorBoard; the adapter is in main/model
-    merged/         the trained model as a plain folder, without an adapter
+    problems/       what is trained on, and each held-out table, as folders of problem files
+    main/           the run: metrics, trajectories; main/model has the adapter, or says where it is
+    merged/         the trained model as a plain folder, if the adapter is here
     verdicts.jsonl  what was judged
     results.json    every number
     report.html     the same for readers
@@ -14,15 +16,16 @@ The seed decides problems, answers, weights and sampling; wall time decides noth
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kernelgym.errors import UsageError
+from kernelgym.prompts.short import question
 from kernelgym.types import Turn
 from kernelgym_train.demo.arms import run_arm
-from kernelgym_train.demo.dialogue import question
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.plan import CPU_PLAN, Plan
 from kernelgym_train.demo.report import html_page
@@ -30,8 +33,10 @@ from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curve
 from kernelgym_train.demo.scores import failure_of
 from kernelgym_train.demo.stages import (
     Prepared,
+    check_backend,
     config_of,
     evaluate_tables,
+    holds_only_start,
     open_judge,
     prepare,
     warm_up,
@@ -69,19 +74,27 @@ def demonstrate(
         watchers: Are told of every step of the learning.
 
     Raises:
-        UsageError: If the folder exists.
+        UsageError: If the folder exists and was not prepared by that plan and seed, or the backend
+            cannot begin with the model there.
     """
     folder = folder.absolute()
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise UsageError(
-            f"there is something in {str(folder)!r} already; remove it, or give another name"
-        ) from None
+    check_backend(folder, plan, seed)
+    is_prepared = holds_only_start(folder, plan, seed)
+    if not is_prepared:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            raise UsageError(
+                f"there is something in {str(folder)!r} already; remove it, or give another name"
+            ) from None
     clock = _Clock()
-    with open_judge(workers) as judge:
+    with contextlib.ExitStack() as closing, open_judge(workers) as judge:
         ready = warm_up(judge)  # while problems are drawn, which takes one core
-        say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
+        say(
+            f"drawing the problems again for the model in {folder / 'start'}"
+            if is_prepared
+            else f"drawing problems and fitting a model on noisy answers (seed {seed})"
+        )
         prepared = prepare(folder, plan, seed, fitting)
         ready.join()
         clock.lap("warm start")
@@ -90,13 +103,14 @@ def demonstrate(
         before = evaluate_tables(prepared, known)
         clock.lap("evaluation before")
         say(f"learning from the judge's rewards, {plan.steps} steps")
-        model = run_arm("main", prepared, known, watchers)
+        policy = run_arm("main", prepared, known, closing, watchers)
         clock.lap("learning")
         say("playing the held-out problems after training")
-        after = evaluate_tables(prepared, known, model)
+        after = evaluate_tables(prepared, known, policy)
         clock.lap("evaluation after")
         judged = known.misses
-    merge_adapter(folder / "main" / "model", folder / "merged")
+    if (folder / "main" / "model" / "adapter_config.json").is_file():
+        merge_adapter(folder / "main" / "model", folder / "merged")
     shown = Demonstration(
         title="A small model learns to write Triton kernels from verdicts",
         seed=seed,
@@ -126,7 +140,8 @@ def facts_of(prepared: Prepared) -> dict[str, str]:
         f"{100 * about['right_share']:.0f} % of first answers right",
         "learning": f"{plan.steps} steps of {sampling.problems_per_step} x {sampling.group_size} "
         f"episodes of at most {turns} turns, on {len(prepared.practice)} other problems; "
-        f"GRPO ({config.credit.estimator}) with a LoRA adapter of rank {config.model.lora_rank}",
+        f"GRPO ({config.credit.estimator}) with a LoRA adapter of rank {config.model.lora_rank}, "
+        f"by backend {config.run.backend}",
         "judge": f"ruleset {config.env.ruleset}, Triton through its interpreter, untimed",
         "seed": str(prepared.seed),
     }

@@ -1,9 +1,9 @@
-"""What the demonstration's model reads and writes, short: questions, answers, feedback.
+"""The demonstration's answers, short, and the feedback that labels get.
 
 Contract: pure text. `compact` keeps what a module computes and drops what a small model would pay
-tokens for; `brief` keeps what kernelgym's feedback says about the kind of failure and drops the
-figures, so that a kernel's label decides its text. The same functions serve the warm start and the
-episodes, or the model would read in training what it never read before.
+tokens for; `told` makes a feedback from a label alone. The model reads the short prompt
+(`kernelgym.prompts.short`), in the warm start as in episodes, or it would read in training what it
+never read before.
 
 Nothing here judges, and what a label's feedback says is true only if the label is.
 """
@@ -14,16 +14,11 @@ import re
 
 from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
-from kernelgym.types import Feedback, Message, Problem, Status, Verdict
+from kernelgym.prompts.short import bare
+from kernelgym.types import Feedback, Status, Verdict
 
-__all__ = ["answer_of", "brief", "compact", "line_count", "question", "retry", "told"]
+__all__ = ["answer_of", "compact", "line_count", "told"]
 
-_TASK = "Write ModelNew with Triton kernels."
-_AGAIN = "Write it again without the fault."
-_DOC = re.compile(r'^\s*""".*"""$')
-_BARE_INIT = re.compile(
-    r"    def __init__\(self\):\n        super\(\)\.__init__\(\)\n(?!        self\.)"
-)
 _KERNEL = re.compile(r"^def (([a-z]+)_\w+)_kernel\(", re.MULTILINE)
 _RENAMED = {
     **dict.fromkeys(("program", "block_id", "i_blk"), "pid"),
@@ -38,7 +33,6 @@ _RENAMED = {
 _COUNT = re.compile(r"\btotal = \w+\.numel\(\)")
 _POINTER = re.compile(r"^p_(?=\w)|_(?:base|pointer)$")
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
-_FIRST_CLAUSE = re.compile(r"^(\w+: [^:]+|[^:]+)")
 _MISSPELT = re.compile(r"tl\.store\(.*, (result_\w+)")
 
 
@@ -49,7 +43,7 @@ def compact(source: str) -> str:
     vocabularies become one: with fewer ways to write the same kernel, a short training meets the
     same one more often.
     """
-    short = _bare(source)
+    short = bare(source)
     functions = set(_KERNEL.findall(short))
     for name, first in functions:
         plain = "run" if len(functions) == 1 else first
@@ -59,12 +53,7 @@ def compact(source: str) -> str:
 
 def line_count(source: str) -> int:
     """Return how many lines `compact` leaves of a module, without writing them."""
-    return _bare(source).count("\n")
-
-
-def _bare(source: str) -> str:
-    lines = [line for line in source.splitlines() if line.strip() and not _DOC.match(line)]
-    return _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
+    return bare(source).count("\n")
 
 
 def _count_renamed(module: str) -> str:
@@ -83,38 +72,16 @@ def _renamed(word: re.Match[str]) -> str:
     return _RENAMED.get(name, name)
 
 
-def question(problem: Problem) -> tuple[Message, ...]:
-    """Return what the model reads first: the task and the reference."""
-    reference, _, rest = compact(problem.source).partition("import torch.nn.functional as F\n")
-    return (Message("user", f"{_TASK}\n{rest or reference}"),)
-
-
 def answer_of(source: str) -> str:
     """Return an answer that holds a module."""
     return f"<KERNEL>\n{compact(source)}</KERNEL>"
 
 
-def brief(said: Feedback) -> str:
-    """Return a feedback's kind of failure and hint, without figures.
-
-    Of an error, its type and first clause are kept; of a wrong output, nothing beyond that.
-    """
-    lines = [said.headline]
-    if said.category not in ("numerics", "shape", "success", "slow"):
-        clause = _FIRST_CLAUSE.match(said.detail.partition("\n")[0])
-        lines += [clause[0].strip()] if clause else []
-    return "\n".join([*lines, said.hint])
-
-
-def retry(said: Feedback) -> Message:
-    """Return what the model reads after a failed answer."""
-    return Message("user", f"{brief(said)}\n{_AGAIN}")
-
-
 def told(answer: str, status: Status, device: str = "cpu") -> Feedback:
     """Return the feedback that an answer's label gets, at the level ``minimal``.
 
-    Only what the label decides is in it; `brief` of it is `brief` of the judge's.
+    Only what the label decides is in it: `kernelgym.prompts.short.brief` makes of it what it makes
+    of the judge's.
 
     Args:
         answer: A text with a broken kernel, as `answer_of` returns it.

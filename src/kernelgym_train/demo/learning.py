@@ -1,10 +1,9 @@
-"""GRPO on the demonstration's problems: the project's own steps and backend, the demo's dialogue.
+"""Learning on the demonstration's problems: the project's own steps, credit and backend.
 
 Contract: what is learned goes the way of every run: `kernelgym_train.rollout.play.play`, credit,
-    TRL
-with an adapter and the output layer beside it. Only problems and observer come from here rather
-than from a configuration, so the run's folder is read like any other, but `--resume` of the command
-does not know its problems.
+the backend that the configuration names. Only problems and rules come from here rather than from a
+configuration, so the run's folder is read like any other, but `--resume` of the command does not
+know its problems.
 
 `shuffled` is the control: the same episodes and the same optimiser, but every step's advantages are
 dealt anew among its samples, so that nothing is left to learn from.
@@ -18,15 +17,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import RULESETS, Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
+from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config, load_config
 from kernelgym_train.config.settings import plain
-from kernelgym_train.demo.observer import DialogueObserver
-from kernelgym_train.launch.assembly import episode_rules, token_counter
+from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
+from kernelgym_train.launch.assembly import episode_rules, token_counter, training_observer
 from kernelgym_train.launch.manifest import check_ruleset, manifest
-from kernelgym_train.models import load_model, load_tokenizer, save_model
 from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import RunLog, Watcher
@@ -34,33 +34,24 @@ from kernelgym_train.run.steps import Gather, Step, StepPlan, Steps
 
 __all__ = [
     "RULES",
-    "SETTINGS",
     "ShuffledSteps",
     "dialogue_observer",
     "learn",
     "learning_config",
 ]
 
-SETTINGS = (
-    *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
-    *("env.examples=zero_shot", "env.feedback=minimal", "reward.preset=sparse"),
-    *("sampling.problems_per_step=8", "sampling.group_size=8", "sampling.refill_rounds=0"),
-    *("sampling.max_prompt_tokens=400", "curriculum.enabled=false", "credit.estimator=turn_group"),
-    *("optimiser.learning_rate=3e-3", "optimiser.schedule=linear", "optimiser.kl_beta=0.2"),
-    "optimiser.micro_batch=32",
-    *("model.lora_rank=16", "model.lora_alpha=32", "model.modules_to_save=[lm_head]"),
-    *("model.dtype=float32", "model.gradient_checkpointing=false", "model.device=cpu"),
-    *("run.save_every=1000", "judge.workers=2", "judge.cache=false", "evaluation.every=0"),
-    *("logging.histograms_every=0",),
-)
-"""What the demonstration on a CPU sets, as ``key.path=value``, beside the numbers of its plan."""
 RULES = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
 """What the demonstration is judged by: ``strict``, and no call after one that failed, since nothing
 is paid for those."""
 
 
 def learning_config(
-    model: str | Path, folder: str | Path, seed: int, overrides: Iterable[str] = ()
+    model: str | Path,
+    folder: str | Path,
+    seed: int,
+    overrides: Iterable[str] = (),
+    *,
+    backend: str = "trl",
 ) -> Config:
     """Return the configuration of a demonstration's run.
 
@@ -68,24 +59,25 @@ def learning_config(
         model: Folder of the warm-started model.
         folder: The run's folder, which is made.
         seed: Of the run.
-        overrides: Settings over `SETTINGS`.
+        overrides: Settings over those of `kernelgym_train.demo.settings`.
+        backend: What samples and learns.
 
     Raises:
         UsageError: If a setting cannot be used.
     """
     folder = Path(folder)
-    own = (f"model.id={model}", f"run.folder={folder.parent}", f"run.name={folder.name}")
-    return load_config(None, (*SETTINGS, *own, f"run.seed={seed}", *overrides))
-
-
-def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> DialogueObserver:
-    """Return what the model reads, under the judge's own rules, counted in its own tokens."""
-    env = config.env
-    return DialogueObserver(
-        *(env.language, judge.device, judge.ruleset, env.max_turns),
-        examples=env.examples,
-        count=token_counter(tokenizer),
+    own = (
+        *(f"model.id={model}", f"run.folder={folder.parent}", f"run.name={folder.name}"),
+        *(f"run.seed={seed}", f"run.backend={backend}"),
     )
+    given = (*SETTINGS, *BY_BACKEND.get(backend, ()), *own, *overrides)
+    return load_config(None, given)
+
+
+def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> Observer:
+    """Return what the model reads, under the judge's own rules, counted in its own tokens."""
+    observer = training_observer(config, judge.device, token_counter(tokenizer))
+    return dataclasses.replace(observer, ruleset=judge.ruleset)
 
 
 def learn(
@@ -96,10 +88,11 @@ def learn(
     watchers: Iterable[Watcher] = (),
     shuffled: bool = False,
     resume: bool = False,
-) -> Any:
-    """Train the warm-started model and return it, its adapter not merged.
+) -> Model:
+    """Train the warm-started model and return it; the caller closes it.
 
-    The run's folder is `config`'s; the adapter is in ``model/`` there.
+    The run's folder is `config`'s; what the backend keeps of the trained weights is in ``model/``
+    there.
 
     Args:
         config: As `learning_config` returns it.
@@ -113,16 +106,35 @@ def learn(
         UsageError: If the folder exists (with `resume`: if not), or the model does not.
         KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken.
     """
-    from kernelgym_train.backends.trl.train import train
+    backend = find_backend(config.run.backend)
+    backend.check(config)
+    model = backend.prepare(config)
+    try:
+        model.load()
+        _train(config, problems, judge, model, list(watchers), shuffled, resume)
+    except BaseException:
+        model.close()
+        raise
+    return model
 
-    tokenizer = load_tokenizer(config.model)
+
+def _train(
+    config: Config,
+    problems: Sequence[Problem],
+    judge: Evaluator,
+    model: Model,
+    watchers: list[Watcher],
+    shuffled: bool,
+    resume: bool,
+) -> None:
+    """Train as `learn` says."""
     folder = Path(config.run.folder) / config.run.name
     rules: Ruleset = ruleset(judge.ruleset)
-    about = manifest("trl", rules, config.run.seed)
+    about = manifest(config.run.backend, rules, config.run.seed)
     if resume:
         check_ruleset(folder, rules)
     log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(config), about)
-    log.watchers = list(watchers)
+    log.watchers = watchers
     log.keeps_tokens = False
     log.keeps_trajectories = config.logging.trajectories
     sampling = config.sampling
@@ -131,7 +143,7 @@ def learn(
         StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
         evaluator=log.verdicts(judge, seeded=False),
-        observer=dialogue_observer(config, judge, tokenizer),
+        observer=dialogue_observer(config, judge, model.tokenizer),
         rules=episode_rules(config),
         schedule=reward_schedule(config.reward.preset),
         credit=config.credit_rule,
@@ -141,12 +153,11 @@ def learn(
         log=log,
     )
     try:
-        outcome = train(config, log, steps, lambda: load_model(config.model), tokenizer)
+        outcome = model.train(config, log, steps)
     finally:
         (steps.log or log).close()
-    save_model(outcome.model, tokenizer, folder / "model")
+    model.save(folder / "model")
     log.event("finished", step=outcome.steps, stopped=outcome.stopped)
-    return outcome.model
 
 
 class ShuffledSteps(Steps):

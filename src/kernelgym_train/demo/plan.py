@@ -8,14 +8,17 @@ without learning anything.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kernelgym.types import text_digest
 from kernelgym_train.demo.model import SMALL, ModelSize
+from kernelgym_train.demo.settings import STEPS
 from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS, Scope
 from kernelgym_train.demo.warmstart import FitRule
 
-__all__ = ["CPU_PLAN", "PLAIN_SCOPE", "TINY_PLAN", "Plan"]
+__all__ = ["CPU_PLAN", "PLAIN_SCOPE", "TINY_PLAN", "Plan", "on_backend"]
 
 PLAIN_SCOPE = Scope(
     chains=80_000,
@@ -25,6 +28,7 @@ PLAIN_SCOPE = Scope(
     longest=2,
     longest_shown=3,
 )
+_DECIDE_THE_START = (*("scope", "answers", "repairs", "vocabulary", "size", "fit", "held_out"),)
 _WARM = FitRule(epochs=5, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
@@ -43,7 +47,11 @@ class Plan:
     fit: FitRule = _WARM
     """Of the warm start."""
     settings: tuple[str, ...] = ()
-    """Of the learning, over `kernelgym_train.demo.learning.SETTINGS`."""
+    """Of the learning, over those of `kernelgym_train.demo.settings`."""
+    local_settings: tuple[str, ...] = ()
+    """The same, of a model in this process only."""
+    backend: str = "trl"
+    """What samples and learns."""
     steps: int = 44
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
@@ -60,7 +68,30 @@ class Plan:
     baseline_fit: FitRule = _BASELINE
     """Of the arms that fit answers instead of learning from rewards."""
     batch: int = 128
-    """Most answers of one generation."""
+    """Most answers of one generation of a model in this process."""
+
+    @property
+    def start_digest(self) -> str:
+        """A digest of what decides problems and warm-started model."""
+        values = dataclasses.asdict(self)
+        deciding = {name: values[name] for name in _DECIDE_THE_START}
+        return text_digest(json.dumps(deciding, sort_keys=True, default=sorted))
+
+
+def on_backend(plan: Plan, backend: str, settings: Iterable[str] = ()) -> Plan:
+    """Return a plan whose learning another backend does.
+
+    Args:
+        plan: Another plan; problems and warm-started model stay as they are.
+        backend: The backend's name.
+        settings: Of the run, over the plan's own, such as a service's address.
+    """
+    return dataclasses.replace(
+        plan,
+        backend=backend,
+        settings=(*plan.settings, *settings),
+        steps=min(plan.steps, STEPS.get(backend, plan.steps)),
+    )
 
 
 CPU_PLAN = Plan()
@@ -72,7 +103,8 @@ TINY_PLAN = Plan(
     vocabulary=1500,
     size=ModelSize(hidden=32, layers=1, heads=2, key_value_heads=2, feed_forward=32, context=1024),
     fit=FitRule(epochs=1, batch_tokens=2048),
-    settings=("sampling.problems_per_step=2", "sampling.group_size=2", "optimiser.micro_batch=2"),
+    settings=("sampling.problems_per_step=2", "sampling.group_size=2"),
+    local_settings=("optimiser.micro_batch=2",),
     steps=2,
     max_new_tokens=40,
     held_out={"compositions": 1, "shapes": 1, "unseen_operator": 1},

@@ -1,8 +1,9 @@
 """The stages of a demonstration: prepare a warm-started model, and play held-out problems.
 
 Contract: a stage is a function of plan, seed and what came before. `prepare` keeps model and
-tokenizer in ``start/`` of a folder, writes ``start/prepared.json`` last, and finds it there again:
-all arms of a seed begin with that model. Which arms there are: `kernelgym_train.demo.arms`.
+tokenizer in ``start/`` of a folder and the problems in ``problems/``, writes
+``start/prepared.json`` last, and finds it there again: all arms of a seed begin with that model.
+Which arms there are: `kernelgym_train.demo.arms`.
 """
 
 from __future__ import annotations
@@ -17,24 +18,37 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from kernelgym import LocalEvaluator
+from kernelgym import LocalEvaluator, UsageError
 from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.types import Evaluator, Job, Problem
+from kernelgym_train.backends.backend import find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.corpus import evenly, first_answers, fits, repairs, some
-from kernelgym_train.demo.heldout import HeldOut, evaluate_model
+from kernelgym_train.demo.folders import problem_folders, write_problems
+from kernelgym_train.demo.heldout import HeldOut, evaluate_policy
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_config
 from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.plan import Plan
+from kernelgym_train.demo.settings import LOCAL
 from kernelgym_train.demo.splits import Splits, draw_splits
 from kernelgym_train.demo.tokenizer import is_answerable, train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, fit
 from kernelgym_train.launch.assembly import episode_rules
-from kernelgym_train.models import load_model, load_tokenizer, save_model
+from kernelgym_train.models import load_tokenizer, save_model
+from kernelgym_train.run.training import PolicyFor
 
-__all__ = ["Prepared", "config_of", "evaluate_tables", "open_judge", "prepare", "warm_up"]
+__all__ = [
+    "Prepared",
+    "check_backend",
+    "config_of",
+    "evaluate_tables",
+    "holds_only_start",
+    "open_judge",
+    "prepare",
+    "warm_up",
+]
 
 _NEVER_SHOWN = ("composed", "unseen_operator")
 
@@ -87,15 +101,27 @@ def prepare(
     What the folder holds already is taken as it is.
 
     Args:
-        folder: Of the demonstration; ``start/`` is made in it.
+        folder: Of the demonstration; ``start/`` and ``problems/`` are made in it.
         plan: How large everything is.
         seed: Decides problems, answers, weights and the order of fitting.
         progress: Called after every batch of the fitting.
+
+    Raises:
+        UsageError: If what the folder holds was prepared with another plan or seed.
     """
-    splits = draw_splits(seed, plan.scope)
     done = folder / "start" / "prepared.json"
-    if done.is_file():
-        return Prepared(plan, seed, folder, splits, json.loads(done.read_text()))
+    about: dict[str, Any] = json.loads(done.read_text()) if done.is_file() else {}
+    made_by = {"seed": seed, "plan": plan.start_digest}
+    if about and made_by != {name: about.get(name) for name in made_by}:
+        raise UsageError(
+            f"{str(folder)!r} was prepared with seed {about.get('seed', '(not told)')} and seed "
+            f"{seed} was asked for, or by another plan or version; remove it, or give another name"
+        )
+    splits = draw_splits(seed, plan.scope)
+    prepared = Prepared(plan, seed, folder, splits, about)
+    if about:
+        _write_problems(prepared)
+        return prepared
     first = first_answers(splits.warmstart, seed, evenly(splits.warmstart, plan.answers))
     second = repairs(splits.warmstart, seed, some(splits.warmstart, plan.repairs, seed))
     tokenizer = train_tokenizer((*first, *second), plan.vocabulary)
@@ -103,9 +129,7 @@ def prepare(
     model = build_model(tokenizer, plan.size, seed=seed)
     fitted = fit(model, tokenizer, examples, plan.fit, seed=seed, progress=progress)
     save_model(model, tokenizer, folder / "start")
-    about: dict[str, Any] = {}
-    prepared = Prepared(plan, seed, folder, splits, about)
-    about |= {
+    about |= made_by | {
         "warmstart_problems": len(splits.warmstart),
         "practice_problems": len(prepared.practice),
         "withheld": splits.withheld,
@@ -119,24 +143,67 @@ def prepare(
         "fit_loss": fitted.loss,
         "fit_s": fitted.seconds,
     }
+    _write_problems(prepared)
     done.write_text(json.dumps(about, indent=2) + "\n")
     return prepared
 
 
+def holds_only_start(folder: Path, plan: Plan, seed: int) -> bool:
+    """Return True if a folder holds what `prepare` makes and nothing else."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+        about = json.loads((folder / "start" / "prepared.json").read_text())
+    except (OSError, ValueError):
+        return False
+    same = (about.get("seed"), about.get("plan")) == (seed, plan.start_digest)
+    return same and names == {"start", "problems"}
+
+
+def _write_problems(prepared: Prepared) -> None:
+    folders = problem_folders(prepared.practice, prepared.tables)
+    write_problems(prepared.folder / "problems", folders)
+
+
 def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) -> Config:
     """Return the configuration of an arm's run, whose folder is called `name`."""
-    plan = prepared.plan
+    return _config(prepared.folder, prepared.plan, prepared.seed, name, overrides)
+
+
+def check_backend(folder: Path, plan: Plan, seed: int) -> None:
+    """Refuse a plan whose backend cannot begin with the prepared model.
+
+    Raises:
+        UsageError: If it lacks a package or does not have the model, or if there is none yet that
+            a service could have.
+    """
+    config = _config(folder, plan, seed, "main")
+    backend = find_backend(plan.backend)
+    backend.check(config)
+    if holds_only_start(folder, plan, seed):
+        backend.prepare(config).close()
+    elif plan.backend not in LOCAL:
+        raise UsageError(
+            f"backend {plan.backend!r} needs the warm-started model on a server first; make it by "
+            f"--prepare, serve {str(folder / 'start')!r}, then give this command again"
+        )
+
+
+def _config(
+    folder: Path, plan: Plan, seed: int, name: str, overrides: tuple[str, ...] = ()
+) -> Config:
+    local = (f"sampling.batch_size={plan.batch}", *plan.local_settings)
     return learning_config(
-        prepared.folder / "start",
-        prepared.folder / name,
-        prepared.seed,
+        folder / "start",
+        folder / name,
+        seed,
         (
             *plan.settings,
+            *(local if plan.backend in LOCAL else ()),
             f"optimiser.steps={plan.steps}",
             f"sampling.max_new_tokens={plan.max_new_tokens}",
-            f"sampling.batch_size={plan.batch}",
             *overrides,
         ),
+        backend=plan.backend,
     )
 
 
@@ -163,26 +230,29 @@ def warm_up(judge: LocalEvaluator) -> Thread:
 
 
 def evaluate_tables(
-    prepared: Prepared, judge: Evaluator, model: Any | None = None
+    prepared: Prepared, judge: Evaluator, policy: PolicyFor | None = None
 ) -> dict[str, HeldOut]:
     """Play the held-out problems.
 
     Args:
         prepared: Where the demonstration began.
         judge: Judges the answers.
-        model: What is evaluated; the warm-started model if None.
+        policy: What is evaluated; the warm-started model if None.
     """
     plan, config = prepared.plan, config_of(prepared, "evaluation")
-    tokenizer = load_tokenizer(config.model)
-    return evaluate_model(
-        load_model(config.model) if model is None else model,
-        tokenizer,
-        prepared.tables,
-        judge,
-        dialogue_observer(config, judge, tokenizer),
-        episode_rules(config),
-        samples=plan.samples,
-        max_new_tokens=plan.max_new_tokens,
-        batch=plan.batch,
-        seed=prepared.seed,
-    )
+    with contextlib.ExitStack() as stack:
+        if policy is None:
+            model = find_backend(plan.backend).prepare(config)
+            stack.callback(model.close)
+            model.load()
+            policy = model.policy
+        return evaluate_policy(
+            policy,
+            prepared.tables,
+            judge,
+            dialogue_observer(config, judge, load_tokenizer(config.model)),
+            episode_rules(config),
+            samples=plan.samples,
+            max_new_tokens=plan.max_new_tokens,
+            seed=prepared.seed,
+        )

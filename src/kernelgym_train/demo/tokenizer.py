@@ -20,10 +20,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.prompts.short import question
 from kernelgym.suites.synthetic import solve
 from kernelgym.types import Problem
 from kernelgym_train.demo.corpus import Example
-from kernelgym_train.demo.dialogue import answer_of, question
+from kernelgym_train.demo.dialogue import answer_of
 from kernelgym_train.rollout.policies import ChatText
 
 __all__ = [

@@ -55,10 +55,11 @@ def check_prompts(
         found += [(len(text.prompt(observer.observe(each))[0]), each.id) for each in tried]
         turns = max(turns, most or 1)
     longest, where = max(found)
+    fewer = "lower env.examples, " if config.env.prompt == "full" else ""
     if longest > sampling.max_prompt_tokens:
         raise UsageError(
             f"the first prompt of {where} has {longest} tokens, above sampling.max_prompt_tokens="
-            f"{sampling.max_prompt_tokens}; raise it, lower env.examples, or leave it out"
+            f"{sampling.max_prompt_tokens}; raise it, {fewer}or leave the problem out"
         )
     if context is None:
         return longest, where
@@ -66,7 +67,7 @@ def check_prompts(
         raise UsageError(
             f"the first prompt of {where} has {longest} tokens, which with "
             f"sampling.max_new_tokens={sampling.max_new_tokens} does not fit into the model's "
-            f"context of {context}; lower sampling.max_new_tokens or env.examples, leave the "
+            f"context of {context}; lower sampling.max_new_tokens, {fewer}leave the "
             "problem out, or take a model with a longer context"
         )
     if turns > 1 and sampling.max_prompt_tokens + sampling.max_new_tokens > context:

@@ -27,6 +27,14 @@ def test_defaults_hold_together() -> None:
     assert config.samples_per_step == 8 * 8 * 4
 
 
+def test_settings_the_short_prompt_ignores_refused() -> None:
+    assert load_config(None, ["env.prompt=short", "env.examples=0"]).env.prompt == "short"
+    for setting in ("env.examples=few_shot", "env.context=whole"):
+        with pytest.raises(UsageError, match=f"{setting} has no effect on env.prompt=short"):
+            load_config(None, ["env.prompt=short", setting])
+        assert load_config(None, [setting]).env.prompt == "full"
+
+
 def test_overrides_go_before_the_file_and_the_file_before_defaults(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("optimiser: {steps: 7, learning_rate: 2e-6}\nenv:\n  levels: 1\nreward:\n")

@@ -10,12 +10,26 @@ from typing import Any
 import pytest
 
 from kernelgym import UsageError
+from kernelgym.suites.synthetic import SyntheticSuite
+from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
-from kernelgym_train.config.settings import plain
+from kernelgym_train.config.settings import keys_that_differ, plain
+from kernelgym_train.demo.folders import problem_folders, write_problems
+from kernelgym_train.demo.learning import RULES, learning_config
+from kernelgym_train.demo.model import SMALL
+from kernelgym_train.demo.plan import CPU_PLAN, on_backend
+from kernelgym_train.demo.splits import Splits
+from kernelgym_train.demo.stages import Prepared, config_of
+from kernelgym_train.launch import assembly
 from support import tiny
 
 NAME = "qwen2_5_coder_7b_kernelbench"
+DEMO = "tinker_synthetic"
+PLAN = (
+    f"sampling.max_new_tokens={CPU_PLAN.max_new_tokens}",
+    f"sampling.batch_size={CPU_PLAN.batch}",
+)
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -70,6 +84,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     level.mkdir(parents=True)
     for name, operator, size in PROBLEMS:
         (level / f"{name}.py").write_text(PROBLEM.format(operator=operator, size=size))
+    return root
+
+
+@pytest.fixture(scope="module")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``python -m kernelgym_train.demo --prepare`` leaves, but for the weights."""
+    root = tmp_path_factory.mktemp("demonstration")
+    start = root / "runs" / "demo" / "start"
+    tiny.tokenizer(TEMPLATE).save_pretrained(start)
+    size = {
+        "hidden_size": SMALL.hidden,
+        "num_hidden_layers": SMALL.layers,
+        "intermediate_size": SMALL.feed_forward,
+        "num_attention_heads": SMALL.heads,
+        "num_key_value_heads": SMALL.key_value_heads,
+        "max_position_embeddings": SMALL.context,
+        "vocab_size": CPU_PLAN.vocabulary,
+    }
+    (start / "config.json").write_text(json.dumps(SHAPE | size))
+    first, second, third = SyntheticSuite().problems(level=1, ids="1-3")
+    folders = problem_folders((first, second), {"compositions": (third,)})
+    write_problems(root / "runs" / "demo" / "problems", folders)
     return root
 
 
@@ -141,9 +177,52 @@ def test_every_ready_configuration_loads_by_name_and_by_path() -> None:
         load_config("qwen")
 
 
-def test_every_setting_of_the_real_model_is_justified() -> None:
+@pytest.mark.parametrize(("name", "least"), [(NAME, 20), (DEMO, 15)])
+def test_every_setting_of_the_real_model_is_justified(name: str, least: int) -> None:
     """A line that sets a number says why."""
-    lines = ready_configs()[NAME].read_text().splitlines()
+    lines = ready_configs()[name].read_text().splitlines()
     numbers = [line for line in lines if re.match(r"  \w+: [\d\[]", line)]
-    assert len(numbers) > 20
-    assert [line for line in numbers if "  # " not in line] == []
+    assert len(numbers) > least
+    assert [line for line in numbers if " # " not in line] == []
+
+
+def test_tinker_synthetic_fits_the_demonstration(
+    demonstration: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folders, prompts and context are looked at by a backend that needs no server."""
+    monkeypatch.chdir(demonstration)
+    # Sizes come from a process that imports torch, for seconds.
+    monkeypatch.setattr(assembly, "reference_sizes", lambda problems: [None] * len(problems))
+    assert main(["--backend", "trl", "--config", DEMO, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 to train on" in out and "1 to evaluate on" in out
+    assert "context     512 tokens, which hold every prompt with its answer" in out
+    assert not (demonstration / "runs" / DEMO).exists()
+    assert load_config(DEMO).run.backend == "tinker"
+
+
+def test_tinker_synthetic_is_the_demonstration_by_trl() -> None:
+    """What differs is the learning rate and what a service has no use for, or says otherwise."""
+    ours = plain(load_config(DEMO))
+    theirs = plain(learning_config(Path("runs/demo/start"), Path("runs/demo/main"), 0, PLAN))
+    differing = {key for key in keys_that_differ(ours, theirs) if not key.startswith("run.")}
+    assert differing == {
+        *("env.suite", "evaluation.suite", "evaluation.every", "judge.stop_at_first_failure"),
+        *("optimiser.steps", "optimiser.learning_rate", "optimiser.kl_beta"),
+        *("optimiser.clip_high", "optimiser.micro_batch", "logging.histograms_every"),
+        "tinker.base_url",
+        *("model.dtype", "model.device", "model.lora_alpha", "model.modules_to_save"),
+        *("model.gradient_checkpointing", "sampling.batch_size"),
+    }
+    assert load_config(DEMO).rules == RULES
+
+
+def test_tinker_synthetic_is_the_demonstration_there(tmp_path: Path) -> None:
+    plan = on_backend(CPU_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:8004"])
+    theirs = config_of(Prepared(plan, 0, tmp_path, Splits((), (), (), (), (), (), ""), {}), "main")
+    differing = set(keys_that_differ(plain(load_config(DEMO)), plain(theirs)))
+    assert {key for key in differing if not key.startswith("run.")} == {
+        *("env.suite", "evaluation.suite", "evaluation.every", "judge.stop_at_first_failure"),
+        *("model.id", "logging.histograms_every"),
+    }
+    assert loss_of(theirs).config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}

@@ -18,6 +18,7 @@ from kernelgym import Job
 from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
 from kernelgym.judge import LocalEvaluator
+from kernelgym.prompts.short import brief, retry
 from kernelgym.suites.synthetic import Defect, solve
 from kernelgym.types import Problem, Status
 from kernelgym_train.demo.corpus import (
@@ -34,7 +35,7 @@ from kernelgym_train.demo.corpus import (
     repairs,
     some,
 )
-from kernelgym_train.demo.dialogue import brief, compact, line_count, retry, told
+from kernelgym_train.demo.dialogue import compact, line_count, told
 from kernelgym_train.demo.splits import COMPOSED, Scope, draw_splits, operators_of
 
 SEEDS = st.integers(0, 10**6)

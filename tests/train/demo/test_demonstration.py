@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -10,18 +11,27 @@ from typing import Any
 import pytest
 
 from kernelgym import UnknownName, UsageError
+from kernelgym.prompts.short import ShortObserver
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.types import Job, Problem, Status
 from kernelgym_train.demo import __main__ as command
 from kernelgym_train.demo.arms import ARMS, rules_of, run_arm, worth_fitting
 from kernelgym_train.demo.corpus import right_answers
 from kernelgym_train.demo.demonstration import demonstrate, specimens_of
+from kernelgym_train.demo.folders import PRACTICE
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.learning import RULES, learning_config
-from kernelgym_train.demo.observer import DialogueObserver
-from kernelgym_train.demo.plan import TINY_PLAN
+from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, on_backend
 from kernelgym_train.demo.scores import scores_of
-from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare, warm_up
+from kernelgym_train.demo.stages import (
+    config_of,
+    evaluate_tables,
+    holds_only_start,
+    open_judge,
+    prepare,
+    warm_up,
+)
+from kernelgym_train.launch.assembly import held_out_problems, training_problems
 from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Rollout
 from support.demo_rollouts import RIGHT, WRONG, rollout
@@ -66,7 +76,7 @@ def test_every_worker_is_warmed_up_by_a_kernel_unless_the_judge_is_closed(closed
 
 
 def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
-    observer = DialogueObserver("triton", "cpu", "strict", 2)
+    observer = ShortObserver("triton", "cpu", "strict", 2)
     played = [
         about(PROBLEM, rollout(0, [RIGHT])),
         about(PROBLEM, rollout(1, [WRONG, RIGHT])),
@@ -80,7 +90,7 @@ def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
 
 
 def test_what_does_not_fit_is_asked_anew() -> None:
-    observer = DialogueObserver("triton", "cpu", "strict", 2, count=len)
+    observer = ShortObserver("triton", "cpu", "strict", 2, count=len)
     turns = about(PROBLEM, rollout(0, [WRONG, RIGHT])).trajectory.turns[:1]
     asked, *tried = observer.observe(PROBLEM, turns)
     assert len(tried) == 2
@@ -125,16 +135,77 @@ def test_a_folder_that_is_there_is_left_alone(
     assert command.main(["--folder", str(tmp_path), "--name", "mine", "--tiny"]) == 2
     assert "another name" in capsys.readouterr().err
     assert not list((tmp_path / "mine").iterdir())
+    assert command.main(["--folder", str(tmp_path), "--name", "mine", "--prepare"]) == 2
+    assert "something else" in capsys.readouterr().err
     assert command.main(["--seed", "one"]) == 2
+
+
+def only_prepared(folder: Path, **about: Any) -> Path:
+    """Make the folders that a preparation leaves, without a model."""
+    for name in ("start", "problems"):
+        (folder / name).mkdir(parents=True)
+    made_by = {"seed": 0, "plan": TINY_PLAN.start_digest} | about
+    (folder / "start" / "prepared.json").write_text(json.dumps(made_by))
+    return folder
+
+
+def test_demo_goes_on_from_its_own_preparation_alone(tmp_path: Path) -> None:
+    folder = only_prepared(tmp_path / "demo")
+    assert holds_only_start(folder, TINY_PLAN, 0)
+    longer = dataclasses.replace(TINY_PLAN, steps=TINY_PLAN.steps + 1)
+    assert holds_only_start(folder, longer, 0), "the same model and problems"
+    assert not holds_only_start(folder, TINY_PLAN, 1)
+    assert not holds_only_start(folder, CPU_PLAN, 0)
+    assert not holds_only_start(tmp_path / "none", TINY_PLAN, 0)
+    (folder / "verdicts.jsonl").touch()
+    assert not holds_only_start(folder, TINY_PLAN, 0), "a demonstration was begun"
+
+
+@pytest.mark.parametrize("about", [{"seed": 1}, {"plan": "0" * 16}])
+def test_a_preparation_of_another_seed_is_refused(tmp_path: Path, about: dict[str, Any]) -> None:
+    folder = only_prepared(tmp_path / "demo", **about)
+    with pytest.raises(UsageError, match="was prepared with seed"):
+        prepare(folder, TINY_PLAN, 0)
+    with pytest.raises(UsageError, match="another name"):
+        demonstrate(folder, TINY_PLAN)
+
+
+def test_a_service_needs_the_prepared_model_first(tmp_path: Path) -> None:
+    plan = on_backend(TINY_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:9"])
+    with pytest.raises(UsageError, match=r"make it by --prepare, serve .*start"):
+        demonstrate(tmp_path / "demo", plan)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_servers_address_without_tinker_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--folder", str(tmp_path), "--base-url", "http://127.0.0.1:9"]
+    assert command.main(given) == 2
+    assert "--backend tinker" in capsys.readouterr().err
+
+
+def test_plans_of_backends_share_the_start() -> None:
+    plan = on_backend(CPU_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:9"])
+    assert (plan.backend, plan.steps) == ("tinker", 25)
+    assert plan.start_digest == CPU_PLAN.start_digest
+    assert on_backend(TINY_PLAN, "tinker").steps == TINY_PLAN.steps
+    assert on_backend(CPU_PLAN, "trl") == CPU_PLAN
 
 
 @pytest.mark.slow
 def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All stages, real kernels, two steps; it learns nothing, and says so in every place."""
-    assert command.main(["--folder", str(tmp_path), "--tiny", "--seed", "1"]) == 0
+    folder = tmp_path / "demo"
+    given = ["--folder", str(tmp_path), "--tiny", "--seed", "1"]
+    assert command.main([*given, "--prepare"]) == 0
+    assert str(folder / "start") in capsys.readouterr().out
+    start = {path.name: path.read_bytes() for path in (folder / "start").iterdir()}
+    assert holds_only_start(folder, TINY_PLAN, 1)
+    assert command.main(given) == 0
+    assert start == {path.name: path.read_bytes() for path in (folder / "start").iterdir()}
     out = capsys.readouterr().out
     assert "held out: compositions" in out and "report" in out
-    folder = tmp_path / "demo"
     found = json.loads((folder / "results.json").read_text())
     assert set(found["before"]) == set(TINY_PLAN.held_out)
     assert found["before"]["compositions"]["n"] == TINY_PLAN.samples
@@ -147,6 +218,21 @@ def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     from transformers import AutoModelForCausalLM
 
     assert AutoModelForCausalLM.from_pretrained(folder / "merged").num_parameters() > 0
+    # The folders are an ordinary run's suites, and hold what was played.
+    config = config_of(
+        prepare(folder, TINY_PLAN, 1),
+        "again",
+        (
+            f"env.suite={folder / 'problems' / PRACTICE}",
+            f"evaluation.suite={folder / 'problems' / 'compositions'}",
+        ),
+    )
+    practice, held_out = training_problems(config), held_out_problems(config)
+    rows = (folder / "main" / "trajectories.jsonl").read_text().splitlines()
+    played = {json.loads(row)["problem"]["digest"] for row in rows}
+    assert played <= {problem.digest for problem in practice}
+    assert len(held_out) == TINY_PLAN.held_out["compositions"]
+    assert command.main([*given, "--prepare"]) == 0, "it is prepared already"
 
 
 @pytest.mark.slow
@@ -154,11 +240,11 @@ def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_every_arm_runs_from_the_same_start(arm: str, tmp_path: Path) -> None:
     prepared = prepare(tmp_path, TINY_PLAN, 2)
     assert prepare(tmp_path, TINY_PLAN, 2) == prepared, "found again, not made again"
-    with open_judge(1, rules_of(arm)) as judge:
-        model = run_arm(arm, prepared, judge)
+    with contextlib.ExitStack() as closing, open_judge(1, rules_of(arm)) as judge:
+        policy = run_arm(arm, prepared, judge, closing)
         strict = judge if rules_of(arm).name == "strict" else open_judge(1)
         try:
-            after = evaluate_tables(prepared, strict, model)
+            after = evaluate_tables(prepared, strict, policy)
         finally:
             strict.close()
     assert after["compositions"].scores.n == TINY_PLAN.samples

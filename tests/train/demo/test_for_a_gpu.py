@@ -12,10 +12,11 @@ import pytest
 
 from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
+from kernelgym.prompts.short import brief
 from kernelgym.suites.synthetic import Defect, broken_variants
 from kernelgym.types import Status, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
-from kernelgym_train.demo.dialogue import answer_of, brief, told
+from kernelgym_train.demo.dialogue import answer_of, told
 from kernelgym_train.demo.splits import Scope, draw_splits
 from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
 

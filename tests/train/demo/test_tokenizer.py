@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from kernelgym import UsageError
 from kernelgym.answers.parsing import parse
+from kernelgym.prompts.short import question
 from kernelgym.suites.synthetic import solve
 from kernelgym.suites.synthetic.operators import OPERATORS
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
-from kernelgym_train.demo.dialogue import answer_of, question
+from kernelgym_train.demo.dialogue import answer_of
 from kernelgym_train.demo.splits import Splits, draw_splits
 from kernelgym_train.demo.tokenizer import (
     MODULE_TOKENS,

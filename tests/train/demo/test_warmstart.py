@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kernelgym import UsageError
 from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
+from kernelgym.prompts.short import ShortObserver
 from kernelgym.types import Score, Status, Turn, Verdict
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
 from kernelgym_train.demo.model import ModelSize, build_model, parameter_count
-from kernelgym_train.demo.observer import DialogueObserver
 from kernelgym_train.demo.splits import Scope, draw_splits
 from kernelgym_train.demo.tokenizer import train_tokenizer
 from kernelgym_train.demo.warmstart import FitRule, batches_of, encode, fit
@@ -125,7 +125,7 @@ def test_a_model_has_the_size_asked_for(tokens: Any) -> None:
 
 
 def test_episodes_read_as_the_warm_start_did(examples: tuple[Example, ...]) -> None:
-    observer = DialogueObserver("triton", "cpu", "strict", 3)
+    observer = ShortObserver("triton", "cpu", "strict", 3)
     second = next(e for e in examples if len(e.messages) == 3 and "IndexError" in str(e.messages))
     assert observer.observe(second.problem) == second.messages[:1]
     answer = second.messages[1].content

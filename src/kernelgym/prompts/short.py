@@ -1,0 +1,119 @@
+"""The short prompt: the question, and the last answer with its fault.
+
+Contract: pure text, a tenth of the full prompt's tokens or less. `question` gives the task in one
+line and the reference without imports; it tells neither the rules nor the form of an answer, so it
+is for a model that was taught both. `retry` keeps the kind of a failure and the hint, and drops the
+figures, so that failures of one kind read the same.
+
+`ShortObserver` shows the last attempt only, whatever else was tried: an episode of many turns reads
+like one of two. An attempt that does not fit the budget is not shown, and the question is asked
+anew. It shows no worked examples, no parts, no hardware and no kernel to start from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelgym.errors import UsageError
+from kernelgym.languages import language as find_language
+from kernelgym.prompts.observer import Observer, sound
+from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
+
+__all__ = ["ShortObserver", "bare", "brief", "question", "retry"]
+
+_AGAIN = "Write it again without the fault."
+_FASTER = "Write it again, faster."
+_DOC = re.compile(r'^\s*""".*"""$')
+_BARE_INIT = re.compile(
+    r"    def __init__\(self\):\n        super\(\)\.__init__\(\)\n(?!        self\.)"
+)
+_LAST_IMPORT = "import torch.nn.functional as F\n"
+_FIRST_CLAUSE = re.compile(r"^(\w+: [^:]+|[^:]+)")
+_RIGHT = ("success", "slow")
+
+
+def bare(source: str) -> str:
+    """Return a module without blank lines, one-line docstrings and empty constructors."""
+    lines = [line for line in source.splitlines() if line.strip() and not _DOC.match(line)]
+    return _BARE_INIT.sub("", "".join(f"{line}\n" for line in lines))
+
+
+def question(problem: Problem, language: str = "triton") -> tuple[Message, ...]:
+    """Return what the model reads first: the task and the reference.
+
+    Raises:
+        UnknownName: If there is no such language.
+    """
+    task = f"Write ModelNew with {find_language(language).title} kernels."
+    reference, _, rest = bare(problem.source).partition(_LAST_IMPORT)
+    return (Message("user", f"{task}\n{rest or reference}"),)
+
+
+def brief(said: Feedback) -> str:
+    """Return a feedback's kind of failure and hint, without figures.
+
+    Of an error, its type and first clause are kept; of a wrong output, nothing beyond that.
+    """
+    lines = [said.headline]
+    if said.category not in ("numerics", "shape", *_RIGHT):
+        clause = _FIRST_CLAUSE.match(said.detail.partition("\n")[0])
+        lines += [clause[0].strip()] if clause else []
+    return "\n".join([*lines, said.hint])
+
+
+def retry(said: Feedback) -> Message:
+    """Return what the model reads after an answer."""
+    return Message("user", f"{brief(said)}\n{_FASTER if said.category in _RIGHT else _AGAIN}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShortObserver(Observer):
+    """Shows the question, and the last answer with its feedback.
+
+    `examples` and `context` have no effect.
+
+    Raises:
+        UsageError: If it is given parts or hardware, which it could not show.
+    """
+
+    def __post_init__(self) -> None:
+        Observer.__post_init__(self)  # the bare super() does not work in a slotted dataclass
+        if self.parts or self.hardware is not None:
+            raise UsageError(
+                "the short prompt shows neither parts nor hardware; leave them out, or use the "
+                "full prompt (kernelgym.Observer)"
+            )
+
+    def observe(
+        self,
+        problem: Problem,
+        turns: Sequence[Turn] = (),
+        budget: int | None = None,
+        *,
+        start: Kernel | None = None,
+    ) -> tuple[Message, ...]:
+        """Return the messages for the next answer.
+
+        Args:
+            problem: The problem being solved.
+            turns: The turns played so far.
+            budget: Most tokens for the last attempt and its feedback; `context_tokens` if None.
+            start: Must be None.
+
+        Raises:
+            UsageError: If there is a kernel to start from, which is not shown.
+        """
+        if start is not None:
+            raise UsageError(
+                "the short prompt shows no kernel to start from; leave it out, or use the full "
+                "prompt (kernelgym.Observer)"
+            )
+        asked = tuple(sound(message) for message in question(problem, self.language))
+        if not turns:
+            return asked
+        last = turns[-1]
+        tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
+        room = self.context_tokens if budget is None else budget
+        return (*asked, *tried) if self.tokens(tried) <= room else asked

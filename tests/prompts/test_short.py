@@ -1,0 +1,122 @@
+"""The short prompt: what it shows, what it leaves out, what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.answers.parsing import parse
+from kernelgym.episodes.episode import Episode
+from kernelgym.errors import UsageError
+from kernelgym.feedback import feedback
+from kernelgym.prompts.observer import Observer
+from kernelgym.prompts.problem import Hardware
+from kernelgym.prompts.short import ShortObserver, bare, question, retry
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
+from kernelgym.types import Problem, Score, Turn, Verdict
+from support.strategies import texts, verdicts
+
+OBSERVER = ShortObserver("triton", "cpu", max_turns=9)
+SOURCE = '''\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    """Adds one."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        return x + 1.0
+
+
+def get_inputs():
+    return [torch.rand(3, 5)]
+'''
+
+
+def play(*statuses: str) -> tuple[Turn, ...]:
+    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9, stop_when="never")
+    for number, status in enumerate(statuses):
+        text = reply(SAMPLE_KERNELS["triton"], f"thought {number}")
+        game.read(text)
+        game.record(text, verdict(status, message=f"IndexError: out of bounds: {number} of 8"))
+    return game.turns
+
+
+def test_question_is_the_task_and_the_bare_module() -> None:
+    problem = Problem("T/1", "T", 1, "1", SOURCE)
+    (asked,) = question(problem)
+    assert (asked.role, asked.content) == (
+        "user",
+        "Write ModelNew with Triton kernels.\n"
+        "class Model(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x + 1.0\n"
+        "def get_inputs():\n"
+        "    return [torch.rand(3, 5)]\n",
+    )
+    (cpp,) = question(problem, "cpp")
+    assert cpp.content == asked.content.replace("Triton", "C++")
+
+
+def test_question_without_the_usual_import_is_whole() -> None:
+    source = SOURCE.replace("import torch.nn.functional as F\n", "")
+    (asked,) = question(Problem("T/1", "T", 1, "1", source))
+    assert asked.content.partition("\n")[2] == bare(source)
+
+
+def test_retry_keeps_the_kind_and_drops_figures() -> None:
+    one, two = (retry(turn.feedback) for turn in play("runtime_error", "runtime_error"))
+    assert one == two
+    assert one.content == (
+        "Your kernel failed while running.\nIndexError: out of bounds\n"
+        "Check indices, masks at the edges, argument types and the launch configuration.\n"
+        "Write it again without the fault."
+    )
+
+
+def test_retry_after_success_asks_for_speed() -> None:
+    (right,) = play("correct")
+    assert retry(right.feedback).content.endswith("Write it again, faster.")
+
+
+def test_only_the_last_turn_is_shown() -> None:
+    turns = play("wrong", "runtime_error", "wrong")
+    asked, answer, told = OBSERVER.observe(SAMPLE_PROBLEM, turns)
+    assert (asked,) == question(SAMPLE_PROBLEM)
+    assert (answer.role, answer.content) == ("assistant", turns[-1].action)
+    assert told == retry(turns[-1].feedback)
+    assert OBSERVER.observe(SAMPLE_PROBLEM, turns[-1:]) == (asked, answer, told)
+
+
+@given(texts, verdicts(), st.integers(0, 4_000))
+def test_prompt_never_exceeds_its_budget(action: str, found: Verdict, budget: int) -> None:
+    answer = parse(action, "triton")
+    turn = Turn(0, action, answer, found, feedback(found, answer), Score(0.0))
+    asked, *tried = OBSERVER.observe(SAMPLE_PROBLEM, [turn], budget)
+    assert (asked,) == OBSERVER.observe(SAMPLE_PROBLEM)
+    assert len(tried) in (0, 2) and OBSERVER.tokens(tried) <= budget
+    if not tried:
+        assert OBSERVER.tokens(OBSERVER.observe(SAMPLE_PROBLEM, [turn], 10**6)[1:]) > budget
+    "".join(message.content for message in tried).encode()  # no lone surrogates
+
+
+def test_what_it_cannot_show_is_refused() -> None:
+    with pytest.raises(UsageError, match="neither parts nor hardware"):
+        dataclasses.replace(OBSERVER, hardware=Hardware("H200"))
+    with pytest.raises(UsageError, match="neither parts nor hardware"):
+        dataclasses.replace(OBSERVER, parts=(lambda problem, turns: "more",))
+    with pytest.raises(UsageError, match="no kernel to start from"):
+        OBSERVER.observe(SAMPLE_PROBLEM, start=SAMPLE_KERNELS["triton"])
+    with pytest.raises(UsageError, match="at least 0"):
+        ShortObserver("triton", "cpu", context_tokens=-1)
+
+
+def test_short_and_full_observers_are_never_equal() -> None:
+    assert OBSERVER != Observer("triton", "cpu", max_turns=9)
