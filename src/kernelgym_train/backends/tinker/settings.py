@@ -1,0 +1,73 @@
+"""What a Tinker service asks of a configuration, told without importing its SDK.
+
+Contract: `check_settings` raises a `UsageError` that says what was given, why the service has no
+use for it and what to do. Nothing that is set is ignored. What depends on one server (its models,
+its losses) is not looked at here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.config.unused import refuse_given
+
+if TYPE_CHECKING:
+    from kernelgym_train.config.config import Config
+
+__all__ = ["LOSSES", "check_settings"]
+
+LOSSES = ("importance_sampling", "ppo", "cispo")
+"""The service's names of the losses that rows are made for; ``auto`` is ppo."""
+
+_SERVICE = "the service decides it"
+_TRAINING = "the service tells log-probabilities at 1, whatever was sampled at"
+_UNUSED = {
+    "model.dtype": _SERVICE,
+    "model.device": "the weights are the service's",
+    "model.lora_alpha": _SERVICE,
+    "model.lora_dropout": "the service has none",
+    "model.lora_targets": _SERVICE,
+    "model.modules_to_save": "the service trains an adapter alone",
+    "model.quantisation": _SERVICE,
+    "model.gradient_checkpointing": _SERVICE,
+    "sampling.engine": "the service samples",
+    "sampling.batch_size": "each answer is a request of its own",
+    "optimiser.micro_batch": "the service divides an update by itself",
+    "sampling.temperature": f"{_TRAINING}; evaluation.temperature is apart",
+    "sampling.top_p": _TRAINING,
+    "optimiser.importance": "ratios of whole answers are not among the losses it is sent",
+    "optimiser.kl_beta": "rows for it carry no such term in this version",
+    "run.options": "it has no options beside the settings",
+}
+
+_CLIPS = ("optimiser.clip_low", "optimiser.clip_high")
+
+
+def check_settings(config: Config, processes: int = 1) -> None:
+    """Refuse a configuration that a Tinker service cannot train by.
+
+    Args:
+        config: The configuration.
+        processes: Processes that train together.
+
+    Raises:
+        UnknownName: If the loss is none that rows are made for.
+        UsageError: If a setting has no use there, or several processes are to train.
+    """
+    refuse_given(config, "tinker", _UNUSED)
+    if config.model.lora_rank == 0:
+        raise UsageError(
+            "model.lora_rank=0 trains all weights, and a Tinker service trains an adapter; give "
+            "its rank, such as 32"
+        )
+    optimiser = config.optimiser
+    if optimiser.loss not in ("auto", *LOSSES):
+        raise UnknownName("loss of backend tinker", optimiser.loss, ("auto", *LOSSES))
+    if optimiser.loss == "importance_sampling":
+        refuse_given(config, "tinker", dict.fromkeys(_CLIPS, "its loss clips nothing"))
+    if processes > 1:
+        raise UsageError(
+            f"{processes} processes were started (WORLD_SIZE), and a run on a Tinker service is "
+            "one; start it without torchrun or accelerate launch"
+        )
