@@ -95,10 +95,12 @@ def test_a_whole_run_resumed_evaluated_and_merged(
 def test_a_dry_run_prints_the_settings_and_makes_nothing(
     tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    given = [*SMALL, f"model_name={model_folder}", f"log_path={tmp_path}/run", "batch_size=2"]
     assert main(["--dry-run", *given]) == 0
     out = capsys.readouterr().out
     assert "problems_per_step: 2" in out and "problems    " in out and "peak" in out
+    assert f"id: {model_folder}" in out and "model_name" not in out, "flat names are shown as ours"
+    assert "reward      stage2 from step 0: format 0.1, compile 0.2, trials 0.35" in out
     assert list(tmp_path.iterdir()) == []
 
 

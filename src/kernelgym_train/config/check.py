@@ -8,6 +8,7 @@ backend cannot do, or has no use for, is in its own `settings` module.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kernelgym.devices import check_device
@@ -16,7 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.prompts.observer import Observer
-from kernelgym.rewards import check_speed, check_trials, reward_schedule
+from kernelgym.rewards import check_speed, check_trials
 
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
@@ -107,7 +108,10 @@ def _check_judging(config: Config) -> None:
         )
     check_language(env.language, device)
     rules = config.rules
-    for _, preset in reward_schedule(config.reward.preset).entries:
+    paid = config.reward.weights.speed or config.reward.weights.improvement
+    for _, preset in config.schedule.entries:
+        if paid:  # it was asked for by name, so a kernel without a time would be a surprise
+            preset = replace(preset, speed="required")
         check_speed(preset, env.language, device)
         if preset.speed == "required" and not judge.timing:
             raise UsageError(
