@@ -133,7 +133,7 @@ def _check_judging(config: Config) -> None:
 
 
 def _check_backend(config: Config, processes: int) -> None:
-    """Refuse what the backend cannot do, and settings that it has no use for."""
+    """Refuse what the backend cannot do or has no use for."""
     if config.run.backend == "trl":
         from kernelgym_train.backends.trl.settings import check_settings as check_trl
 

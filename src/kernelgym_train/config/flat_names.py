@@ -1,4 +1,4 @@
-"""Flat names of settings, as kernel_rl and the Tinker cookbook have them, by what ours are called.
+"""Flat names of settings, as kernel_rl and the Tinker cookbook have them.
 
 Contract: pure. `read_flat` turns each flat name, at a file's top level or on the command line, into
 the setting that it stands for, so that a dump shows ours alone. A name that has no counterpart is
@@ -103,7 +103,7 @@ _BUILDER = "dataset_builder"
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """What is left of a file and a command line once flat names are ours."""
+    """A file and a command line in our names."""
 
     data: dict[str, Any]
     """Of the file: sections and their keys."""
@@ -116,7 +116,7 @@ class Flat:
 def read_flat(
     data: Mapping[str, Any], overrides: Sequence[str], is_setting: Callable[[str], bool]
 ) -> Flat:
-    """Return a file's data and overrides with our names in place of flat ones.
+    """Return data and overrides with our names in place of flat ones.
 
     Args:
         data: As read from a file.
@@ -208,7 +208,7 @@ def _translated(
 
 
 def _counterparts(name: str, value: Any) -> tuple[str, tuple[str, ...]]:
-    """Return a flat name without its section, and the settings it stands for."""
+    """Return a flat name without its section, and its settings."""
     head, _, inner = name.partition(".")
     leaf = inner if head == _BUILDER else head
     refused = {**REFUSED, **BUILDER_REFUSED} if head == _BUILDER else REFUSED

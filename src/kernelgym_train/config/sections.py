@@ -175,7 +175,7 @@ class RewardConfig:
 
 
 def _weighted(preset: RewardPreset, given: Mapping[str, float]) -> RewardPreset:
-    """Return a preset with some weights of its own, which its name then tells."""
+    """Return a preset with weights given; its name tells them."""
     weights = replace(preset.weights, **given)
     looks = weights.speed or weights.improvement
     return replace(

@@ -10,10 +10,11 @@ from pathlib import Path
 from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
 from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write_trained
+from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.reach import ServedModel, find_model, reach, server_address
-from kernelgym_train.backends.tinker.service import Answered, Service, tinker_key
+from kernelgym_train.backends.tinker.service import Answered, Service
 from kernelgym_train.backends.tinker.train import Remote, train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
@@ -64,6 +65,7 @@ class TinkerModel:
     def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
         """Yield the service and the model's name there."""
         yield f"server      {self._server}, reached"
+        yield f"key         {tinker_key(self._server).source}"
         yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
 
     def plan(
@@ -194,7 +196,7 @@ class TinkerBackend:
     def prepare(self, config: Config) -> TinkerModel:
         """Return the configured model on its service, untrained."""
         server = server_address(config.tinker.base_url)
-        served = find_model(reach(server, _checked_key()), config.model.id, server)
+        served = find_model(reach(server, tinker_key(server).value), config.model.id, server)
         return TinkerModel(config, served, server)
 
     def trained(self, config: Config, folder: Path) -> TinkerModel:
@@ -202,26 +204,12 @@ class TinkerBackend:
         kept = read_trained(folder)
         # A server of one's own may have another port by now; paths are the same.
         server = server_address(config.tinker.base_url or kept.server)
-        models = reach(server, _checked_key())
+        models = reach(server, tinker_key(server).value)
         served = next((model for model in models if model.name == kept.base_model), None)
         return TinkerModel(config, served or ServedModel(kept.base_model, None), server, kept)
 
 
 BACKEND = TinkerBackend()
-
-
-def _checked_key() -> str:
-    """Return the key.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    if key := tinker_key():
-        return key
-    raise UsageError(
-        "there is no key for the Tinker server; set TINKER_API_KEY to yours, or for a server of "
-        "your own to any text that begins with tml-"
-    )
 
 
 def _local_context(config: Config) -> int | None:

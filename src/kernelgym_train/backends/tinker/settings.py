@@ -1,8 +1,8 @@
-"""What a Tinker service asks of a configuration, told without importing its SDK.
+"""What a Tinker service asks of a configuration.
 
 Contract: `check_settings` raises a `UsageError` that says what was given, why the service has no
-use for it and what to do. Nothing that is set is ignored. What depends on one server (its models,
-its losses) is not looked at here.
+use for it and what to do. Nothing that is set is ignored, and the SDK is not imported. What depends
+on one server (its models, its losses) is not looked at here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What TRL asks of a configuration, told without importing TRL unless its own options are given.
+"""What TRL asks of a configuration.
+
+TRL is imported only where options of its own are given.
 
 Contract: `check_settings` raises a `UsageError` that says what was given, what fits and what to do.
 Names in ``run.options`` are compared with those of the installed TRL; without one they are not, and
@@ -72,7 +74,7 @@ def _check_options(given: Sequence[str]) -> None:
 
 
 def _check_division(config: Config, processes: int) -> None:
-    """Refuse a step that cannot be divided evenly among processes, updates and micro-batches."""
+    """Refuse a step that cannot be divided by processes, updates and micro-batches."""
     sampling, optimiser = config.sampling, config.optimiser
     if sampling.problems_per_step % processes:
         raise UsageError(

@@ -99,6 +99,7 @@ def test_dry_run_makes_nothing(tmp_path, model_folder, served, capsys):
     assert main(["--dry-run", *given]) == 0
     out = capsys.readouterr().out
     assert "server      http://127.0.0.1:9, reached" in out and "adapter of rank 4" in out
+    assert "key         TINKER_API_KEY" in out and "tml-" not in out
     assert "problems    " in out and "context     4096" in out and "peak" not in out
     assert list(tmp_path.iterdir()) == [] and made == []
 
@@ -121,7 +122,7 @@ def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served
     [
         (["tinker.base_url=nowhere"], "is no address of a server"),
         (["model.id=Qwen/Other"], "is not served at"),
-        (["optimiser.loss=dapo"], "unknown loss of Tinker"),
+        (["optimiser.loss=dapo"], "unknown loss of backend tinker"),
         (["model.lora_rank=0"], "model.lora_rank=0"),
         (["sampling.max_prompt_tokens=10"], "above sampling.max_prompt_tokens"),
         (["sampling.at_once=0"], "sampling.at_once must be at least 1"),
@@ -137,12 +138,21 @@ def test_fault_in_one_line_makes_nothing(settings, said, tmp_path, model_folder,
     assert list(tmp_path.iterdir()) == [] and made == []
 
 
-def test_run_without_a_key_is_refused(tmp_path, model_folder, served, capsys, monkeypatch):
-    monkeypatch.delenv("TINKER_API_KEY")
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("", "there is no key for a Tinker service"), ("sk-of-another", "has a wrong form")],
+)
+def test_run_without_a_key_is_refused(
+    key, said, tmp_path, model_folder, served, capsys, monkeypatch
+):
+    _, made = served
+    monkeypatch.setenv("TINKER_API_KEY", key)
+    monkeypatch.setenv("HOME", str(tmp_path))
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
-    assert main(given) == 2
-    assert "TINKER_API_KEY" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert main([*given, "tinker.base_url=https://service.example"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1 and "sk-of-another" not in err
+    assert list(tmp_path.iterdir()) == [] and made == []
 
 
 def test_samples_need_not_divide_by_micro_batches():
@@ -153,4 +163,4 @@ def test_several_processes_are_refused(tmp_path, model_folder, served, capsys, m
     monkeypatch.setenv("WORLD_SIZE", "2")
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
     assert main(given) == 2
-    assert "trains from one process, and 2 were started" in capsys.readouterr().err
+    assert "2 processes were started" in capsys.readouterr().err
