@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernelgym import UsageError
+from kernelgym_train.backends.tinker.prices import PRICES
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
 from kernelgym_train.config.settings import plain
@@ -141,9 +142,28 @@ def test_every_ready_configuration_loads_by_name_and_by_path() -> None:
         load_config("qwen")
 
 
-def test_every_setting_of_the_real_model_is_justified() -> None:
-    """A line that sets a number says why."""
-    lines = ready_configs()[NAME].read_text().splitlines()
+@pytest.mark.parametrize("name", sorted(ready_configs()))
+def test_every_number_of_a_configuration_is_justified(name: str) -> None:
+    lines = ready_configs()[name].read_text().splitlines()
     numbers = [line for line in lines if re.match(r"  \w+: [\d\[]", line)]
-    assert len(numbers) > 20
+    assert len(numbers) > 10
     assert [line for line in numbers if "  # " not in line] == []
+
+
+@pytest.mark.parametrize("name", ["kevin", "single_turn"])
+def test_model_is_one_the_service_is_known_to_offer(name: str) -> None:
+    config = load_config(name)
+    assert config.run.backend == "tinker" and config.model.id in PRICES
+    assert config.evaluation.every % config.run.save_every == 0, "what is evaluated is kept"
+
+
+def test_kevin_is_the_recipe_it_is_named_after() -> None:
+    config = load_config("kevin")
+    assert (config.samples_per_step, config.credit_rule.gamma) == (8 * 16 * 4, 0.4)
+    assert config.optimiser.steps * config.optimiser.updates_per_step == 80
+    assert config.credit_rule.constant == config.sampling.max_new_tokens == 16384
+    assert config.schedule.at(0).speed == "required" and config.rules.stop_at_first_failure
+    with pytest.raises(UsageError, match="cuda"):
+        load_config("kevin", ["judge.device=cpu"])
+    with pytest.raises(UsageError, match=r"judge\.timing is false"):
+        load_config("kevin", ["judge.timing=false"])
