@@ -112,6 +112,7 @@ FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
     *("judge.workers", "judge.standby", "sampling.at_once"),
     *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
+    *("tinker.most_usd", "tinker.most_tokens"),
 )
 """Settings that may be others when a run is resumed, beside the sections logging, guards and
 evaluation: they change nothing of what was done so far."""

@@ -228,6 +228,11 @@ class TinkerConfig:
     """Seconds that an optimiser update, a snapshot or a checkpoint may take."""
     keep_days: int = 0
     """Days that the service keeps checkpoints; 0 for as long as it keeps any."""
+    most_usd: float | None = None
+    """US dollars at which the run ends, by the table of prices; no cap if null. The run ends after
+    the step that reaches it, with a checkpoint."""
+    most_tokens: int | None = None
+    """Tokens of prompts, answers and updates at which it does; no cap if null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ spells out every default is read by any backend.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kernelgym.errors import UsageError
@@ -23,19 +24,29 @@ def refuse_given(config: Config, backend: str, unused: Mapping[str, str]) -> Non
     Args:
         config: The configuration.
         backend: Name of the backend, for the message.
-        unused: What to do instead, as the end of a sentence, by the setting's path.
+        unused: Why there is no use for it, by a setting's path or a section's name.
 
     Raises:
         UsageError: At the first such setting; names it, its default and what to do.
     """
     plain = type(config)()
-    for path, advice in unused.items():
+    for path, why in _settings(plain, unused):
         given, default = _at(config, path), _at(plain, path)
         if given != default:
             raise UsageError(
                 f"{path}={_shown(given)} is a setting that backend {backend} has no use for: "
-                f"{advice}; leave it {_shown(default)}"
+                f"{why}; leave it {_shown(default)}"
             )
+
+
+def _settings(plain: Config, unused: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each setting of a table, those of whole sections too."""
+    for path, why in unused.items():
+        found = _at(plain, path)
+        if dataclasses.is_dataclass(found):
+            yield from ((f"{path}.{field.name}", why) for field in dataclasses.fields(found))
+        else:
+            yield path, why
 
 
 def _at(config: Config, path: str) -> Any:

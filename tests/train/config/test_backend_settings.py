@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym_train.config.config import dump_config, load_config
+from kernelgym_train.config.config import check_resume, dump_config, load_config
+from kernelgym_train.config.settings import plain
 
 TINKER = "run.backend=tinker"
 
@@ -93,6 +94,44 @@ def test_option_of_trl_mistyped_is_refused_on_loading() -> None:
 @pytest.mark.parametrize("loss", ["auto", "importance_sampling", "ppo", "cispo"])
 def test_loss_of_tinker_is_taken(loss: str) -> None:
     assert load_config(None, [TINKER, f"optimiser.loss={loss}"]).optimiser.loss == loss
+
+
+CAPPED = (
+    *(TINKER, "model.id=Qwen/Qwen3-8B", "sampling.problems_per_step=2", "sampling.group_size=2"),
+    *("env.max_turns=1", "sampling.max_prompt_tokens=1000", "sampling.max_new_tokens=1000"),
+    "sampling.refill_rounds=0",
+)
+"""At most 16,000 tokens a step: 4,000 of prompts, 4,000 sampled, 8,000 learned from."""
+
+
+@pytest.mark.parametrize(
+    ("cap", "said"),
+    [
+        ("tinker.most_tokens=15999", "is below the 16000 tokens that one step may take; raise it"),
+        ("tinker.most_tokens=-1", "is below the 16000 tokens"),
+        ("tinker.most_usd=0.006", "is below the 0.0067 USD that one step may cost; raise it"),
+    ],
+)
+def test_cap_below_one_step_is_refused(cap: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load_config(None, [*CAPPED, cap])
+
+
+def test_cap_without_a_price_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"no price is known.*set tinker\.most_tokens"):
+        load_config(None, [*CAPPED, "model.id=runs/demo/start", "tinker.most_usd=5"])
+    kept = load_config(None, [*CAPPED, "tinker.most_usd=5", "tinker.most_tokens=16000"])
+    other = load_config(None, [*CAPPED, "tinker.most_usd=9"])
+    check_resume(plain(kept), other)
+
+
+@pytest.mark.parametrize(
+    "setting", ["tinker.base_url=http://a", "tinker.keep_days=3", "sampling.at_once=4"]
+)
+def test_setting_trl_cannot_use_is_refused(setting: str) -> None:
+    with pytest.raises(UsageError, match=f"^{setting} is a setting that backend trl has no use"):
+        load_config(None, [setting])
+    load_config(None, [TINKER, setting])
 
 
 def test_tinker_in_several_processes_is_refused() -> None:

@@ -40,6 +40,7 @@ VALUES = [
     ("save_every=5", {"run.save_every": 5}),
     ("eval_every=3", {"evaluation.every": 3}),
     ("log_path=./out/first", {"run.folder": "out", "run.name": "first"}),
+    ("base_url=http://127.0.0.1:8004", {"tinker.base_url": "http://127.0.0.1:8004"}),
     ("tensorboard_enabled=false", {"logging.tensorboard": False}),
     ("tensorboard_log_histograms_every=2", {"logging.histograms_every": 2}),
     ("wandb_project=kernels", {"logging.wandb_project": "kernels"}),
@@ -73,12 +74,13 @@ def load_file(folder: Path, text: str, *overrides: str) -> Config:
 
 @pytest.mark.parametrize(("given", "ours"), VALUES, ids=lambda value: str(value)[:40])
 def test_flat_name_is_read_as_ours(given: str, ours: dict[str, Any], tmp_path: Path) -> None:
-    config = load_config(None, [given])
+    backend = "run: {backend: tinker}\n" if "base_url" in given else ""
+    config = load_config(None, [given, "run.backend=tinker"] if backend else [given])
     assert {path: at(config, path) for path in ours} == ours
     name, _, value = given.partition("=")
     head, _, inner = name.rpartition(".")
     line = f"{inner}: {value}"
-    filed = load_file(tmp_path, f"{head}:\n  {line}" if head else line)
+    filed = load_file(tmp_path, backend + (f"{head}:\n  {line}" if head else line))
     assert filed == config
     # A dump has our names alone, and is read back.
     assert not set(yaml.safe_load(dump_config(config))) & {head or inner}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.backends.tinker.prices import most_of_step, price_of
 from kernelgym_train.config.unused import refuse_given
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def check_settings(config: Config, processes: int = 1) -> None:
 
     Raises:
         UnknownName: If the loss is none that rows are made for.
-        UsageError: If a setting has no use there, or several processes are to train.
+        UsageError: If a setting has no use there, several processes are to train, or a cap on what
+            is spent is below one step or cannot be held.
     """
     refuse_given(config, "tinker", _UNUSED)
     if config.model.lora_rank == 0:
@@ -66,8 +68,36 @@ def check_settings(config: Config, processes: int = 1) -> None:
         raise UnknownName("loss of backend tinker", optimiser.loss, ("auto", *LOSSES))
     if optimiser.loss == "importance_sampling":
         refuse_given(config, "tinker", dict.fromkeys(_CLIPS, "its loss clips nothing"))
+    _check_caps(config)
     if processes > 1:
         raise UsageError(
             f"{processes} processes were started (WORLD_SIZE), and a run on a Tinker service is "
             "one; start it without torchrun or accelerate launch"
+        )
+
+
+def _check_caps(config: Config) -> None:
+    """Refuse caps that one step may break."""
+    most_usd, most_tokens = config.tinker.most_usd, config.tinker.most_tokens
+    step, price = most_of_step(config), price_of(config.model.id)
+    lower = (
+        "raise it, or lower sampling.problems_per_step, sampling.group_size, "
+        "sampling.max_prompt_tokens or sampling.max_new_tokens"
+    )
+    if most_tokens is not None and most_tokens < step.total:
+        raise UsageError(
+            f"tinker.most_tokens={most_tokens} is below the {step.total} tokens that one step may "
+            f"take; {lower}"
+        )
+    if most_usd is None:
+        return
+    if price is None:
+        raise UsageError(
+            f"tinker.most_usd={most_usd:g} cannot be held: no price is known for model.id="
+            f"{config.model.id}; set tinker.most_tokens"
+        )
+    if most_usd < price.usd(step):
+        raise UsageError(
+            f"tinker.most_usd={most_usd:g} is below the {price.usd(step):.4g} USD that one step "
+            f"may cost; {lower}"
         )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.config.unused import refuse_given
 
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
@@ -33,6 +34,11 @@ _DECIDED_HERE = (
 )
 """Options that rows, weights and checkpoints rest on."""
 
+_UNUSED = {
+    "sampling.at_once": "it answers the trajectories of a step together",
+    "tinker": "it trains on this machine",
+}
+
 
 def check_settings(config: Config, processes: int = 1) -> None:
     """Refuse a configuration that TRL cannot train by.
@@ -43,10 +49,12 @@ def check_settings(config: Config, processes: int = 1) -> None:
 
     Raises:
         UnknownName: If the loss or an option is none of TRL's.
-        UsageError: If a step cannot be divided, or an option follows from other settings.
+        UsageError: If a setting has no use there, a step cannot be divided, or an option follows
+            from other settings.
     """
     if config.optimiser.loss not in ("auto", *LOSSES):
         raise UnknownName("loss of TRL", config.optimiser.loss, ("auto", *LOSSES))
+    refuse_given(config, "trl", _UNUSED)
     _check_options(config.run.options)
     _check_division(config, processes)
 
