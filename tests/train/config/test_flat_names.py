@@ -198,6 +198,9 @@ def test_flat_names_are_all_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     for name, paths in {**flat_names.FLAT, **flat_names.BUILDER}.items():
+        if set(paths) <= LATER:
+            assert f"`{name}`" in page
+            continue
         (row,) = (row for row in rows if f"`{name}`" in row.split("|")[1])
         assert all(f"`{path}`" in row.split("|")[2] for path in paths), row
 
