@@ -78,4 +78,4 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
             parts = ", ".join(f"{name} {value:g}" for name, value in weights)
             yield f"reward      {preset.name} from step {first}: {parts}"
         yield f"step        at most {config.samples_per_step} samples to learn from"
-        yield from model.plan(judge, [*problems, *held_out], assume_gpu_gib)
+        yield from model.plan(judge, problems, held_out, assume_gpu_gib)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,10 +10,11 @@ from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
 from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write_trained
 from kernelgym_train.backends.tinker.keys import tinker_key
-from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.prices import cost_lines, price_of
 from kernelgym_train.backends.tinker.reach import ServedModel, find_model, reach, server_address
 from kernelgym_train.backends.tinker.service import Answered, Service
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import Remote, train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
@@ -56,6 +56,11 @@ class TinkerModel:
             )
         self.context = served.context or _local_context(config)
         self._service: Service | None = None
+        self._spending = Spending(
+            price_of(served.name),
+            most_usd=config.tinker.most_usd,
+            most_tokens=config.tinker.most_tokens,
+        )
 
     @property
     def device(self) -> str:
@@ -69,10 +74,15 @@ class TinkerModel:
         yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
 
     def plan(
-        self, judge: str, problems: Sequence[Problem], assume_gpu_gib: float | None = None
+        self,
+        judge: str,
+        problems: Sequence[Problem],
+        held_out: Sequence[Problem],
+        assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
-        """Yield nothing: a run takes no memory here."""
-        yield from ()
+        """Yield what a step and the run take of the service at most."""
+        for line in cost_lines(self._config, len(held_out)):
+            yield f"cost        {line}"
 
     def load(self) -> None:
         """Connect to the service."""
@@ -141,6 +151,7 @@ class TinkerModel:
             self._stop,
             self.context,
             self._config.tinker.answer_timeout_s,
+            self._spending,
         )
 
 
@@ -181,17 +192,8 @@ class TinkerBackend:
     """A Tinker service, hosted or one's own."""
 
     def check(self, config: Config) -> None:
-        """Refuse settings that it cannot train with, or a missing SDK."""
+        """Refuse a machine that lacks the SDK."""
         check_packages("tinker", ("tinker", "transformers"))
-        loss_of(config)
-        if config.model.lora_rank < 1:
-            raise UsageError("Tinker trains adapters, and model.lora_rank=0; set it above 0")
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        if processes > 1:
-            raise UsageError(
-                f"backend 'tinker' trains from one process, and {processes} were started; start "
-                "kernelgym-train without a launcher"
-            )
 
     def prepare(self, config: Config) -> TinkerModel:
         """Return the configured model on its service, untrained."""

@@ -51,11 +51,14 @@ class Spending:
     def over(self) -> str:
         """Which cap was reached, as a sentence; empty if none."""
         if self._most_usd is not None and self.usd is not None and self.usd >= self._most_usd:
-            return f"{self.usd:.2f} USD were spent, and tinker.most_usd is {self._most_usd:g}"
+            return (
+                f"{self.usd:.4g} USD were spent, and tinker.most_usd is {self._most_usd:g}; raise "
+                "it to go on with --resume"
+            )
         if self._most_tokens is not None and self.spent.total >= self._most_tokens:
             return (
                 f"{self.spent.total:,} tokens were spent, and tinker.most_tokens is "
-                f"{self._most_tokens:,}"
+                f"{self._most_tokens:,}; raise it to go on with --resume"
             )
         return ""
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.cli import main
 from support import fake_tinker, tiny
 from support.fake_tinker import FakeService, Store
@@ -157,6 +158,49 @@ def test_run_without_a_key_is_refused(
 
 def test_samples_need_not_divide_by_micro_batches():
     fake_tinker.config("sampling.problems_per_step=1", "sampling.group_size=3", "env.max_turns=3")
+
+
+def test_cap_that_is_reached_is_a_failure(tmp_path, model_folder, served, capsys, monkeypatch):
+    # 12 answers of a step: 48,000 tokens of prompts, 72 sampled, 48,072 learned from.
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main(["--dry-run", *given]) == 0
+    out = capsys.readouterr().out
+    assert "cost        a step takes at most 0.0961 million tokens" in out
+    assert main([*given, "tinker.most_tokens=96143"]) == 2
+    assert "below the 96144 tokens that one step may take" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Spending, "over", property(lambda own: "all" if own.spent.train else ""))
+    assert main([*given, "tinker.most_tokens=96144"]) == 1
+    assert "stopped after 1 steps: all" in capsys.readouterr().err
+    assert len(rows(tmp_path / "one" / "checkpoints.jsonl")) == 1
+
+
+def test_key_is_in_nothing_a_run_leaves(tmp_path, model_folder, served, capfd, monkeypatch):
+    """Neither from the variable nor from a file, in files, output, arguments or the judge's."""
+    import os
+    import sys
+
+    from kernelgym.judge.environment import COMPILER, TRUSTED, ZYGOTE, kept_variables
+
+    key = "tml-planted-51f8"
+    folder = tmp_path / "work"
+    folder.mkdir()
+    given = [*SMALL, f"model.id={model_folder}", "evaluation.every=0", "optimiser.steps=1"]
+    monkeypatch.chdir(folder)
+    for name in ("variable", "file"):
+        monkeypatch.setenv("TINKER_API_KEY", key if name == "variable" else "")
+        if name == "file":
+            (folder / ".env").write_text(f"TINKER_API_KEY={key}\n")
+        assert main(["-v", *given, f"run.name={name}"]) == 0
+        assert main(["-v", *given, f"run.name={name}"]) == 2, "there is such a run: a traceback"
+        for allowed in (TRUSTED, ZYGOTE, COMPILER):
+            assert key not in kept_variables(allowed).values()
+    assert os.environ["TINKER_API_KEY"] == "" and key not in " ".join(sys.argv)
+    said = capfd.readouterr()
+    assert "Traceback" in said.err and key not in said.out + said.err
+    (folder / ".env").unlink()
+    left = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(left) > 10 and not [path for path in left if key.encode() in read(path)]
 
 
 def test_several_processes_are_refused(tmp_path, model_folder, served, capsys, monkeypatch):
