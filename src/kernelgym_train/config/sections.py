@@ -62,6 +62,8 @@ class ModelConfig:
     """Name on the Hugging Face hub, or the path of a folder."""
     revision: str = ""
     """Commit, tag or branch on the hub; the newest if empty."""
+    tokenizer: str = ""
+    """Name or folder of the tokenizer, with its chat template; those of model.id if empty."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the weights; auto is bfloat16 on a GPU that has it, else float32."""
     device: str = "auto"

@@ -105,6 +105,19 @@ def test_dry_run_makes_nothing(tmp_path, model_folder, served, capsys):
     assert list(tmp_path.iterdir()) == [] and made == []
 
 
+def test_tokenizer_named_apart_is_taken(tmp_path, model_folder, served, capsys, monkeypatch):
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import ServedModel
+
+    models = (ServedModel("Only/There", 4096),)
+    monkeypatch.setattr(backend, "reach", lambda url, key: models)
+    given = ["--dry-run", *SMALL, "model.id=Only/There", f"run.folder={tmp_path}"]
+    assert main([*given, f"model.tokenizer={model_folder}"]) == 0
+    assert "model       Only/There" in capsys.readouterr().out
+    assert main([*given, f"model.tokenizer={tmp_path}"]) == 2
+    assert f"model.tokenizer={str(tmp_path)!r} cannot be loaded" in capsys.readouterr().err
+
+
 def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served, capsys):
     store, _ = served
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
