@@ -157,6 +157,34 @@ def test_model_is_one_the_service_is_known_to_offer(name: str) -> None:
     assert config.evaluation.every % config.run.save_every == 0, "what is evaluated is kept"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("kevin", ["env.levels=[1]", "--assume-gpu", "80"]), ("single_turn", ["env.sizes=full"])],
+)
+def test_tinker_configuration_is_planned_with_its_cost(
+    name: str,
+    settings: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import ServedModel
+
+    model = load_config(name).model.id
+    monkeypatch.setattr(backend, "reach", lambda url, key: (ServedModel(model, 65536),))
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(folder / "bench"))
+    monkeypatch.chdir(folder)
+    given = ["--config", name, "--dry-run", f"model.tokenizer={folder / 'model'}", *settings]
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert f"model       {model}, adapter of rank" in out and "context     65536" in out
+    assert "cost        at most" in out and "USD a step" in out
+    assert not (folder / "runs").exists()
+
+
 def test_kevin_is_the_recipe_it_is_named_after() -> None:
     config = load_config("kevin")
     assert (config.samples_per_step, config.credit_rule.gamma) == (8 * 16 * 4, 0.4)
