@@ -118,11 +118,18 @@ def load_tokenizer(config: ModelConfig) -> Any:
     """
     from transformers import AutoTokenizer
 
-    options = {"revision": config.revision} if config.revision else {}
+    own = not config.tokenizer
+    options = {"revision": config.revision} if own and config.revision else {}
+    name = config.id if own else config.tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(config.id, padding_side="left", **options)
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left", **options)
     except (OSError, ValueError) as error:
-        raise _not_found("tokenizer", config, error) from None
+        if own:
+            raise _not_found("tokenizer", config, error) from None
+        raise UsageError(
+            f"model.tokenizer={name!r} cannot be loaded: {' '.join(str(error).split())[:300]}. "
+            "Give the name of a tokenizer on the hub, or the path of a folder that holds one"
+        ) from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

@@ -21,6 +21,13 @@ HEAVY = {"torch", "triton", "transformers", "trl", "peft", "accelerate", "datase
 PURE = {
     *("types", "credit.estimators", "credit.credit", "rollout.sampling", "rollout.refill"),
     *("metrics.guards", "config.settings", "config.sections", "config.config", "config.check"),
+    *(
+        "config.unused",
+        "config.flat_names",
+        "backends.trl.settings",
+        "backends.tinker.settings",
+        "backends.tinker.prices",
+    ),
 }
 APART = ("backends", "mcgs")
 """Folders whose rooms know the shared modules, but not each other."""

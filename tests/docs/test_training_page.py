@@ -40,7 +40,7 @@ def test_tables_name_everything_in_order() -> None:
 def test_settings_are_named_as_they_are() -> None:
     paths = {key.path for key in describe(Config)}
     sections = {path.partition(".")[0] for path in paths}
-    named = set(re.findall(r"`'?([a-z]+\.[a-z_]+)", TRAINING + CREDIT))
+    named = set(re.findall(r"`'?([a-z]+(?:\.[a-z_]+)+)", TRAINING + CREDIT))
     assert {name for name in named if name.partition(".")[0] in sections} <= paths
     assert {"credit.estimator", "judge.cache"} <= named
 

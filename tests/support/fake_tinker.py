@@ -163,10 +163,17 @@ def config(*overrides: str) -> Any:
 
 
 def run(
-    folder: Any, settings: Any, store: Store, *, resume: bool = False, script: Any = None
+    folder: Any,
+    settings: Any,
+    store: Store,
+    *,
+    resume: bool = False,
+    script: Any = None,
+    spending: Any = None,
 ) -> Any:
     """Train by a configuration against a store; returns (outcome, log, steps)."""
     from kernelgym.testing import ScriptedEvaluator
+    from kernelgym_train.backends.tinker.spending import Spending
     from kernelgym_train.backends.tinker.train import Remote, train
     from kernelgym_train.config.settings import plain
     from kernelgym_train.launch.assembly import make_steps
@@ -178,5 +185,6 @@ def run(
     judge = ScriptedEvaluator(script or tiny.judge, ruleset=settings.rules)
     steps = make_steps(settings, tuple(tiny.problems(6)), log.verdicts(judge), log=log)
     text = ChatText(tiny.tokenizer())
-    remote = Remote(FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0)
+    counted = Spending(None) if spending is None else spending
+    remote = Remote(FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0, counted)
     return train(settings, log, steps, remote), log, steps

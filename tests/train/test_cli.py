@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from kernelgym import UsageError, __version__
 from kernelgym.testing import ScriptedEvaluator
-from kernelgym_train.cli import main
+from kernelgym_train.cli import _parser, main
 from support import tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -95,10 +96,12 @@ def test_a_whole_run_resumed_evaluated_and_merged(
 def test_a_dry_run_prints_the_settings_and_makes_nothing(
     tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
+    given = [*SMALL, f"model_name={model_folder}", f"log_path={tmp_path}/run", "batch_size=2"]
     assert main(["--dry-run", *given]) == 0
     out = capsys.readouterr().out
     assert "problems_per_step: 2" in out and "problems    " in out and "peak" in out
+    assert f"id: {model_folder}" in out and "model_name" not in out, "flat names are shown as ours"
+    assert "reward      stage2 from step 0: format 0.1, compile 0.2, trials 0.35" in out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -284,6 +287,17 @@ def test_settings_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "optimiser.learning_rate = 1e-05" in out and "Learning rate after the warm-up" in out
     assert main(["--help"]) == 0
+
+
+def test_every_option_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    rows = [
+        line.split("|")[1]
+        for line in page.split("\n## `kernelgym-train`\n")[1].splitlines()
+        if line.startswith("| `")
+    ]
+    listed = {name for row in rows for name in re.findall(r"`(-[\w-]+)", row)}
+    assert listed == set(_parser().option_strings)
 
 
 def test_importing_the_command_is_light() -> None:

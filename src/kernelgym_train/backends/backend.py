@@ -59,13 +59,18 @@ class Model(Protocol):
         """
 
     def plan(
-        self, judge: str, problems: Sequence[Problem], assume_gpu_gib: float | None = None
+        self,
+        judge: str,
+        problems: Sequence[Problem],
+        held_out: Sequence[Problem],
+        assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
         """Yield what a run takes, in lines for the dry run.
 
         Args:
             judge: The judge's device.
-            problems: All that are played.
+            problems: Those that are trained on.
+            held_out: Those of an evaluation; none if the run makes none.
             assume_gpu_gib: As for `about`.
 
         Raises:

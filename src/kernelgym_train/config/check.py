@@ -2,11 +2,13 @@
 
 Contract: `check_config` raises a `UsageError` that says what was given, what fits and what to do,
 or nothing. It looks at no device, folder, model or data set, so it gives the same answer anywhere.
-What one section can tell by itself (an estimator's name, a guard's action) it tells itself.
+What one section can tell by itself (an estimator's name, a guard's action) it tells itself; what a
+backend cannot do, or has no use for, is in its own `settings` module.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kernelgym.devices import check_device
@@ -15,7 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.prompts.observer import Observer
-from kernelgym.rewards import check_speed, check_trials, reward_schedule
+from kernelgym.rewards import check_speed, check_trials
 from kernelgym_train.config.sections import EnvConfig
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def check_config(config: Config, processes: int = 1) -> None:
     _check_ranges(config)
     _check_names(config)
     _check_judging(config)
-    _check_division(config, processes)
+    _check_backend(config, processes)
     _check_evaluation(config)
 
 
@@ -111,7 +113,10 @@ def _check_judging(config: Config) -> None:
         )
     check_language(env.language, device)
     rules = config.rules
-    for _, preset in reward_schedule(config.reward.preset).entries:
+    paid = config.reward.weights.speed or config.reward.weights.improvement
+    for _, preset in config.schedule.entries:
+        if paid:  # it was asked for by name, so a kernel without a time would be a surprise
+            preset = replace(preset, speed="required")
         check_speed(preset, env.language, device)
         if preset.speed == "required" and not judge.timing:
             raise UsageError(
@@ -144,34 +149,16 @@ def _check_short_prompt(env: EnvConfig) -> None:
             )
 
 
-def _check_division(config: Config, processes: int) -> None:
-    """Refuse a step that cannot be divided evenly among processes, updates and micro-batches."""
-    sampling, optimiser = config.sampling, config.optimiser
-    if sampling.problems_per_step % processes:
-        raise UsageError(
-            f"sampling.problems_per_step={sampling.problems_per_step} does not divide among "
-            f"{processes} processes, and a group stays on one; take a multiple of {processes}"
-        )
-    if config.run.backend != "trl":
-        return  # it takes as many samples as there are
-    rows = config.samples_per_step
-    shares = processes * optimiser.updates_per_step
-    if rows % (shares * optimiser.micro_batch):
-        fitting = [n for n in range(1, rows // shares + 1) if rows % (shares * n) == 0]
-        near = sorted(fitting, key=lambda n: abs(n - optimiser.micro_batch))[:2]
-        advice = (
-            f"optimiser.micro_batch={' or '.join(map(str, sorted(near)))} fits"
-            if near
-            else "change sampling.group_size or optimiser.updates_per_step"
-        )
-        raise UsageError(
-            f"a step has {rows} samples (sampling.problems_per_step={sampling.problems_per_step} x "
-            f"sampling.group_size={sampling.group_size} x env.max_turns={config.env.max_turns}), "
-            f"which do not divide by {shares * optimiser.micro_batch} (processes={processes} x "
-            f"optimiser.updates_per_step={optimiser.updates_per_step} x optimiser.micro_batch="
-            f"{optimiser.micro_batch}); "
-            f"{advice}"
-        )
+def _check_backend(config: Config, processes: int) -> None:
+    """Refuse what the backend cannot do or has no use for."""
+    if config.run.backend == "trl":
+        from kernelgym_train.backends.trl.settings import check_settings as check_trl
+
+        check_trl(config, processes)
+    elif config.run.backend == "tinker":
+        from kernelgym_train.backends.tinker.settings import check_settings as check_tinker
+
+        check_tinker(config, processes)
 
 
 def _check_evaluation(config: Config) -> None:

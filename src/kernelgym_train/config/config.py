@@ -5,11 +5,13 @@ once; what it returns is complete and can be dumped (`dump_config`) and loaded a
 looks at names and numbers only: whether the model, the data and the device are there is the dry
 run's business. Faults are `UsageError`, with what to do.
 
-Sections are in `kernelgym_train.config.sections`; the docstring under each field is its help.
+Flat names of other systems (`kernelgym_train.config.flat_names`) are read as ours. Sections are in
+`kernelgym_train.config.sections`; the docstring under each field is its help.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +20,10 @@ from typing import Any
 import yaml
 
 from kernelgym.errors import UsageError
-from kernelgym.rewards import reward_schedule
+from kernelgym.rewards import RewardSchedule
 from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym_train.config.check import check_config
+from kernelgym_train.config.flat_names import check_mode, read_flat
 from kernelgym_train.config.sections import (
     CreditConfig,
     EnvConfig,
@@ -34,7 +37,13 @@ from kernelgym_train.config.sections import (
     SamplingConfig,
     TinkerConfig,
 )
-from kernelgym_train.config.settings import keys_that_differ, plain, read_settings, read_yaml
+from kernelgym_train.config.settings import (
+    describe,
+    keys_that_differ,
+    plain,
+    read_settings,
+    read_yaml,
+)
 from kernelgym_train.credit.credit import CreditRule
 from kernelgym_train.metrics.guards import GuardRules
 from kernelgym_train.rollout.sampling import Curriculum
@@ -74,12 +83,16 @@ class Config:
         return self.sampling.problems_per_step * per_group
 
     @property
+    def schedule(self) -> RewardSchedule:
+        """Which reward preset scores at which step, with the run's own weights."""
+        return self.reward.schedule
+
+    @property
     def rules(self) -> Ruleset:
         """The ruleset that kernels are judged by."""
         rules, stops = ruleset(self.env.ruleset), self.judge.stop_at_first_failure
         if stops is None:
-            presets = reward_schedule(self.reward.preset).entries
-            stops = not any(preset.weights.trials for _, preset in presets)
+            stops = not any(preset.weights.trials for _, preset in self.schedule.entries)
         return replace(rules, stop_at_first_failure=rules.stop_at_first_failure or stops)
 
     @property
@@ -99,6 +112,7 @@ FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
     *("judge.workers", "judge.standby", "sampling.at_once"),
     *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
+    *("tinker.most_usd", "tinker.most_tokens"),
 )
 """Settings that may be others when a run is resumed, beside the sections logging, guards and
 evaluation: they change nothing of what was done so far."""
@@ -118,7 +132,9 @@ def load_config(
         UsageError: If the file, a key or a value cannot be used.
     """
     data = {} if path is None else read_yaml(_found(path))
-    config = read_settings(Config, data, overrides)
+    flat = read_flat(data, overrides, lambda path: path in _setting_paths())
+    config = read_settings(Config, flat.data, flat.overrides)
+    check_mode(flat.mode, config.env.max_turns)
     check_config(config, processes)
     return config
 
@@ -127,6 +143,11 @@ def ready_configs() -> dict[str, Path]:
     """Return the configurations that come with the package, by name; to be run, or copied."""
     folder = Path(__file__).parent / "ready"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+@functools.cache
+def _setting_paths() -> frozenset[str]:
+    return frozenset(key.path for key in describe(Config))
 
 
 def _found(path: str | Path) -> Path:

@@ -8,11 +8,12 @@ fits together is `kernelgym_train.config.config`'s business.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.observer import HISTORY_TOKENS
+from kernelgym.rewards import RewardPreset, RewardSchedule, reward_schedule
 from kernelgym.types import GAMMA, ReturnVariant
 from kernelgym_train.credit.credit import Normaliser
 
@@ -24,6 +25,7 @@ __all__ = [
     "LoggingConfig",
     "ModelConfig",
     "OptimiserConfig",
+    "PartWeights",
     "RewardConfig",
     "RunConfig",
     "SamplingConfig",
@@ -60,6 +62,8 @@ class ModelConfig:
     """Name on the Hugging Face hub, or the path of a folder."""
     revision: str = ""
     """Commit, tag or branch on the hub; the newest if empty."""
+    tokenizer: str = ""
+    """Name or folder of the tokenizer, with its chat template; those of model.id if empty."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the weights; auto is bfloat16 on a GPU that has it, else float32."""
     device: str = "auto"
@@ -119,15 +123,73 @@ class EnvConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PartWeights:
+    """Weights over those of the reward preset; null keeps the preset's."""
+
+    format: float | None = None
+    """Weight of an answer that could be parsed."""
+    compile: float | None = None
+    """Weight of a kernel that compiled."""
+    trials: float | None = None
+    """Weight of the share of calls that agreed."""
+    correct: float | None = None
+    """Weight of being correct."""
+    speed: float | None = None
+    """Weight of a correct kernel's speed; needs judge.timing."""
+    improvement: float | None = None
+    """Weight of being faster than the best earlier turn; needs judge.timing."""
+    custom: float | None = None
+    """Weight of the share of a correct kernel's time that is its own work."""
+    length: float | None = None
+    """Weight of a correct kernel's being short."""
+    thinking: float | None = None
+    """Weight of thoughts that are there, and short."""
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Those that are set, by part."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class RewardConfig:
     """What turns score, and how scores become returns."""
 
     preset: str | Mapping[int, str] = "stage2"
     """A reward preset, or several by their first step, as in {0: stage1, 200: stage2}."""
+    weights: PartWeights = field(default_factory=PartWeights)
+    """Weights over those of the preset, at every step."""
     gamma: float = GAMMA
     """Discount factor over the turns of an episode."""
     returns: ReturnVariant = "sum"
     """How the scores from a turn on become its return."""
+
+    @property
+    def schedule(self) -> RewardSchedule:
+        """The presets by their first step, with `weights` over their own.
+
+        Raises:
+            UnknownName: If a preset is not known.
+            UsageError: If steps or weights cannot be; see `kernelgym.rewards.RewardPreset`.
+        """
+        schedule, given = reward_schedule(self.preset), self.weights.given
+        if not given:
+            return schedule
+        entries = schedule.entries
+        return RewardSchedule(tuple((step, _weighted(preset, given)) for step, preset in entries))
+
+
+def _weighted(preset: RewardPreset, given: Mapping[str, float]) -> RewardPreset:
+    """Return a preset with weights given; its name tells them."""
+    weights = replace(preset.weights, **given)
+    looks = weights.speed or weights.improvement
+    return replace(
+        preset,
+        name=f"{preset.name}+" + ",".join(f"{part}={value:g}" for part, value in given.items()),
+        weights=weights,
+        speed="optional" if looks and preset.speed == "none" else preset.speed,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +234,11 @@ class TinkerConfig:
     """Seconds that an optimiser update, a snapshot or a checkpoint may take."""
     keep_days: int = 0
     """Days that the service keeps checkpoints; 0 for as long as it keeps any."""
+    most_usd: float | None = None
+    """US dollars at which the run ends, by the table of prices; no cap if null. The run ends after
+    the step that reaches it, with a checkpoint."""
+    most_tokens: int | None = None
+    """Tokens of prompts, answers and updates at which it does; no cap if null."""
 
 
 @dataclass(frozen=True, slots=True)

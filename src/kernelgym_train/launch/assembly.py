@@ -18,7 +18,6 @@ from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageE
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.judging_memory import memory_budget
 from kernelgym.prompts.short import ShortObserver
-from kernelgym.rewards import reward_schedule
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
@@ -165,7 +164,7 @@ def episode_rules(config: Config) -> EpisodeRules:
     """Return how episodes end and what feedback tells; the reward is that of the first step."""
     env = config.env
     return EpisodeRules(
-        reward=reward_schedule(config.reward.preset).at(0),
+        reward=config.schedule.at(0),
         stop_when=env.stop,
         feedback_level=env.feedback,
         feedback_tokens=env.feedback_tokens,
@@ -191,7 +190,7 @@ def make_steps(
         evaluator=evaluator,
         observer=training_observer(config, evaluator.device, count),
         rules=episode_rules(config),
-        schedule=reward_schedule(config.reward.preset),
+        schedule=config.schedule,
         credit=config.credit_rule,
         guards=config.guards,
         seed=config.run.seed,

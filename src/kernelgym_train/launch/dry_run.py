@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from kernelgym import UsageError
@@ -72,5 +73,9 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
         if context is not None:
             yield f"context     {context} tokens, which hold every prompt with its answer"
         yield f"ruleset     {config.rules.label}"
+        for first, preset in config.schedule.entries:
+            weights = ((name, value) for name, value in asdict(preset.weights).items() if value)
+            parts = ", ".join(f"{name} {value:g}" for name, value in weights)
+            yield f"reward      {preset.name} from step {first}: {parts}"
         yield f"step        at most {config.samples_per_step} samples to learn from"
-        yield from model.plan(judge, [*problems, *held_out], assume_gpu_gib)
+        yield from model.plan(judge, problems, held_out, assume_gpu_gib)

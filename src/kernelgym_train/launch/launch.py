@@ -283,6 +283,7 @@ def _open(config: Config, resume: Path | None, model: Model) -> RunLog:
             config.rules,
             config.run.seed,
             memory_bytes=config.judge.memory_bytes,
+            rewards=config.schedule,
         )
         log = RunLog.create(folder, plain(config), about)
     model.wait_for_others()

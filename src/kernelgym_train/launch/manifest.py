@@ -11,11 +11,13 @@ import json
 import os
 import platform
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.rewards import RewardSchedule
 from kernelgym.rulesets import Ruleset
 from kernelgym_train.models import gpus
 
@@ -23,12 +25,17 @@ __all__ = ["check_ruleset", "manifest"]
 
 _PACKAGES = (
     *("kernelgym", "torch", "triton", "transformers", "trl", "peft", "accelerate"),
-    *("tokenizers", "numpy", "vllm", "bitsandbytes"),
+    *("tokenizers", "numpy", "vllm", "bitsandbytes", "tinker"),
 )
 
 
 def manifest(
-    backend: str, ruleset: Ruleset, seed: int, *, memory_bytes: int | None = None
+    backend: str,
+    ruleset: Ruleset,
+    seed: int,
+    *,
+    memory_bytes: int | None = None,
+    rewards: RewardSchedule | None = None,
 ) -> dict[str, Any]:
     """Return what a run is made with, as JSON data.
 
@@ -37,12 +44,17 @@ def manifest(
         ruleset: The rules of its verdicts.
         seed: The run's seed.
         memory_bytes: The memory budget of its judge; None for no limit.
+        rewards: Which preset scores at which step; left out if None.
     """
+    scored = (
+        {} if rewards is None else {"rewards": {step: asdict(p) for step, p in rewards.entries}}
+    )
     return {
         "backend": backend,
         "seed": seed,
         "ruleset": ruleset.label,
         "memory_bytes": memory_bytes,
+        **scored,
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
         "machine": {

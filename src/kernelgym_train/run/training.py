@@ -156,6 +156,14 @@ class Progress:
         self.score = None
         self._finished = time.monotonic()
 
+    def stop(self, reason: str) -> None:
+        """End the run after the last step, whatever guards have asked for.
+
+        Args:
+            reason: Why, as a sentence.
+        """
+        self.action, self.stopped = "stop", reason
+
     async def evaluate(self, policy: PolicyFor) -> None:
         """Evaluate the policy if that is due after the last step."""
         if self._evaluate is None or not self.evaluation_due:

@@ -34,6 +34,8 @@ _COLUMNS = {
     "model s": "time/model_s",
     "judge s": "time/judge_s",
 }
+_SPENT = {"tokens": "cost/tokens", "usd": "cost/usd"}
+"""Columns that are shown where a backend counts what it spends."""
 _ROWS = 12
 
 
@@ -131,7 +133,8 @@ class Lines:
         """Write what the live table would show."""
         if not _of_training(values):
             return
-        told = [f"{name} {_number(values.get(key))}" for name, key in _COLUMNS.items()]
+        columns = _columns([values])
+        told = [f"{name} {_number(values.get(key))}" for name, key in columns.items()]
         self._out.write(f"step {step + 1}/{self._steps}  {'  '.join(told)}\n")
         self._out.flush()
 
@@ -180,16 +183,23 @@ class LiveTable:
         from rich.table import Table
 
         table = Table(title=self._title, title_justify="left", box=None, pad_edge=False)
-        for name in ("step", *_COLUMNS):
+        columns = _columns([values for _, values in self._rows])
+        for name in ("step", *columns):
             table.add_column(name, justify="right")
         for step, values in self._rows:
-            cells = [_number(values.get(key)) for key in _COLUMNS.values()]
+            cells = [_number(values.get(key)) for key in columns.values()]
             table.add_row(f"{step + 1}/{self._steps}", *cells)
         return table
 
 
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
+    """Return the columns of some rows: names and what they show."""
+    spent = {name: key for name, key in _SPENT.items() if any(key in row for row in rows)}
+    return _COLUMNS | spent
+
+
 def _of_training(values: Mapping[str, float]) -> bool:
-    """Say whether numbers are those of a training step, and not of an evaluation."""
+    """Return True if numbers are a training step's, not an evaluation's."""
     return "batch/groups" in values
 
 

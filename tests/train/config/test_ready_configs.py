@@ -12,6 +12,7 @@ import pytest
 from kernelgym import UsageError
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym_train.backends.tinker.options import loss_of
+from kernelgym_train.backends.tinker.prices import PRICES
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
 from kernelgym_train.config.settings import keys_that_differ, plain
@@ -177,15 +178,6 @@ def test_every_ready_configuration_loads_by_name_and_by_path() -> None:
         load_config("qwen")
 
 
-@pytest.mark.parametrize(("name", "least"), [(NAME, 20), (DEMO, 15)])
-def test_every_setting_of_the_real_model_is_justified(name: str, least: int) -> None:
-    """A line that sets a number says why."""
-    lines = ready_configs()[name].read_text().splitlines()
-    numbers = [line for line in lines if re.match(r"  \w+: [\d\[]", line)]
-    assert len(numbers) > least
-    assert [line for line in numbers if " # " not in line] == []
-
-
 def test_tinker_synthetic_fits_the_demonstration(
     demonstration: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,7 +185,8 @@ def test_tinker_synthetic_fits_the_demonstration(
     monkeypatch.chdir(demonstration)
     # Sizes come from a process that imports torch, for seconds.
     monkeypatch.setattr(assembly, "reference_sizes", lambda problems: [None] * len(problems))
-    assert main(["--backend", "trl", "--config", DEMO, "--dry-run"]) == 0
+    given = ["--backend", "trl", "--config", DEMO, "tinker.base_url=", "--dry-run"]
+    assert main(given) == 0
     out = capsys.readouterr().out
     assert "2 to train on" in out and "1 to evaluate on" in out
     assert "context     512 tokens, which hold every prompt with its answer" in out
@@ -226,3 +219,58 @@ def test_tinker_synthetic_is_the_demonstration_there(tmp_path: Path) -> None:
         *("model.id", "logging.histograms_every"),
     }
     assert loss_of(theirs).config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+
+
+@pytest.mark.parametrize("name", sorted(ready_configs()))
+def test_every_number_of_a_configuration_is_justified(name: str) -> None:
+    lines = ready_configs()[name].read_text().splitlines()
+    numbers = [line for line in lines if re.match(r"  \w+: [\d\[]", line)]
+    assert len(numbers) > 10
+    assert [line for line in numbers if "  # " not in line] == []
+
+
+@pytest.mark.parametrize("name", ["kevin", "single_turn"])
+def test_model_is_one_the_service_is_known_to_offer(name: str) -> None:
+    config = load_config(name)
+    assert config.run.backend == "tinker" and config.model.id in PRICES
+    assert config.evaluation.every % config.run.save_every == 0, "what is evaluated is kept"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("kevin", ["env.levels=[1]", "--assume-gpu", "80"]), ("single_turn", ["env.sizes=full"])],
+)
+def test_tinker_configuration_is_planned_with_its_cost(
+    name: str,
+    settings: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import ServedModel
+
+    model = load_config(name).model.id
+    monkeypatch.setattr(backend, "reach", lambda url, key: (ServedModel(model, 65536),))
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(folder / "bench"))
+    monkeypatch.chdir(folder)
+    given = ["--config", name, "--dry-run", f"model.tokenizer={folder / 'model'}", *settings]
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert f"model       {model}, adapter of rank" in out and "context     65536" in out
+    assert "cost        at most" in out and "USD a step" in out
+    assert not (folder / "runs").exists()
+
+
+def test_kevin_is_the_recipe_it_is_named_after() -> None:
+    config = load_config("kevin")
+    assert (config.samples_per_step, config.credit_rule.gamma) == (8 * 16 * 4, 0.4)
+    assert config.optimiser.steps * config.optimiser.updates_per_step == 80
+    assert config.credit_rule.constant == config.sampling.max_new_tokens == 16384
+    assert config.schedule.at(0).speed == "required" and config.rules.stop_at_first_failure
+    with pytest.raises(UsageError, match="cuda"):
+        load_config("kevin", ["judge.device=cpu"])
+    with pytest.raises(UsageError, match=r"judge\.timing is false"):
+        load_config("kevin", ["judge.timing=false"])

@@ -88,6 +88,21 @@ def test_off_a_terminal_a_step_is_a_line() -> None:
     assert line.startswith("step 7/40  reward 0.250  parsed -")
 
 
+def test_what_is_spent_is_shown_where_it_is_counted() -> None:
+    from rich.console import Console
+
+    out = io.StringIO()
+    lines = Lines(40, out)
+    lines.scalars(0, {"batch/groups": 2.0, "cost/tokens": 5000.0})
+    lines.scalars(1, {"batch/groups": 2.0, "cost/tokens": 9000.0, "cost/usd": 1.5})
+    first, second = out.getvalue().splitlines()
+    assert first.endswith("tokens 5000") and second.endswith("tokens 9000  usd 1.500")
+    table = LiveTable("demo", 40, Console(file=io.StringIO(), force_terminal=True, width=160))
+    table.scalars(0, {"batch/groups": 2.0, "cost/tokens": 5000.0})
+    table.close()
+    assert [column.header for column in table.table().columns][-1] == "tokens"
+
+
 def test_a_client_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
 from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write_trained
-from kernelgym_train.backends.tinker.options import loss_of
+from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.prices import cost_lines, price_of
 from kernelgym_train.backends.tinker.reach import ServedModel, find_model, reach, server_address
-from kernelgym_train.backends.tinker.service import Answered, Service, tinker_key
+from kernelgym_train.backends.tinker.service import Answered, Service
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import Remote, train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
@@ -55,6 +56,11 @@ class TinkerModel:
             )
         self.context = served.context or _local_context(config)
         self._service: Service | None = None
+        self._spending = Spending(
+            price_of(served.name),
+            most_usd=config.tinker.most_usd,
+            most_tokens=config.tinker.most_tokens,
+        )
 
     @property
     def device(self) -> str:
@@ -64,13 +70,19 @@ class TinkerModel:
     def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
         """Yield the service and the model's name there."""
         yield f"server      {self._server}, reached"
+        yield f"key         {tinker_key(self._server).source}"
         yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
 
     def plan(
-        self, judge: str, problems: Sequence[Problem], assume_gpu_gib: float | None = None
+        self,
+        judge: str,
+        problems: Sequence[Problem],
+        held_out: Sequence[Problem],
+        assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
-        """Yield nothing: a run takes no memory here."""
-        yield from ()
+        """Yield what a step and the run take of the service at most."""
+        for line in cost_lines(self._config, len(held_out)):
+            yield f"cost        {line}"
 
     def load(self) -> None:
         """Connect to the service."""
@@ -139,6 +151,7 @@ class TinkerModel:
             self._stop,
             self.context,
             self._config.tinker.answer_timeout_s,
+            self._spending,
         )
 
 
@@ -193,22 +206,13 @@ class TinkerBackend:
     """A Tinker service, hosted or one's own."""
 
     def check(self, config: Config) -> None:
-        """Refuse settings that it cannot train with, or a missing SDK."""
+        """Refuse a machine that lacks the SDK."""
         check_packages("tinker", ("tinker", "transformers"))
-        loss_of(config)
-        if config.model.lora_rank < 1:
-            raise UsageError("Tinker trains adapters, and model.lora_rank=0; set it above 0")
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        if processes > 1:
-            raise UsageError(
-                f"backend 'tinker' trains from one process, and {processes} were started; start "
-                "kernelgym-train without a launcher"
-            )
 
     def prepare(self, config: Config) -> TinkerModel:
         """Return the configured model on its service, untrained."""
         server = server_address(config.tinker.base_url)
-        served = find_model(reach(server, _checked_key()), config.model.id, server)
+        served = find_model(reach(server, tinker_key(server).value), config.model.id, server)
         return TinkerModel(config, served, server)
 
     def trained(self, config: Config, folder: Path) -> TinkerModel:
@@ -216,26 +220,12 @@ class TinkerBackend:
         kept = read_trained(folder)
         # A server of one's own may have another port by now; paths are the same.
         server = server_address(config.tinker.base_url or kept.server)
-        models = reach(server, _checked_key())
+        models = reach(server, tinker_key(server).value)
         served = next((model for model in models if model.name == kept.base_model), None)
         return TinkerModel(config, served or ServedModel(kept.base_model, None), server, kept)
 
 
 BACKEND = TinkerBackend()
-
-
-def _checked_key() -> str:
-    """Return the key.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    if key := tinker_key():
-        return key
-    raise UsageError(
-        "there is no key for the Tinker server; set TINKER_API_KEY to yours, or for a server of "
-        "your own to any text that begins with tml-"
-    )
 
 
 def _local_context(config: Config) -> int | None:

@@ -6,14 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kernelgym import UnknownName, UsageError
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import OptimiserConfig
 
-__all__ = ["LOSSES", "Loss", "learning_rate_at", "loss_of"]
-
-LOSSES = ("ppo", "importance_sampling", "cispo")
-"""Losses that the backend knows; they differ in how ratios are clipped."""
+__all__ = ["Loss", "learning_rate_at", "loss_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +22,9 @@ class Loss:
 
 
 def loss_of(config: Config) -> Loss:
-    """Return the loss of a run.
-
-    Raises:
-        UsageError: If the backend does not know the loss, or what is asked of it.
-    """
+    """Return the loss of a run, which its settings were checked for."""
     optimiser = config.optimiser
-    if optimiser.importance != "token":
-        raise UsageError(
-            f"optimiser.importance={optimiser.importance} is not trained with on Tinker; leave it "
-            "token"
-        )
-    if optimiser.kl_beta:
-        raise UsageError(
-            f"optimiser.kl_beta={optimiser.kl_beta} is not trained with on Tinker; leave it 0"
-        )
     name = "ppo" if optimiser.loss == "auto" else optimiser.loss
-    if name not in LOSSES:
-        raise UnknownName("loss of Tinker", name, LOSSES)
     if name == "importance_sampling":
         return Loss(name)
     bounds = {

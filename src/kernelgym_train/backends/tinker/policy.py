@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kernelgym import PolicyFailure, UsageError
 from kernelgym_train.backends.tinker.service import Answered
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, Sampling, refuse_long_prompts
 from kernelgym_train.types import Completion, Request
 
@@ -49,6 +50,7 @@ class TinkerPolicy:
         context: Most tokens of a prompt and its answer; None if the service does not tell.
         version: Optimiser updates that the weights have had.
         limit_s: Seconds that an answer may take.
+        spending: Is told of each answer that was given.
 
     Raises:
         UsageError: If top_k is set: the service's log-probabilities know nothing of it.
@@ -64,12 +66,14 @@ class TinkerPolicy:
         context: int | None,
         version: int,
         limit_s: float,
+        spending: Spending | None = None,
     ) -> None:
         if sampling.top_k:
             raise UsageError(f"top_k={sampling.top_k} is not sampled with on Tinker; leave it 0")
         self._snapshot, self._text, self._sampling = snapshot, text, sampling
         self._stop, self._context = tuple(stop), context
         self._limit_s, self.version = limit_s, version
+        self._spending = spending
 
     async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield (index of the request, its completion) as they come.
@@ -113,6 +117,8 @@ class TinkerPolicy:
             except Exception as error:
                 failure = error
                 continue
+            if self._spending is not None:
+                self._spending.sampled(len(prompt), len(found.ids))
             return Completion(
                 text=self._text.answer(found.ids, opened),
                 prompt_ids=prompt,

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import DatumRow
+from kernelgym_train.backends.tinker.keys import tinker_key
 
-__all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated", "tinker_key"]
+__all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated"]
 
 _MOST_SEED = 2**31 - 1
 
@@ -149,6 +150,9 @@ class Service:
     Args:
         base_url: Its address; that of TINKER_BASE_URL, or of the hosted service, if empty.
         limit_s: Seconds that a request of training may take.
+
+    Raises:
+        UsageError: If there is no key, or one of a wrong form.
     """
 
     def __init__(self, base_url: str, limit_s: float) -> None:
@@ -156,7 +160,8 @@ class Service:
 
         os.environ.setdefault("TINKER_TELEMETRY", "0")
         self._limit_s = limit_s
-        self._client = tinker.ServiceClient(base_url=base_url or None, api_key=tinker_key() or None)
+        key = tinker_key(base_url).value
+        self._client = tinker.ServiceClient(base_url=base_url or None, api_key=key or None)
 
     async def create(self, model: str, rank: int, seed: int) -> Learner:
         """Return a fresh adapter on a base model."""
@@ -211,11 +216,6 @@ class Service:
     def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
         """End the session; the service may free what it holds."""
         self._client.close(status)
-
-
-def tinker_key() -> str:
-    """Return TINKER_API_KEY, or nothing if the SDK's own store has it."""
-    return os.environ.get("TINKER_API_KEY", "").strip()
 
 
 def _no_such(path: str) -> UsageError:

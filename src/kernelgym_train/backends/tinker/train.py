@@ -23,7 +23,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from kernelgym_train.backends.tinker.datums import DatumRow, datum_row, logprob_
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.service import Updated
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import ChatText, Sampling
 from kernelgym_train.run.interrupts import Interrupts
@@ -91,6 +92,8 @@ class Remote:
     context: int | None
     """Tokens that the model's context holds; None if that is not known."""
     answer_timeout_s: float
+    spending: Spending = field(default_factory=lambda: Spending(None))
+    """Counts what is sampled and learned from; without caps if not given."""
 
     def policy(self, snapshot: Snapshot, version: int, sampling: Sampling) -> TinkerPolicy:
         """Return what samples with a snapshot of the weights."""
@@ -102,6 +105,7 @@ class Remote:
             context=self.context,
             version=version,
             limit_s=self.answer_timeout_s,
+            spending=self.spending,
         )
 
 
@@ -130,10 +134,9 @@ def train(
         How it ended; its model is a `Kept`.
 
     Raises:
-        UsageError: If the loss is unknown, or the log's checkpoint is another backend's.
+        UsageError: If the log's checkpoint is another backend's.
         KeyboardInterrupt: After an interrupt, see `run_stretches`.
     """
-    loss_of(config)
     return run_stretches(
         config,
         log,
@@ -155,18 +158,28 @@ class _Stretch:
         self._kept = _kept_at_start(progress)
         self._version = self._kept.version if self._kept else 0
         self._sampled: tuple[int, Snapshot] | None = None
+        start, spending = progress.log.start, remote.spending
+        if start is not None and not spending.spent.total:  # a rollback takes nothing back
+            spending.load(start.state().get("spent", {}))
 
     async def run(self) -> Outcome:
         progress = self._progress
+        self._end_if_spent()
         if not progress.ends or self._kept is None:
             learner = await self._open()
             while not progress.ends:
                 await self._step(learner, progress.done)
+                self._end_if_spent()
                 if progress.save_due:
                     await self._save(learner, checkpoint=True)
             if progress.action == "stop" and not progress.save_due:
-                await self._save(learner, checkpoint=False)
+                await self._save(learner, checkpoint=bool(self._remote.spending.over))
         return Outcome(progress.done, stopped=progress.stopped, model=self._kept)
+
+    def _end_if_spent(self) -> None:
+        """End the run if a cap on what it spends was reached."""
+        if self._progress.done and (over := self._remote.spending.over):
+            self._progress.stop(over)
 
     async def _open(self) -> Learning:
         config, service = self._config, self._remote.service
@@ -192,6 +205,7 @@ class _Stretch:
         measured, gap = await self._learn(learner, step, taken)
         measured["time/train_s"] = time.monotonic() - started
         measured["time/snapshot_s"] = snapshot_s
+        measured |= self._remote.spending.metrics()
         self._progress.finish(
             step,
             taken,
@@ -200,6 +214,7 @@ class _Stretch:
             entropy=measured.get("train/entropy"),
             gap=gap,
         )
+        self._end_if_spent()
         if self._progress.evaluation_due:
             evaluated = await self._snapshot(learner)
             asks = partial(self._remote.policy, evaluated, self._version)
@@ -231,6 +246,7 @@ class _Stretch:
                 prompts = [len(sample.prompt_ids) for sample in samples]
                 gap, most_gap = logprob_gap(rows, done.logprobs, prompts)
             self._version += 1
+            self._remote.spending.trained(sum(len(row.tokens) for row in rows))
             losses += _found(done.metrics, "loss:sum")
             norms += _found(done.metrics, "grad_norm")
         planned = learning_rate_at(optimiser, self._progress.learning_rate, first)
@@ -269,7 +285,7 @@ class _Stretch:
         if checkpoint:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
-            kept = {"tinker": self._kept.state()}
+            kept = {"tinker": self._kept.state(), "spent": remote.spending.state()}
             progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
 
 

@@ -72,14 +72,19 @@ class TrlModel:
         yield f"model       on {self.device if assume_gpu_gib is None else 'cuda:0'}"
 
     def plan(
-        self, judge: str, problems: Sequence[Problem], assume_gpu_gib: float | None = None
+        self,
+        judge: str,
+        problems: Sequence[Problem],
+        held_out: Sequence[Problem],
+        assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
         """Yield an estimate of the device memory that a run takes."""
         device = self.device if assume_gpu_gib is None else "cuda:0"
         number = _number(device)
         judged = None
         if number is not None and _number(judge) == number:
-            judged = max((each.on_gpu for each in reference_sizes(problems) if each), default=0)
+            sizes = reference_sizes([*problems, *held_out])
+            judged = max((each.on_gpu for each in sizes if each), default=0)
         estimate = estimate_memory(self._config, half=number is not None, judged_bytes=judged)
         yield from (f"memory      {line}" for line in estimate.lines())
         if number is None:

@@ -1,22 +1,19 @@
 """TRL's options, from ours. Contract: pure; every key is one of GRPOConfig's.
 
+What TRL cannot do was refused by `kernelgym_train.backends.trl.settings`.
 tests/train/backends/trl/test_contract.py holds that against the installed TRL.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelgym import UnknownName, UsageError
+from kernelgym import UsageError
 from kernelgym_train.config.config import Config
 
-__all__ = ["LOSSES", "grpo_options"]
-
-LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
-"""Losses that the backend knows the weights of. They differ in how ratios are clipped only."""
+__all__ = ["grpo_options"]
 
 _OF_NORMALISER = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
 
@@ -33,7 +30,7 @@ def grpo_options(
         processes: Processes that train together.
 
     Raises:
-        UsageError: If the loss is not one of TRL's, or steps cannot be divided.
+        UsageError: If a step's samples cannot be divided.
     """
     sampling, optimiser = config.sampling, config.optimiser
     loss = _loss(config)
@@ -98,49 +95,16 @@ def grpo_options(
 _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
-_OURS = (
-    *("output_dir", "max_steps", "per_device_train_batch_size", "steps_per_generation"),
-    *("gradient_accumulation_steps", "num_generations", "generation_batch_size", "num_iterations"),
-    *("save_strategy", "save_steps", "save_total_limit", "logging_steps", "logging_strategy"),
-    *("scale_rewards", "mask_truncated_completions", "ignore_data_skip", "resume_from_checkpoint"),
-    *("remove_unused_columns", "loss_type", "report_to", "seed"),
-)
-"""Options that rows, weights and checkpoints rest on."""
-
-
 def _own_options(given: Sequence[str]) -> dict[str, Any]:
-    """Return options of TRL's own, as the configuration names them.
-
-    Raises:
-        UsageError: If one is no option of TRL's, or one that is decided here.
-    """
+    """Return options of TRL's own, as the configuration names them."""
     if not given:
         return {}
     import yaml
-    from trl import GRPOConfig
 
-    known = {field.name for field in dataclasses.fields(GRPOConfig) if field.init}
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        name = name.strip()
-        if not equals:
-            raise UsageError(f"run.options holds name=value, got {text!r}")
-        if name not in known:
-            raise UnknownName("option of TRL's GRPOConfig", name, sorted(known))
-        if name in _OURS:
-            raise UsageError(
-                f"run.options={name}: that follows from other settings (such as optimiser.steps, "
-                "optimiser.micro_batch, optimiser.loss, credit.*); set those"
-            )
-        found[name] = yaml.safe_load(value)
-    return found
+    split = (text.partition("=") for text in given)
+    return {name.strip(): yaml.safe_load(value) for name, _, value in split}
 
 
 def _loss(config: Config) -> str:
     name = config.optimiser.loss
-    if name == "auto":
-        return _OF_NORMALISER[config.credit.normaliser]
-    if name not in LOSSES:
-        raise UnknownName("loss of TRL", name, LOSSES)
-    return name
+    return _OF_NORMALISER[config.credit.normaliser] if name == "auto" else name

@@ -10,6 +10,7 @@ import pytest
 
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.backends.tinker.service import ServiceTimeout
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.cli import main
 from support import fake_tinker, tiny
 from support.fake_tinker import FakeSampler, FakeService, Store
@@ -102,8 +103,22 @@ def test_dry_run_makes_nothing(tmp_path, model_folder, served, capsys):
     assert main(["--dry-run", *given]) == 0
     out = capsys.readouterr().out
     assert "server      http://127.0.0.1:9, reached" in out and "adapter of rank 4" in out
+    assert "key         TINKER_API_KEY" in out and "tml-" not in out
     assert "problems    " in out and "context     4096" in out and "peak" not in out
     assert list(tmp_path.iterdir()) == [] and made == []
+
+
+def test_tokenizer_named_apart_is_taken(tmp_path, model_folder, served, capsys, monkeypatch):
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import ServedModel
+
+    models = (ServedModel("Only/There", 4096),)
+    monkeypatch.setattr(backend, "reach", lambda url, key: models)
+    given = ["--dry-run", *SMALL, "model.id=Only/There", f"run.folder={tmp_path}"]
+    assert main([*given, f"model.tokenizer={model_folder}"]) == 0
+    assert "model       Only/There" in capsys.readouterr().out
+    assert main([*given, f"model.tokenizer={tmp_path}"]) == 2
+    assert f"model.tokenizer={str(tmp_path)!r} cannot be loaded" in capsys.readouterr().err
 
 
 def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served, capsys):
@@ -126,7 +141,7 @@ def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served
     [
         (["tinker.base_url=nowhere"], "is no address of a server"),
         (["model.id=Qwen/Other"], "is not served at"),
-        (["optimiser.loss=dapo"], "unknown loss of Tinker"),
+        (["optimiser.loss=dapo"], "unknown loss of backend tinker"),
         (["model.lora_rank=0"], "model.lora_rank=0"),
         (["sampling.max_prompt_tokens=10"], "above sampling.max_prompt_tokens"),
         (["sampling.at_once=0"], "sampling.at_once must be at least 1"),
@@ -142,23 +157,75 @@ def test_fault_in_one_line_makes_nothing(settings, said, tmp_path, model_folder,
     assert list(tmp_path.iterdir()) == [] and made == []
 
 
-def test_run_without_a_key_is_refused(tmp_path, model_folder, served, capsys, monkeypatch):
-    monkeypatch.delenv("TINKER_API_KEY")
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("", "there is no key for a Tinker service"), ("sk-of-another", "has a wrong form")],
+)
+def test_run_without_a_key_is_refused(
+    key, said, tmp_path, model_folder, served, capsys, monkeypatch
+):
+    _, made = served
+    monkeypatch.setenv("TINKER_API_KEY", key)
+    monkeypatch.setenv("HOME", str(tmp_path))
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
-    assert main(given) == 2
-    assert "TINKER_API_KEY" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert main([*given, "tinker.base_url=https://service.example"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1 and "sk-of-another" not in err
+    assert list(tmp_path.iterdir()) == [] and made == []
 
 
 def test_samples_need_not_divide_by_micro_batches():
     fake_tinker.config("sampling.problems_per_step=1", "sampling.group_size=3", "env.max_turns=3")
 
 
+def test_cap_that_is_reached_is_a_failure(tmp_path, model_folder, served, capsys, monkeypatch):
+    # 12 answers of a step: 48,000 tokens of prompts, 72 sampled, 48,072 learned from.
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    assert main(["--dry-run", *given]) == 0
+    out = capsys.readouterr().out
+    assert "cost        a step takes at most 0.0961 million tokens" in out
+    assert main([*given, "tinker.most_tokens=96143"]) == 2
+    assert "below the 96144 tokens that one step may take" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Spending, "over", property(lambda own: "all" if own.spent.train else ""))
+    assert main([*given, "tinker.most_tokens=96144"]) == 1
+    assert "stopped after 1 steps: all" in capsys.readouterr().err
+    assert len(rows(tmp_path / "one" / "checkpoints.jsonl")) == 1
+
+
+def test_key_is_in_nothing_a_run_leaves(tmp_path, model_folder, served, capfd, monkeypatch):
+    """Neither from the variable nor from a file, in files, output, arguments or the judge's."""
+    import os
+    import sys
+
+    from kernelgym.judge.environment import COMPILER, TRUSTED, ZYGOTE, kept_variables
+
+    key = "tml-planted-51f8"
+    folder = tmp_path / "work"
+    folder.mkdir()
+    given = [*SMALL, f"model.id={model_folder}", "evaluation.every=0", "optimiser.steps=1"]
+    monkeypatch.chdir(folder)
+    for name in ("variable", "file"):
+        monkeypatch.setenv("TINKER_API_KEY", key if name == "variable" else "")
+        if name == "file":
+            (folder / ".env").write_text(f"TINKER_API_KEY={key}\n")
+        assert main(["-v", *given, f"run.name={name}"]) == 0
+        assert main(["-v", *given, f"run.name={name}"]) == 2, "there is such a run: a traceback"
+        for allowed in (TRUSTED, ZYGOTE, COMPILER):
+            assert key not in kept_variables(allowed).values()
+    assert os.environ["TINKER_API_KEY"] == "" and key not in " ".join(sys.argv)
+    said = capfd.readouterr()
+    assert "Traceback" in said.err and key not in said.out + said.err
+    (folder / ".env").unlink()
+    left = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(left) > 10 and not [path for path in left if key.encode() in read(path)]
+
+
 def test_several_processes_are_refused(tmp_path, model_folder, served, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}"]
     assert main(given) == 2
-    assert "trains from one process, and 2 were started" in capsys.readouterr().err
+    assert "2 processes were started" in capsys.readouterr().err
 
 
 def test_snapshot_that_failed_to_open_is_opened_again():

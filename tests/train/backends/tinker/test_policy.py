@@ -8,7 +8,9 @@ import pytest
 
 from kernelgym import Message, PolicyFailure, UsageError
 from kernelgym_train.backends.tinker.policy import TinkerPolicy
+from kernelgym_train.backends.tinker.prices import Tokens
 from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, Sampling
 from kernelgym_train.types import Key, PromptTooLong, Request
 
@@ -71,6 +73,17 @@ def test_failed_answer_is_asked_again_with_its_seed(words):
     chosen = policy(words, snapshot)
     assert sampled(chosen, [request(0, 10)])[0].ids == (4, 1)
     assert [asked[0] for asked in snapshot.asked] == [10, 10, 10]
+
+
+def test_answers_given_are_counted_as_spent(words):
+    spending = Spending(None)
+    chosen = policy(words, FakeSnapshot({10: 1}), spending=spending)
+    found = sampled(chosen, [request(0, 10), request(1, 11)])
+    prompts = sum(len(each.prompt_ids) for each in found.values())
+    assert spending.spent == Tokens(prefill=prompts, sample=4)
+    with pytest.raises(PolicyFailure):
+        sampled(policy(words, FakeSnapshot({12: 3}), spending=spending), [request(2, 12)])
+    assert spending.spent.sample == 4
 
 
 def test_third_failure_is_a_policy_failure(words):

@@ -13,6 +13,7 @@ from kernelgym.testing import verdict
 from kernelgym_train.backends.tinker.datums import datum_row
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.service import ServiceTimeout
+from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.trl.rows import rows_of
 from kernelgym_train.config.sections import OptimiserConfig
 from kernelgym_train.run.runlog import RunLog
@@ -272,6 +273,50 @@ def test_run_of_another_backend_is_not_resumed(tmp_path, unbroken):
         fake_tinker.run(folder, fake_tinker.config(), store, resume=True)
 
 
+def test_spending_counts_every_token_once(unbroken):
+    folder, store = unbroken
+    totals = [row["cost/tokens"] for row in rows(folder, "metrics.jsonl")]
+    assert totals == sorted(totals)
+    sampled = sum(len(row["prompt_ids"]) + len(row["ids"]) for row in rows(folder, "tokens.jsonl"))
+    learned = sum(len(row.tokens) for part, _ in store.updates for row in part)
+    assert totals[-1] == sampled + learned and learned
+    assert "cost/usd" not in rows(folder, "metrics.jsonl")[0], "the price is not known"
+
+
+def test_cap_ends_the_run_with_a_checkpoint(unbroken, tmp_path):
+    most = int(rows(unbroken[0], "metrics.jsonl")[2]["cost/tokens"])
+    settings, store = fake_tinker.config("run.save_every=100"), Store()
+
+    def go(cap, **more):
+        spending = Spending(None, most_tokens=cap)
+        return fake_tinker.run(tmp_path / "run", settings, store, spending=spending, **more)[0]
+
+    done = go(most)
+    assert (done.steps, store.saved) == (3, [("step-000003", 0)])
+    assert f"{most:,} tokens were spent, and tinker.most_tokens is" in done.stopped
+    played = store.snapshots
+    done = go(most, resume=True)
+    assert done.steps == 3 and done.stopped and store.snapshots == played, "nothing was asked for"
+    done = go(10**9, resume=True)
+    assert (done.steps, done.stopped) == (5, "")
+    assert outcome(tmp_path / "run")["metrics"] == outcome(unbroken[0])["metrics"]
+
+
+def test_rollback_takes_nothing_back_of_what_was_spent(tmp_path):
+    settings = fake_tinker.config(
+        *("guards.collapse=rollback", "guards.least_entropy=1.8", "guards.window=1"),
+        *("run.save_every=1", "optimiser.steps=6", "optimiser.learning_rate=8"),
+        "guards.no_signal=off",
+    )
+    store, spending = Store(), Spending(None)
+    fake_tinker.run(tmp_path / "run", settings, store, spending=spending)
+    assert store.restored, "it was rolled back"
+    learned = sum(len(row.tokens) for part, _ in store.updates for row in part)
+    assert spending.spent.train == learned
+    kept = sum(len(row["ids"]) for row in rows(tmp_path / "run", "tokens.jsonl"))
+    assert spending.spent.sample > kept, "logs were cut back"
+
+
 def test_update_is_told_loss_rate_and_clipping(tmp_path):
     settings = fake_tinker.config(
         *("optimiser.steps=1", "optimiser.clip_low=0.2", "optimiser.clip_high=0.3"),
@@ -289,19 +334,6 @@ def test_update_is_told_loss_rate_and_clipping(tmp_path):
         "weight_decay": 0.01,
         "max_grad_norm": 0.5,
     }
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("optimiser.loss=dapo", "unknown loss of Tinker"),
-        ("optimiser.importance=sequence", "optimiser.importance=sequence"),
-        ("optimiser.kl_beta=0.1", "optimiser.kl_beta=0.1"),
-    ],
-)
-def test_loss_the_backend_lacks_is_refused(setting, said):
-    with pytest.raises(UsageError, match=said):
-        loss_of(fake_tinker.config(setting))
 
 
 @pytest.mark.parametrize(("name", "told"), [("importance_sampling", False), ("cispo", True)])

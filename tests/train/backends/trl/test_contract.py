@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from kernelgym import UnknownName, UsageError
 from kernelgym_train.backends.trl import generation
 from kernelgym_train.backends.trl.generation import FORMS, UnknownTrl, generate_ids
-from kernelgym_train.backends.trl.options import LOSSES, grpo_options
+from kernelgym_train.backends.trl.options import grpo_options
 from kernelgym_train.backends.trl.rows import rows_of
+from kernelgym_train.backends.trl.settings import LOSSES
 from kernelgym_train.models import adapter_options, loading_options, model_device
 from kernelgym_train.types import Key, Sample
 from support import tiny

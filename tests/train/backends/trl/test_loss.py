@@ -14,7 +14,7 @@ import pytest
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Status, Verdict
-from kernelgym_train.backends.trl.options import LOSSES
+from kernelgym_train.backends.trl.settings import LOSSES
 from kernelgym_train.launch.assembly import make_steps
 from kernelgym_train.types import Sample
 from support import tiny

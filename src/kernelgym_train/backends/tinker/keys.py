@@ -1,0 +1,124 @@
+"""The key of a Tinker service: places and form.
+
+Contract: `tinker_key` looks at the variable TINKER_API_KEY, then at a ``.env`` file in the working
+folder, then at what ``tinker auth login`` keeps, and takes the first that is there. It sets no
+variable, so no process that is started later inherits a key from a file, and no text that it
+returns or raises holds one. Whether a service accepts the key is not known before it is asked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kernelgym import UsageError
+
+__all__ = ["TinkerKey", "is_loopback", "tinker_key"]
+
+_VARIABLE = "TINKER_API_KEY"
+_COMMAND = "TINKER_CREDENTIAL_CMD"
+_FORMS = ("tml-", "eyJ")
+"""How keys begin, and the short-lived tokens that the SDK takes in their place."""
+_PLACEHOLDER = "tml-loopback"
+"""For servers on this machine, which ask for no key: the SDK asks for one all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class TinkerKey:
+    """A key, and where it was found."""
+
+    value: str = field(repr=False)
+    """Empty if the SDK runs a command of the user's for it."""
+    source: str
+    """In words; for people, and without the key."""
+
+
+def tinker_key(base_url: str = "", *, folder: Path | None = None) -> TinkerKey:
+    """Return the key to use with a service.
+
+    Args:
+        base_url: Address of the service; that of TINKER_BASE_URL, or the hosted one, if empty.
+        folder: Where ``.env`` is looked for; the working folder if None.
+
+    Raises:
+        UsageError: If there is none, a file with one cannot be read, or it has a wrong form.
+    """
+    lines = (folder or Path()) / ".env"
+    store = Path.home() / ".tinker" / "credentials.json"
+    base_url = base_url or os.environ.get("TINKER_BASE_URL", "")
+    if value := os.environ.get(_VARIABLE, "").strip():
+        return _formed(value, _VARIABLE)
+    if value := _of_lines(lines):
+        return _formed(value, f"{_VARIABLE} in .env")
+    if os.environ.get(_COMMAND):
+        return TinkerKey("", _COMMAND)
+    if value := _of_store(store):
+        return _formed(value, "`tinker auth login`")
+    if is_loopback(base_url):
+        return TinkerKey(_PLACEHOLDER, "none: the server is on this machine")
+    raise UsageError(
+        f"there is no key for a Tinker service: {_VARIABLE} is not set, .env in the working folder "
+        "does not name it, and `tinker auth login` has kept none; set one of them"
+    )
+
+
+def is_loopback(url: str) -> bool:
+    """Return True if an address is one of this machine's own."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _formed(value: str, source: str) -> TinkerKey:
+    if not value.startswith(_FORMS) or not all("!" <= sign <= "~" for sign in value):
+        raise UsageError(
+            f"the key from {source} has a wrong form ({len(value)} characters): keys of Tinker "
+            "begin with tml- and have no spaces; copy it again from the service's console"
+        )
+    return TinkerKey(value, source)
+
+
+def _of_lines(path: Path) -> str:
+    """Return the last key in a file of NAME=value lines; or nothing."""
+    try:
+        text = path.read_text("utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(".env", error) from None
+    found = ""
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and name.strip() == _VARIABLE:
+            found = value.strip()
+            if found[:1] in ("'", '"'):
+                found = found[1:].partition(found[0])[0].strip()
+            else:
+                found = found.partition(" #")[0].strip()
+    return found
+
+
+def _of_store(path: Path) -> str:
+    """Return the default key that `tinker auth login` keeps; or nothing."""
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+        chosen = kept.get("default")
+        return "" if chosen is None else str(kept["keys"][chosen]["key"]).strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable("the file of `tinker auth login`", error) from None
+
+
+def _unreadable(what: str, error: Exception) -> UsageError:
+    why = error.strerror if isinstance(error, OSError) else "it is not in the form expected"
+    return UsageError(
+        f"{what}, where a key for the Tinker service may be, cannot be read: {why}; mend it, or "
+        f"set {_VARIABLE}"
+    )

@@ -1,0 +1,162 @@
+"""What a Tinker service charges for steps and runs.
+
+Contract: pure. Bounds are of what a configuration may take at most: every prompt and answer as long
+as allowed, every refill round played, no token of a prompt found in the service's cache. Steps
+mostly take less. A model that is not in `PRICES` has no price, and none is made up for it.
+
+Does not cover what checkpoints cost (0.10 USD per gigabyte and month by the same page), nor servers
+of one's own, which charge nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelgym_train.config.config import Config
+
+__all__ = [
+    "PRICES",
+    "READ_ON",
+    "SOURCE",
+    "Price",
+    "Tokens",
+    "cost_lines",
+    "most_of_run",
+    "most_of_step",
+    "price_of",
+]
+
+SOURCE = "https://tinker-docs.thinkingmachines.ai/tinker/models/models_and_pricing/"
+READ_ON = "2026-10-07"
+"""Day of the table; several of its prices were said to be halved for a limited time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens by what is charged for them."""
+
+    prefill: int = 0
+    """Of prompts that are read to sample from."""
+    sample: int = 0
+    """That are sampled."""
+    train: int = 0
+    """Of prompts and answers that are learned from."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.prefill + self.sample + self.train
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(
+            self.prefill + other.prefill, self.sample + other.sample, self.train + other.train
+        )
+
+    def times(self, count: int) -> Tokens:
+        """Return so many times as many."""
+        return Tokens(self.prefill * count, self.sample * count, self.train * count)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Prices of one model, in USD per million tokens."""
+
+    prefill: float
+    cached_prefill: float
+    """Of a prompt's tokens that the service has in its cache."""
+    sample: float
+    train: float
+
+    def usd(self, tokens: Tokens, *, cached: int = 0) -> float:
+        """Return what tokens cost, in US dollars.
+
+        Args:
+            tokens: The tokens.
+            cached: How many of those of prompts the service had in its cache.
+
+        Raises:
+            ValueError: If more were in the cache than were read.
+        """
+        if not 0 <= cached <= tokens.prefill:
+            raise ValueError(f"{cached} tokens of {tokens.prefill} cannot have been in a cache")
+        read = (tokens.prefill - cached) * self.prefill + cached * self.cached_prefill
+        return (read + tokens.sample * self.sample + tokens.train * self.train) / 1e6
+
+
+PRICES: Mapping[str, Price] = MappingProxyType(
+    {
+        "Qwen/Qwen3-8B": Price(0.195, 0.039, 0.60, 0.44),
+        "Qwen/Qwen3.5-4B": Price(0.33, 0.066, 1.005, 0.737),
+        "Qwen/Qwen3.5-9B": Price(0.66, 0.132, 1.995, 1.463),
+        "Qwen/Qwen3.5-397B-A17B": Price(3.00, 0.60, 7.50, 6.60),
+        "Qwen/Qwen3.6-35B-A3B": Price(0.54, 0.108, 1.335, 1.177),
+        "deepseek-ai/DeepSeek-V3.1": Price(1.695, 0.339, 4.215, 3.718),
+        "moonshotai/Kimi-K2.6": Price(2.205, 0.441, 5.49, 4.84),
+    }
+)
+"""Prices of models of the hosted service that were found, from `SOURCE` on `READ_ON`."""
+
+
+def price_of(model: str) -> Price | None:
+    """Return a model's price; None if it is not known."""
+    return PRICES.get(model)
+
+
+def most_of_step(config: Config) -> Tokens:
+    """Return the most tokens that one step takes."""
+    sampling, turns = config.sampling, config.env.max_turns
+    learned = sampling.problems_per_step * sampling.group_size * turns
+    played = learned * (1 + sampling.refill_rounds)
+    prompt, answer = sampling.max_prompt_tokens, sampling.max_new_tokens
+    return Tokens(played * prompt, played * answer, learned * (prompt + answer))
+
+
+def most_of_run(config: Config, held_out: int) -> Tokens:
+    """Return the most tokens that a run takes, evaluations included.
+
+    Args:
+        config: The configuration.
+        held_out: Problems of one evaluation.
+    """
+    chosen, steps = config.evaluation, config.optimiser.steps
+    times = steps // chosen.every if chosen.every else 0
+    episodes = held_out * (chosen.samples + chosen.greedy)
+    answers = times * episodes * (chosen.max_turns or config.env.max_turns)
+    prompt, answer = config.sampling.max_prompt_tokens, config.sampling.max_new_tokens
+    return most_of_step(config).times(steps) + Tokens(answers * prompt, answers * answer)
+
+
+def cost_lines(config: Config, held_out: int) -> Iterator[str]:
+    """Yield lines of what a step and a run take at most.
+
+    Args:
+        config: The configuration.
+        held_out: Problems of one evaluation.
+    """
+    step, run = most_of_step(config), most_of_run(config, held_out)
+    for what, tokens in (("a step", step), ("the run", run)):
+        yield (
+            f"{what} takes at most {_millions(tokens.total)} million tokens: "
+            f"{_millions(tokens.prefill)} of prompts, {_millions(tokens.sample)} sampled, "
+            f"{_millions(tokens.train)} learned from"
+        )
+    price = price_of(config.model.id)
+    if price is None:
+        yield f"in US dollars is not known: the table has no price for {config.model.id!r}"
+        return
+    yield (
+        f"at most {_usd(price.usd(step))} USD a step and {_usd(price.usd(run))} in all, by the "
+        f"hosted service's prices of {READ_ON} ({SOURCE}), with nothing found in its cache"
+    )
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.2f}" if amount >= 1.0 else f"{amount:.2g}"
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.3g}" if count < 1e9 else f"{count / 1e6:,.0f}"

@@ -1,0 +1,103 @@
+"""What a Tinker service asks of a configuration.
+
+Contract: `check_settings` raises a `UsageError` that says what was given, why the service has no
+use for it and what to do. Nothing that is set is ignored, and the SDK is not imported. What depends
+on one server (its models, its losses) is not looked at here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.backends.tinker.prices import most_of_step, price_of
+from kernelgym_train.config.unused import refuse_given
+
+if TYPE_CHECKING:
+    from kernelgym_train.config.config import Config
+
+__all__ = ["LOSSES", "check_settings"]
+
+LOSSES = ("importance_sampling", "ppo", "cispo")
+"""The service's names of the losses that rows are made for; ``auto`` is ppo."""
+
+_SERVICE = "the service decides it"
+_TRAINING = "the service tells log-probabilities at 1, whatever was sampled at"
+_UNUSED = {
+    "model.dtype": _SERVICE,
+    "model.device": "the weights are the service's",
+    "model.lora_alpha": _SERVICE,
+    "model.lora_dropout": "the service has none",
+    "model.lora_targets": _SERVICE,
+    "model.modules_to_save": "the service trains an adapter alone",
+    "model.quantisation": _SERVICE,
+    "model.gradient_checkpointing": _SERVICE,
+    "sampling.engine": "the service samples",
+    "sampling.batch_size": "each answer is a request of its own",
+    "optimiser.micro_batch": "the service divides an update by itself",
+    "sampling.temperature": f"{_TRAINING}; evaluation.temperature is apart",
+    "sampling.top_p": _TRAINING,
+    "optimiser.importance": "ratios of whole answers are not among the losses it is sent",
+    "optimiser.kl_beta": "rows for it carry no such term in this version",
+    "run.options": "it has no options beside the settings",
+}
+
+_CLIPS = ("optimiser.clip_low", "optimiser.clip_high")
+
+
+def check_settings(config: Config, processes: int = 1) -> None:
+    """Refuse a configuration that a Tinker service cannot train by.
+
+    Args:
+        config: The configuration.
+        processes: Processes that train together.
+
+    Raises:
+        UnknownName: If the loss is none that rows are made for.
+        UsageError: If a setting has no use there, several processes are to train, or a cap on what
+            is spent is below one step or cannot be held.
+    """
+    refuse_given(config, "tinker", _UNUSED)
+    if config.model.lora_rank == 0:
+        raise UsageError(
+            "model.lora_rank=0 trains all weights, and a Tinker service trains an adapter; give "
+            "its rank, such as 32"
+        )
+    optimiser = config.optimiser
+    if optimiser.loss not in ("auto", *LOSSES):
+        raise UnknownName("loss of backend tinker", optimiser.loss, ("auto", *LOSSES))
+    if optimiser.loss == "importance_sampling":
+        refuse_given(config, "tinker", dict.fromkeys(_CLIPS, "its loss clips nothing"))
+    _check_caps(config)
+    if processes > 1:
+        raise UsageError(
+            f"{processes} processes were started (WORLD_SIZE), and a run on a Tinker service is "
+            "one; start it without torchrun or accelerate launch"
+        )
+
+
+def _check_caps(config: Config) -> None:
+    """Refuse caps that one step may break."""
+    most_usd, most_tokens = config.tinker.most_usd, config.tinker.most_tokens
+    step, price = most_of_step(config), price_of(config.model.id)
+    lower = (
+        "raise it, or lower sampling.problems_per_step, sampling.group_size, "
+        "sampling.max_prompt_tokens or sampling.max_new_tokens"
+    )
+    if most_tokens is not None and most_tokens < step.total:
+        raise UsageError(
+            f"tinker.most_tokens={most_tokens} is below the {step.total} tokens that one step may "
+            f"take; {lower}"
+        )
+    if most_usd is None:
+        return
+    if price is None:
+        raise UsageError(
+            f"tinker.most_usd={most_usd:g} cannot be held: no price is known for model.id="
+            f"{config.model.id}; set tinker.most_tokens"
+        )
+    if most_usd < price.usd(step):
+        raise UsageError(
+            f"tinker.most_usd={most_usd:g} is below the {price.usd(step):.4g} USD that one step "
+            f"may cost; {lower}"
+        )

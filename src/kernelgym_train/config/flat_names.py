@@ -1,0 +1,261 @@
+"""Flat names of settings, as kernel_rl and the Tinker cookbook have them.
+
+Contract: pure. `read_flat` turns each flat name, at a file's top level or on the command line, into
+the setting that it stands for, so that a dump shows ours alone. A name that has no counterpart is
+refused with what does its work here, or with why nothing does. A name given as null is left out.
+The command line goes before the file; within one of them a setting that is given twice, under two
+names and with two values, is refused.
+
+Whether values fit is the business of `kernelgym_train.config.settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from kernelgym.errors import UnknownName, UsageError
+
+__all__ = ["BUILDER", "BUILDER_REFUSED", "FLAT", "REFUSED", "Flat", "check_mode", "read_flat"]
+
+FLAT: Mapping[str, tuple[str, ...]] = {
+    "model_name": ("model.id",),
+    "lora_rank": ("model.lora_rank",),
+    "learning_rate": ("optimiser.learning_rate",),
+    "max_tokens": ("sampling.max_new_tokens",),
+    "temperature": ("sampling.temperature",),
+    "level": ("env.levels",),
+    "batch_size": ("sampling.problems_per_step",),
+    "group_size": ("sampling.group_size",),
+    "num_substeps": ("optimiser.updates_per_step",),
+    "loss_fn": ("optimiser.loss",),
+    "kl_penalty_coef": ("optimiser.kl_beta",),
+    "mode": ("env.max_turns",),
+    "max_turns": ("env.max_turns",),
+    "gamma": ("reward.gamma",),
+    "save_every": ("run.save_every",),
+    "eval_every": ("evaluation.every",),
+    "log_path": ("run.folder", "run.name"),
+    "base_url": ("tinker.base_url",),
+    "load_checkpoint_path": ("tinker.start_from",),
+    "tensorboard_enabled": ("logging.tensorboard",),
+    "tensorboard_log_histograms_every": ("logging.histograms_every",),
+    "wandb_project": ("logging.wandb_project",),
+}
+"""Our settings by flat name; each is known below ``dataset_builder.`` too."""
+
+BUILDER: Mapping[str, tuple[str, ...]] = {
+    "measure_performance": ("judge.timing",),
+    "backend": ("env.language",),
+    "prompt_option": ("env.examples",),
+    "reward_format_weight": ("reward.weights.format",),
+    "reward_compile_weight": ("reward.weights.compile",),
+    "reward_correctness_weight": ("reward.weights.trials", "reward.weights.correct"),
+    "reward_speed_weight": ("reward.weights.speed",),
+}
+"""Our settings by what stands below ``dataset_builder.`` alone."""
+
+_LOCAL = "kernels are judged on this machine; set judge.device and judge.workers"
+_RETRIEVAL = "prompts with retrieved examples are not in this version"
+
+REFUSED: Mapping[str, str] = {
+    "kl_discount_factor": "the term is not discounted; its weight is optimiser.kl_beta",
+    "remove_constant_reward_groups": "groups whose returns do not differ are always put aside; how "
+    "often others are played in their place is sampling.refill_rounds",
+    "resume_from_batch": "a run is gone on with from its last checkpoint, by --resume RUN; "
+    "going on from an earlier one is not in this version",
+    "start_batch": "a run is gone on with by --resume RUN, which knows the step",
+    "tensorboard_log_per_level": "numbers of each level are always logged, as level_N/",
+    "wandb_name": "a run has one name everywhere; set run.name",
+    "multiturn_dataset_builder": "there is one set of problems; put its settings under "
+    "dataset_builder and set mode=multi_turn",
+}
+"""Why a flat name stands for no setting, and what does its work."""
+
+BUILDER_REFUSED: Mapping[str, str] = {
+    "start_problem": "set env.problems, to a range such as 1-20",
+    "end_problem": "set env.problems, to a range such as 1-20",
+    "dataset_src": "set env.suite, to KernelBench or to a folder; a checkout of KernelBench is "
+    "named by KERNELBENCH_ROOT",
+    "num_epochs": "a run is as long as optimiser.steps says",
+    "shuffle": "problems are drawn by chance and by how often they are solved; see curriculum",
+    "num_correct_trials": "the number of calls that are compared is the ruleset's; set env.ruleset",
+    "reward_length_weight": "set reward.weights.length, which pays for a short kernel that is "
+    "correct",
+    "reward_thinking_weight": "set reward.weights.thinking, which pays for thoughts that are short",
+    "renderer_name": "prompts follow the chat template of the model's tokenizer",
+    "test_fraction": "set env.split and evaluation.split, which hold whole operator families apart",
+    "rag_index_path": _RETRIEVAL,
+    "raicl_k": _RETRIEVAL,
+    "use_modal": _LOCAL,
+    "modal_gpu_type": _LOCAL,
+    "modal_timeout": _LOCAL,
+    "early_stop_on_correct": "set env.stop, to correct or never",
+    "speedup_threshold": "set env.stop, to speedup:1.5 or another number",
+}
+"""The same, of what stands below ``dataset_builder.``."""
+
+_MODES = ("single_turn", "multi_turn")
+_BUILDER = "dataset_builder"
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A file and a command line in our names."""
+
+    data: dict[str, Any]
+    """Of the file: sections and their keys."""
+    overrides: tuple[str, ...]
+    """Of the command line: texts such as ``optimiser.steps=200``."""
+    mode: str = ""
+    """The mode that was asked for, to be checked with `check_mode`; empty if none."""
+
+
+def read_flat(
+    data: Mapping[str, Any], overrides: Sequence[str], is_setting: Callable[[str], bool]
+) -> Flat:
+    """Return data and overrides with our names in place of flat ones.
+
+    Args:
+        data: As read from a file.
+        overrides: Texts such as ``batch_size=4`` and ``optimiser.steps=200``.
+        is_setting: Tells whether this version has a setting, by its path.
+
+    Raises:
+        UnknownName: If a mode, or a name below ``dataset_builder.``, is not known.
+        UsageError: If a name has no counterpart, or a setting is given twice in one place.
+    """
+    ours: dict[str, Any] = {}
+    named: list[tuple[str, Any]] = []
+    for name, value in data.items():
+        if name == _BUILDER:
+            if not isinstance(value, Mapping | None):
+                raise UsageError(f"{_BUILDER} is a section of settings, got {value!r}")
+            named += [(f"{_BUILDER}.{inner}", each) for inner, each in (value or {}).items()]
+        elif _is_flat(name):
+            named.append((name, value))
+        else:
+            ours[name] = dict(value) if isinstance(value, Mapping) else value
+    found, mode = _translated(named, _paths(ours), is_setting)
+    for path, value in found.items():
+        _put(ours, path, value)
+
+    plain: list[str] = []
+    named = []
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if equals and _is_flat(name.strip()):
+            named.append((name.strip(), value.strip()))
+        else:
+            plain.append(text)
+    given = {path.strip(): value.strip() for path, _, value in (t.partition("=") for t in plain)}
+    found, late = _translated(named, given, is_setting)
+    return Flat(ours, (*plain, *(f"{path}={each}" for path, each in found.items())), late or mode)
+
+
+def check_mode(mode: str, max_turns: int) -> None:
+    """Refuse a mode that the number of turns contradicts.
+
+    Raises:
+        UsageError: If it does.
+    """
+    if mode and (mode == "single_turn") != (max_turns == 1):
+        raise UsageError(
+            f"mode={mode} and env.max_turns={max_turns} contradict each other; leave mode out: "
+            "an episode is as long as env.max_turns says"
+        )
+
+
+def _is_flat(name: str) -> bool:
+    first = name.partition(".")[0]
+    return name in FLAT or first in (_BUILDER, *REFUSED)
+
+
+def _translated(
+    named: Iterable[tuple[str, Any]], given: Mapping[str, Any], is_setting: Callable[[str], bool]
+) -> tuple[dict[str, Any], str]:
+    """Return our settings of one source's flat names, and its mode."""
+    found: dict[str, tuple[str, Any]] = {path: (path, value) for path, value in given.items()}
+    ours: dict[str, Any] = {}
+    mode = ""
+    for name, value in named:
+        leaf, paths = _counterparts(name, value)
+        if value is None or value in ("null", "None"):
+            continue
+        if leaf == "mode":
+            if value not in _MODES:
+                raise UnknownName("mode", value, _MODES)
+            mode = value
+            continue
+        for path, each in zip(paths, _values(leaf, value, len(paths)), strict=True):
+            if not is_setting(path):
+                raise UsageError(
+                    f"{name}={value} would be {path} here, which is not in this version; leave it "
+                    "out"
+                )
+            before, other = found.setdefault(path, (name, each))
+            if str(other) != str(each):
+                raise UsageError(
+                    f"{before} and {name} are one setting, {path}, and were given two values; "
+                    "give one of them"
+                )
+            ours[path] = each
+    if mode == "single_turn" and "env.max_turns" not in found:
+        ours["env.max_turns"] = 1
+    return ours, mode
+
+
+def _counterparts(name: str, value: Any) -> tuple[str, tuple[str, ...]]:
+    """Return a flat name without its section, and its settings."""
+    head, _, inner = name.partition(".")
+    leaf = inner if head == _BUILDER else head
+    refused = {**REFUSED, **BUILDER_REFUSED} if head == _BUILDER else REFUSED
+    known = {**FLAT, **BUILDER} if head == _BUILDER else FLAT
+    if leaf in known:
+        return leaf, known[leaf]
+    if leaf in refused:
+        if value is None or value in ("null", "None"):
+            return leaf, ()
+        raise UsageError(f"{name} is no setting of kernelgym: {refused[leaf]}")
+    raise UnknownName(f"setting of {_BUILDER}", leaf, known)
+
+
+def _values(leaf: str, value: Any, count: int) -> tuple[Any, ...]:
+    """Return what each setting of a flat name is set to."""
+    if leaf == "log_path":
+        path = PurePath(str(value))
+        return str(path.parent), path.name
+    if leaf == "prompt_option" and value == "raicl":
+        raise UsageError(
+            f"{_BUILDER}.prompt_option=raicl: {_RETRIEVAL}; zero_shot, one_shot and few_shot are"
+        )
+    if leaf == "reward_correctness_weight":
+        # That weight was paid for the share of tests passed. Here, as in the presets stage1 and
+        # stage2, half of it is paid for that and half for a kernel that is right.
+        try:
+            return (float(value) / 2.0,) * 2
+        except (TypeError, ValueError):
+            return (value,) * 2
+    return (value,) * count
+
+
+def _paths(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            found |= _paths(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _put(data: dict[str, Any], path: str, value: Any) -> None:
+    *sections, name = path.split(".")
+    for section in sections:
+        inner = data.get(section)
+        if not isinstance(inner, Mapping | None):
+            return  # a section that is no mapping is refused where its keys are read
+        data[section] = data = dict(inner or {})
+    data[name] = value
