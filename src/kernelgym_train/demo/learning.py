@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.prompts.observer import Observer
-from kernelgym.rewards import reward_schedule
 from kernelgym.rulesets import RULESETS, Ruleset, ruleset
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.backends.backend import Model, find_backend
@@ -145,7 +144,7 @@ def _train(
         evaluator=log.verdicts(judge, seeded=False),
         observer=dialogue_observer(config, judge, model.tokenizer),
         rules=episode_rules(config),
-        schedule=reward_schedule(config.reward.preset),
+        schedule=config.schedule,
         credit=config.credit_rule,
         guards=config.guards,
         seed=config.run.seed,
