@@ -8,7 +8,9 @@ import signal
 import pytest
 
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
+from kernelgym_train.backends.tinker.options import LOSSES, loss_of
 from kernelgym_train.backends.tinker.service import Service
+from kernelgym_train.config.config import load_config
 from kernelgym_train.types import Key, Sample
 from support import tiny
 from support.tinker_server import running
@@ -92,6 +94,23 @@ def test_learner_and_sampler_agree_until_an_update(server):
     )
     _, moved = logprob_gap(rows, second.logprobs, [len(PROMPT)] * 4)
     assert moved > 1e-3
+
+
+def test_every_loss_of_the_backend_is_taken(server):
+    """On policy, where no ratio is clipped, all of them have the same gradient."""
+
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -0.5))
+        found = {}
+        for name in LOSSES:
+            loss = loss_of(load_config(None, ("run.backend=tinker", f"optimiser.loss={name}")))
+            more = {"loss": loss.name, "loss_config": loss.config, "learning_rate": 0.0}
+            found[name] = (await updated(learner, rows, **more)).metrics["skyrl.ai/grad_norm"]
+        return found
+
+    found = serve(server, play)
+    assert all(norm == pytest.approx(found["ppo"], rel=1e-3) for norm in found.values()), found
 
 
 def test_losses_are_summed_over_rows_and_tokens(server):
