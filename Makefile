@@ -9,7 +9,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
-	records.export judge judge.environment evaluators.awaited evaluators.cached envs.kernel_env envs.vector envs.wrappers \
+	records.export judge judge.environment evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
 	benchmark.kernelbench
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \

@@ -162,6 +162,18 @@ def test_a_timing_says_how_near_it_is_to_the_floor() -> None:
     assert Timing(2.0, 3.0, 1.5, 1.4, samples=9).floor_share == 0.0
 
 
+def test_timing_of_an_old_record_has_no_windows() -> None:
+    found = dataclasses.replace(verdict("correct", speedup=2.0), message="old").to_dict()
+    del found["timing"]["windows"]
+    assert Verdict.from_dict(found).timing == Timing(0.5, 1.0, 2.0, 1.9, samples=10)
+
+
+@pytest.mark.parametrize("windows", [((1.0, 1.0),) * 65, ((0.0, 1.0),), ((1.0, math.inf),)])
+def test_timing_with_unfit_windows_is_refused(windows: tuple[tuple[float, float], ...]) -> None:
+    with pytest.raises(ValueError, match="windows"):
+        Timing(1.0, 2.0, 2.0, 1.9, samples=99, windows=windows)
+
+
 @given(any_text, st.booleans(), st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_answer_copied_or_pickled_keeps_its_mark(text: str, cut_off: bool, protocol: int) -> None:
     answer = Answer(text, cut_off)

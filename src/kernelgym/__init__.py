@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from kernelgym.evaluators.awaited import AwaitedEvaluator
     from kernelgym.evaluators.cached import CachedEvaluator
+    from kernelgym.evaluators.duel import Duel, duel
     from kernelgym.hygiene import Hygiene
     from kernelgym.judge import LocalEvaluator, shared_evaluator
     from kernelgym.languages import LANGUAGES, Language
@@ -88,6 +89,7 @@ __all__ = [
     "Context",
     "DegenerateProblem",
     "DiscountedReturn",
+    "Duel",
     "Episode",
     "EpisodeRecord",
     "Evaluator",
@@ -130,6 +132,7 @@ __all__ = [
     "__version__",
     "append_record",
     "discounted_returns",
+    "duel",
     "fast_p",
     "geometric_mean_speedup",
     "get_problem",
@@ -157,6 +160,7 @@ _NAMES_BY_MODULE = {
     "UnsupportedLanguage UsageError",
     "hygiene": "Hygiene",
     "evaluators.cached": "CachedEvaluator",
+    "evaluators.duel": "Duel duel",
     "judge": "LocalEvaluator shared_evaluator",
     "languages": "LANGUAGES Language",
     "prompts.observer": "Observer",

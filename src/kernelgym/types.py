@@ -269,8 +269,16 @@ class Evaluator(Protocol):
     def ruleset(self) -> Ruleset:
         """The rules its verdicts follow; `Verdict.ruleset` carries the label."""
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
-        """Judge one kernel. A failure of the judge is an `unavailable` verdict, not an error."""
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
+        """Judge one kernel. A failure of the judge is an `unavailable` verdict, not an error.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            seed: Hexadecimal secret that inputs and weights follow from; empty to draw one. With a
+                seed the kernel is judged now: no cache and no log answers, and none keeps the
+                verdict. `Verdict.seed` of an earlier verdict repeats it.
+        """
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
         """Judge many; yields (index of the job, verdict) as they come."""

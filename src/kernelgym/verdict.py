@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 __all__ = [
     "CONSTRUCTOR_FINDING",
+    "MOST_WINDOWS",
     "UNCONFIRMED_SPEED",
     "Finding",
     "KernelTime",
@@ -31,6 +32,9 @@ __all__ = [
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
+
+MOST_WINDOWS = 64
+"""How many pairs of windows a `Timing` keeps."""
 
 CONSTRUCTOR_FINDING = "constructor_error"
 """Code of the finding by which the judge says that `ModelNew`'s constructor raised."""
@@ -104,6 +108,14 @@ class Timing:
     moved_bytes: int = field(default=0, kw_only=True)
     """Size of one call's inputs and outputs, which a kernel that uses them all moves at the
     least; parameters are not counted. 0 if unknown."""
+    windows: tuple[tuple[float, float], ...] = field(default=(), kw_only=True)
+    """(kernel, reference) milliseconds per call of each pair of windows, to six digits, in the
+    order they were measured; the last 64 of `samples`. Empty if not recorded."""
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """The speedup that each pair of `windows` says; their median is `speedup`."""
+        return tuple(reference / kernel for kernel, reference in self.windows)
 
     @property
     def bandwidth_gb_s(self) -> float:
@@ -125,6 +137,16 @@ class Timing:
             raise ValueError(f"speedup_low {self.speedup_low} is above speedup {self.speedup}")
         if self.speedup_high and not self.speedup <= self.speedup_high < math.inf:
             raise ValueError(f"speedup_high {self.speedup_high} is below speedup {self.speedup}")
+        if len(self.windows) > MOST_WINDOWS:
+            raise ValueError(f"{len(self.windows)} windows are given; keep {MOST_WINDOWS} at most")
+        if not all(math.isfinite(ms) and ms > 0 for pair in self.windows for ms in pair):
+            raise ValueError("windows hold finite positive milliseconds only")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a timing from plain data; `windows` may be missing, as in older records."""
+        windows = tuple((kernel, reference) for kernel, reference in data.get("windows", ()))
+        return cls(**{**data, "windows": windows})
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +374,7 @@ class Verdict:
         if values.get("stages") is not None:
             values["stages"] = Stages(**values["stages"])
         if values.get("timing") is not None:
-            values["timing"] = Timing(**values["timing"])
+            values["timing"] = Timing.from_dict(values["timing"])
         if values.get("mismatch") is not None:
             values["mismatch"] = Mismatch.from_dict(values["mismatch"])
         if values.get("profile") is not None:

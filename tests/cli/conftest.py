@@ -15,20 +15,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 class Judge(ScriptedEvaluator):
-    """A scripted evaluator that remembers seeds and can be interrupted."""
-
-    def __init__(self, **options: object) -> None:
-        super().__init__(**options)  # type: ignore[arg-type]
-        self.seeds: list[str] = []
+    """A scripted evaluator that can be interrupted."""
 
     def evaluate(self, problem, kernel, *, seed: str = "") -> Verdict:  # type: ignore[no-untyped-def]
-        if seed:
-            self.seeds.append(seed)
         if "# interrupt" in kernel.source:
             raise KeyboardInterrupt
         if "# judge breaks" in kernel.source:
             raise RuntimeError("the judge broke\nbadly")
-        return super().evaluate(problem, kernel)
+        return super().evaluate(problem, kernel, seed=seed)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ class Batches(ScriptedEvaluator):
         for index, job in reversed(list(enumerate(jobs))):  # in an order of its own
             yield index, super().evaluate(job.problem, job.kernel)
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         return self.evaluate_many([Job(problem, kernel)])[0]
 
 
@@ -411,6 +411,19 @@ def test_what_is_awaited_together_is_judged_together() -> None:
     assert sorted(evaluator.batches) == [1, 4, 4]
 
 
+def test_awaited_kernels_are_judged_by_their_seeds() -> None:
+    evaluator = ScriptedEvaluator()
+    seeds = ["", "1f", "", "ab"]
+
+    async def run() -> list[Verdict]:
+        async with AwaitedEvaluator(evaluator, batches=1) as judge:
+            asked = (judge.evaluate(SAMPLE_PROBLEM, kernel("wrong"), seed=seed) for seed in seeds)
+            return list(await asyncio.wait_for(asyncio.gather(*asked), 30))
+
+    assert [found.seed for found in asyncio.run(run())] == seeds
+    assert evaluator.seeds == seeds
+
+
 def test_the_loop_goes_on_while_kernels_are_judged() -> None:
     async def run() -> Status:
         evaluator = Batches(held=True)
@@ -449,10 +462,10 @@ class Faulty(ScriptedEvaluator):
         super().__init__()
         self.error = error or RuntimeError("the judge broke")
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         if "timeout" in kernel.source:
             raise self.error
-        return super().evaluate(problem, kernel)
+        return super().evaluate(problem, kernel, seed=seed)
 
 
 class Forgetful(ScriptedEvaluator):

@@ -50,10 +50,10 @@ class Slow(ScriptedEvaluator):
         super().__init__(script)  # type: ignore[arg-type]
         self.begun, self.let = threading.Semaphore(0), threading.Event()
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         self.begun.release()
         assert self.let.wait(30)
-        return super().evaluate(problem, kernel)
+        return super().evaluate(problem, kernel, seed=seed)
 
 
 # --------------------------------------------------------------------------- what is kept
@@ -152,17 +152,15 @@ def test_the_index_of_a_device_does_not_count(tmp_path: Path) -> None:
     assert found.device == "cuda:1" and not inner.judged
 
 
-def test_a_verdict_to_be_repeated_is_not_looked_for(tmp_path: Path) -> None:
-    class Repeating(ScriptedEvaluator):
-        def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-            return dataclasses.replace(super().evaluate(problem, kernel), seed=seed or "1f")
-
-    inner = Repeating()
+def test_a_seeded_kernel_is_neither_looked_up_nor_kept(tmp_path: Path) -> None:
+    inner = ScriptedEvaluator()
     judge = cached(inner, tmp_path)
-    assert judge.evaluate(SAMPLE_PROBLEM, kernel(1)).seed == "1f"
-    assert judge.evaluate(SAMPLE_PROBLEM, kernel(1), seed="ab").seed == "ab"
-    assert judge.evaluate(SAMPLE_PROBLEM, kernel(1)).seed == "1f"
-    assert len(inner.judged) == 2
+    judge.evaluate(SAMPLE_PROBLEM, kernel(1))
+    for asked in (1, 1, 2):
+        assert judge.evaluate(SAMPLE_PROBLEM, kernel(asked), seed="ab").seed == "ab"
+    assert judge.evaluate(SAMPLE_PROBLEM, kernel(1)).seed == ""
+    assert judge.evaluate(SAMPLE_PROBLEM, kernel(2)).seed == ""
+    assert inner.seeds == ["", "ab", "ab", "ab", ""]
 
 
 # --------------------------------------------------------------------------- many at once

@@ -134,7 +134,9 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
         samples = draw(st.integers(1, 100))
         floor = draw(st.sampled_from((0.0, 1e-3, 0.5)))
         moved = draw(st.integers(0, 10**12))
-        known = {"speedup_high": high, "floor_ms": floor, "moved_bytes": moved}
+        times = st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
+        windows = tuple(draw(st.lists(times, max_size=3)))
+        known = {"speedup_high": high, "floor_ms": floor, "moved_bytes": moved, "windows": windows}
         timing = Timing(1.0, speedup, speedup, low, samples, **known)
     return Verdict(
         status,

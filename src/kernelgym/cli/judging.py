@@ -132,18 +132,11 @@ def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = ""
         problem: The problem.
         kernel: The kernel.
         seed: Seed of an earlier verdict, to repeat it.
-
-    Raises:
-        UsageError: If a seed is given and the evaluator cannot repeat verdicts.
     """
     refused = refusal(problem, kernel, evaluator.ruleset)
     if refused is not None:
         return refused
-    if not seed:
-        verdict = evaluator.evaluate(problem, kernel)
-    else:
-        repeat: Callable[..., Verdict] = evaluator.evaluate
-        verdict = repeat(problem, kernel, seed=seed)
+    verdict = evaluator.evaluate(problem, kernel, seed=seed)
     return with_findings(verdict, screen(kernel, screening_rules(problem, evaluator.ruleset)))
 
 

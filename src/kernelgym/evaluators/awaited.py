@@ -30,6 +30,7 @@ __all__ = ["AwaitedEvaluator"]
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     job: Job
+    seed: str
     verdict: Future[Verdict]
 
 
@@ -56,14 +57,19 @@ class AwaitedEvaluator:
         self._closed = False
         self._threads = ThreadPoolExecutor(batches, thread_name_prefix="kernelgym-await")
 
-    async def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+    async def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Judge one kernel.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            seed: With one, the kernel is judged in a batch of its own, since batches take no seeds.
 
         Raises:
             UsageError: If this is closed.
             Exception: Whatever the evaluator raises for this kernel.
         """
-        waiting = _Waiting(Job(problem, kernel), Future())
+        waiting = _Waiting(Job(problem, kernel), seed, Future())
         with self._lock:
             if self._closed:
                 raise UsageError("this AwaitedEvaluator is closed; make another one")
@@ -99,7 +105,7 @@ class AwaitedEvaluator:
             with self._lock:
                 if not self._waiting or self._running >= self._batches:
                     return
-                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                batch = self._take()
                 self._running += 1
             try:
                 self._threads.submit(self._judge, batch)
@@ -118,8 +124,15 @@ class AwaitedEvaluator:
                 for waiting in kept:
                     _settle(waiting, error)
             with self._lock:
-                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                batch = self._take()
                 self._running -= not batch
+
+    def _take(self) -> list[_Waiting]:
+        """Remove and return the next batch; called with the lock held."""
+        seeded = (index for index, each in enumerate(self._waiting[: self._most]) if each.seed)
+        size = max(1, next(seeded, self._most))
+        batch, self._waiting = self._waiting[:size], self._waiting[size:]
+        return batch
 
     def _judge_together(self, batch: Sequence[_Waiting]) -> None:
         if len(batch) > 1:
@@ -131,8 +144,8 @@ class AwaitedEvaluator:
         for waiting in batch:
             if not waiting.verdict.done():
                 try:
-                    job = waiting.job
-                    _settle(waiting, self.evaluator.evaluate(job.problem, job.kernel))
+                    job, seed = waiting.job, waiting.seed
+                    _settle(waiting, self.evaluator.evaluate(job.problem, job.kernel, seed=seed))
                 except Exception as error:
                     _settle(waiting, error)
 

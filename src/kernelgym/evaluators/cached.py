@@ -33,7 +33,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -158,15 +158,13 @@ class CachedEvaluator:
         Args:
             problem: The problem.
             kernel: The kernel.
-            seed: `Verdict.seed` of an earlier verdict, to repeat it on the same inputs. The cache
-                is not used then.
+            seed: With one, the kernel is judged now, and the cache is neither read nor written.
 
         Raises:
             UsageError: If the evaluator raises it.
         """
         if seed:
-            repeat: Callable[..., Verdict] = self._inner.evaluate
-            return repeat(problem, kernel, seed=seed)
+            return self._inner.evaluate(problem, kernel, seed=seed)
         started = time.monotonic()
         key = self.key(problem, kernel)
         flight, ours = self._flights.join(key)

@@ -105,6 +105,7 @@ class ScriptedEvaluator:
 
     Attributes:
         judged: Every job it was given, in order.
+        seeds: The seed it was given with each of them; empty for none.
         closed: True once `close` was called.
     """
 
@@ -118,6 +119,7 @@ class ScriptedEvaluator:
         self._device = device
         self._lock = threading.Lock()
         self.judged: list[Job] = []
+        self.seeds: list[str] = []
         self.closed = False
 
     @property
@@ -130,13 +132,19 @@ class ScriptedEvaluator:
         """The ruleset it claims to follow."""
         return self._ruleset
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
-        """Return the scripted verdict, stamped with device and ruleset."""
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
+        """Return the scripted verdict, stamped with device, ruleset and seed."""
         with self._lock:
             index = len(self.judged)
             self.judged.append(Job(problem, kernel))
+            self.seeds.append(seed)
         found = self._choose(index, problem, kernel)
-        return dataclasses.replace(found, device=self._device, ruleset=self._ruleset.label)
+        return dataclasses.replace(
+            found,
+            device=self._device,
+            ruleset=self._ruleset.label,
+            seed=seed or found.seed,
+        )
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
         """Yield (index, verdict) in the order of the jobs."""

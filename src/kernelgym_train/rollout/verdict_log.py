@@ -6,8 +6,9 @@ is rewarded the same when a step is played again, timed or not. Unlike the other
 this one is never cut back. A kernel asked for twice at the same time is judged once. An
 `unavailable` verdict says nothing about the kernel and is not kept.
 
-Where the evaluator's `evaluate` takes a seed, inputs follow from the run's secret, so that two runs
-with one secret draw the same ones; a kernel that is told its own seed learns no other's.
+Inputs follow from the run's secret, so that two runs with one secret draw the same ones; a kernel
+that is told its own seed learns no other's. A kernel asked for with a seed is judged now, and its
+verdict is not kept.
 
 It never closes the evaluator it was given.
 """
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import inspect
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,8 +45,7 @@ class VerdictLog:
     """
 
     def __init__(self, evaluator: Evaluator, path: str | Path, *, secret: str = "") -> None:
-        self._inner, self._path = evaluator, Path(path)
-        self._secret = secret if _takes_seed(evaluator) else ""
+        self._inner, self._path, self._secret = evaluator, Path(path), secret
         self._lock = threading.Lock()
         self._known: dict[_Key, Verdict] = {}
         self._judging: dict[_Key, Future[Verdict]] = {}
@@ -82,8 +81,10 @@ class VerdictLog:
     def __len__(self) -> int:
         return len(self._known)
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
-        """Return the kept verdict, or judge and keep it."""
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
+        """Return the kept verdict, or judge and keep it; with a seed, judge only."""
+        if seed:
+            return self._inner.evaluate(problem, kernel, seed=seed)
         return next(iter(self.evaluate_iter([Job(problem, kernel)])))[1]
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
@@ -160,8 +161,7 @@ class VerdictLog:
     def _judge(self, job: Job) -> Verdict:
         text = f"{job.problem.id}\0{job.problem.digest}\0{job.kernel.digest}"
         seed = hmac.new(self._secret.encode(), text.encode(), hashlib.sha256).hexdigest()[:32]
-        judge: Callable[..., Verdict] = self._inner.evaluate
-        return judge(job.problem, job.kernel, seed=seed)
+        return self._inner.evaluate(job.problem, job.kernel, seed=seed)
 
     def _judge_together(self, todo: Sequence[_Todo]) -> None:
         failure: BaseException = JudgeError("the evaluator gave no verdict")
@@ -206,7 +206,3 @@ class VerdictLog:
 
 def _putting(done: queue.SimpleQueue[int], index: int) -> Callable[[Future[Verdict]], None]:
     return lambda _: done.put(index)
-
-
-def _takes_seed(evaluator: Evaluator) -> bool:
-    return "seed" in inspect.signature(evaluator.evaluate).parameters

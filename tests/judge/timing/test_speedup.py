@@ -44,6 +44,23 @@ def test_a_faster_reference_scales_the_whole_interval():
         assert getattr(after, name) == pytest.approx(getattr(before, name) / 1.25)
 
 
+@given(
+    st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)), min_size=1, max_size=64),
+    st.floats(0.5, 2.0),
+)
+def test_windows_of_a_timing_give_its_speedup(pairs, factor):
+    timing = speedup.slow_down(speedup.summarise(pairs, 0.05), factor)
+    assert len(timing.windows) == timing.samples == len(pairs)
+    logs = statistics.median(math.log(ratio) for ratio in timing.ratios)
+    assert math.exp(logs) == pytest.approx(timing.speedup, rel=1e-5)
+
+
+def test_windows_beyond_the_limit_keep_the_last():
+    pairs = [(1.0 + number, 1.0) for number in range(70)]
+    timing = speedup.summarise(pairs)
+    assert timing.samples == 70 and timing.windows == tuple((1.0, ms) for ms, _ in pairs[6:])
+
+
 times = st.floats(1e-3, 1e3)
 some_pairs = st.lists(st.builds(Pair, times, times, times, times), min_size=1, max_size=20)
 

@@ -171,11 +171,11 @@ class Failing(ScriptedEvaluator):
         self.where, self.times = where, times
         self.error = error or JudgeError("the worker is gone")
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         if self.where in kernel.source and self.times > 0:
             self.times -= 1
             raise self.error
-        return super().evaluate(problem, kernel)
+        return super().evaluate(problem, kernel, seed=seed)
 
 
 @pytest.mark.parametrize("error", [JudgeError("gone"), RuntimeError("boom"), OSError(5, "io")])

@@ -64,9 +64,9 @@ def test_problem_kernel_ruleset_and_device_tell_verdicts_apart(tmp_path: Path) -
 
 def test_a_kernel_asked_for_twice_at_once_is_judged_once(tmp_path: Path) -> None:
     class Slow(ScriptedEvaluator):
-        def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+        def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
             time.sleep(0.05)
-            return super().evaluate(problem, kernel)
+            return super().evaluate(problem, kernel, seed=seed)
 
     evaluator = Slow()
     log = VerdictLog(evaluator, tmp_path / "v.jsonl")
@@ -94,10 +94,10 @@ def test_unavailable_is_not_kept(tmp_path: Path) -> None:
 class Raising(ScriptedEvaluator):
     """Raises for one kernel."""
 
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Verdict:
+    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         if kernel == KERNELS[2]:
             raise JudgeError("gone")
-        return super().evaluate(problem, kernel)
+        return super().evaluate(problem, kernel, seed=seed)
 
 
 class Forgetful(ScriptedEvaluator):
@@ -125,11 +125,11 @@ class Seeded(ScriptedEvaluator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seeds: dict[str, str] = {}
+        self.by_kernel: dict[str, str] = {}
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        self.seeds[kernel.digest] = seed
-        return super().evaluate(problem, kernel)
+        self.by_kernel[kernel.digest] = seed
+        return super().evaluate(problem, kernel, seed=seed)
 
 
 def test_inputs_follow_from_the_runs_secret(tmp_path: Path) -> None:
@@ -138,17 +138,19 @@ def test_inputs_follow_from_the_runs_secret(tmp_path: Path) -> None:
     VerdictLog(two, tmp_path / "2", secret="a" * 64).evaluate_many(JOBS[::-1])
     VerdictLog(three, tmp_path / "3", secret="b" * 64).evaluate_many(JOBS)
     VerdictLog(none, tmp_path / "4").evaluate_many(JOBS)
-    assert one.seeds == two.seeds
-    assert len(set(one.seeds.values()) | set(three.seeds.values())) == 16
-    assert all(int(seed, 16) >= 0 for seed in one.seeds.values())
-    assert set(none.seeds.values()) == {""}
+    assert one.by_kernel == two.by_kernel
+    assert len(set(one.by_kernel.values()) | set(three.by_kernel.values())) == 16
+    assert all(int(seed, 16) >= 0 for seed in one.by_kernel.values())
+    assert set(none.by_kernel.values()) == {""}
 
 
-def test_the_local_judge_takes_seeds() -> None:
-    from kernelgym import LocalEvaluator
-    from kernelgym_train.rollout.verdict_log import _takes_seed
-
-    assert _takes_seed(LocalEvaluator())  # starts no process until it is asked
+def test_a_seeded_kernel_is_judged_and_not_kept(tmp_path: Path) -> None:
+    evaluator = drifting()
+    log = VerdictLog(evaluator, tmp_path / "v.jsonl", secret="a" * 64)
+    kept = log.evaluate(*_parts(JOBS[0]))
+    assert log.evaluate(*_parts(JOBS[0]), seed="1f") != kept
+    assert log.evaluate(*_parts(JOBS[0])) == kept
+    assert (len(evaluator.judged), evaluator.seeds[1], len(log)) == (2, "1f", 1)
 
 
 def test_it_closes_nothing(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from kernelgym.rulesets import TimingProtocol
 from kernelgym.types import Timing
+from kernelgym.verdict import MOST_WINDOWS
 
 __all__ = [
     "Pair",
@@ -133,7 +134,13 @@ def summarise(pairs: Sequence[tuple[float, float]], between_process: float = 0.0
         speedup_low=min(speedup, math.exp(low)),
         speedup_high=max(speedup, math.exp(high)),
         samples=len(pairs),
+        windows=tuple((_short(kernel), _short(ref)) for ref, kernel in pairs[-MOST_WINDOWS:]),
     )
+
+
+def _short(ms: float) -> float:
+    """Return a time to six digits: records keep many, and no clock has more."""
+    return float(f"{ms:.6g}")
 
 
 def slow_down(timing: Timing, factor: float) -> Timing:
@@ -144,6 +151,7 @@ def slow_down(timing: Timing, factor: float) -> Timing:
         speedup=timing.speedup / factor,
         speedup_low=timing.speedup_low / factor,
         speedup_high=timing.speedup_high / factor,
+        windows=tuple((kernel, _short(ref / factor)) for kernel, ref in timing.windows),
     )
 
 

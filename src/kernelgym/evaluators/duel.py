@@ -1,0 +1,208 @@
+"""Compare the speed of two kernels by rounds of fresh verdicts.
+
+One verdict ranks no two kernels: its interval is 10 % wide on the CPU, because memory's layout and
+the machine's load differ from process to process. A duel repeats both verdicts, each in a process
+of its own, until the difference stands out from what differs between rounds.
+
+Contract:
+- Each round judges both kernels with one fresh seed, so that both get the same inputs and no cache
+  answers. The kernel that goes first changes from round to round, so a steady drift of the machine
+  favours neither.
+- A round's ratio is that of the two speedups: each is measured beside the reference, so what slows
+  the machine for both sides cancels.
+- The interval allows for stopping early: of duels between equally fast kernels, 5 % at most are
+  decided.
+- A kernel that fails is a result, not an error.
+
+Not covered: load that differs between the two kernels in the same way in every round.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import secrets
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelgym.errors import UsageError
+from kernelgym.types import Evaluator, Kernel, Problem, Verdict
+
+__all__ = ["Duel", "duel"]
+
+Decided = Literal["first", "second", "neither"]
+
+_LEAST_ROUNDS = 3
+_MISS = 0.05
+_BISECTIONS = 60  # halve the bracket to below a float's precision
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """Which of two kernels is faster, and by how much."""
+
+    ratio: float
+    """Time of the first kernel over that of the second; 0.0 if no round measured both."""
+    low: float
+    """Lower end of its 95 % interval, which includes what differs between processes."""
+    high: float
+    """Upper end of the same interval."""
+    rounds: int
+    """Rounds judged, those that measured nothing included."""
+    verdicts: tuple[tuple[Verdict, Verdict], ...]
+    """Verdicts of (first, second), one pair a round."""
+    decided: Decided
+    """The kernel that is faster, or the only one that is correct; ``neither`` if unknown."""
+
+
+def duel(
+    evaluator: Evaluator,
+    problem: Problem,
+    first: Kernel,
+    second: Kernel,
+    *,
+    width: float = 0.02,
+    most: int = 12,
+    seed: str = "",
+) -> Duel:
+    """Judge two kernels in turns until one is known to be faster.
+
+    With d_i the log-ratio of the kernels' times in round i of n, m their mean and s their standard
+    deviation, the interval of the log-ratio is Student's, m +- t s / sqrt(n), where t is exceeded
+    with probability 0.05 / (2 L) at n - 1 degrees of freedom. L = most - 2 is how many times the
+    duel may look at the interval and stop, from the third round on. By Bonferroni's inequality, all
+    L intervals hold the true ratio with a probability of 95 %, so the one at which the duel stops
+    does (Jennison and Turnbull, Group Sequential Methods, 1999, chapters 2 and 9).
+
+    The duel ends after a round, the third at the earliest, if the interval does not hold 1, if it
+    is at most `width` wide, or if `most` rounds were judged. It ends at once if a kernel fails: if
+    the other one is correct in that round, that one has won. Rounds that measured nothing, since
+    the judge failed or gave no time, or since the two were timed against different baselines,
+    count as rounds; after three of them the duel ends undecided.
+
+    Args:
+        evaluator: Judges both kernels; it must time them.
+        problem: The problem that both solve.
+        first: One kernel.
+        second: The other kernel.
+        width: Width of the interval, relative to its lower end, at which the difference is small
+            enough to stop.
+        most: Largest number of rounds, 3 or more.
+        seed: Secret that the rounds' seeds follow from; empty to draw them.
+
+    Raises:
+        UsageError: If `most` is less than 3, or `width` is negative or no number.
+    """
+    if most < _LEAST_ROUNDS:
+        raise UsageError(f"most={most}: a duel takes {_LEAST_ROUNDS} rounds at least")
+    if not 0.0 <= width < math.inf:
+        raise UsageError(f"width={width}: give a relative width of 0 or more, such as 0.02")
+    looks = most - _LEAST_ROUNDS + 1
+    rounds: list[tuple[Verdict, Verdict]] = []
+    logs: list[float] = []
+    decided: Decided = "neither"
+    while len(rounds) < most and len(rounds) - len(logs) < _LEAST_ROUNDS:
+        number = len(rounds)
+        shared, found = _seed_of_round(seed, number), {}
+        for side in (number % 2, 1 - number % 2):
+            found[side] = evaluator.evaluate(problem, (first, second)[side], seed=shared)
+        rounds.append((found[0], found[1]))
+        if _failed(found[0]) or _failed(found[1]):
+            if found[0].correct != found[1].correct:
+                decided = "first" if found[0].correct else "second"
+            break
+        if (ratio := _ratio(found[0], found[1])) is None:
+            continue
+        logs.append(math.log(ratio))
+        if len(logs) < _LEAST_ROUNDS:
+            continue
+        low, high = _interval(logs, looks)
+        if low > 0.0 or high < 0.0:
+            decided = "second" if low > 0.0 else "first"
+            break
+        if high - low <= math.log1p(width):
+            break
+    low, middle, high = (0.0, 0.0, 0.0)
+    if logs:
+        low, high = map(_exp, _interval(logs, looks))
+        middle = _exp(statistics.fmean(logs))
+    return Duel(middle, min(low, middle), max(high, middle), len(rounds), tuple(rounds), decided)
+
+
+def _exp(log: float) -> float:
+    """Return the exponential, kept finite: records are JSON, which has no infinity."""
+    return math.exp(max(-700.0, min(log, 700.0)))
+
+
+def _failed(verdict: Verdict) -> bool:
+    """Return True if a verdict tells against its kernel."""
+    return verdict.valid and not verdict.correct
+
+
+def _ratio(one: Verdict, other: Verdict) -> float | None:
+    """Return the first kernel's time over the second's; None if not known."""
+    if one.timing is None or other.timing is None:
+        return None
+    if one.timing.baseline != other.timing.baseline:
+        return None  # with "best", the faster baseline may differ: the speedups do not compare
+    return other.timing.speedup / one.timing.speedup
+
+
+def _seed_of_round(seed: str, number: int) -> str:
+    """Return 32 hexadecimal digits; random ones if `seed` is empty."""
+    if not seed:
+        return secrets.token_hex(16)
+    return hashlib.sha256(f"{seed}:duel:{number}".encode()).hexdigest()[:32]
+
+
+def _interval(logs: Sequence[float], looks: int) -> tuple[float, float]:
+    """Return the interval of the mean; unbounded for a single value.
+
+    Args:
+        logs: Log-ratios of the rounds, one at least.
+        looks: How often the caller may look at such an interval and stop.
+    """
+    if len(logs) < 2:
+        return -math.inf, math.inf
+    middle = statistics.fmean(logs)
+    error = statistics.stdev(logs) / math.sqrt(len(logs))
+    reach = error * _student(len(logs) - 1, _MISS / (2 * looks))
+    return middle - reach, middle + reach
+
+
+@functools.lru_cache(maxsize=256)
+def _student(freedom: int, tail: float) -> float:
+    """Return the value that Student's t exceeds with probability `tail`.
+
+    Args:
+        freedom: Degrees of freedom, 1 or more.
+        tail: A probability above 0 and below one half.
+    """
+    low, high = 0.0, 1.0
+    while _upper_tail(freedom, high) > tail:
+        low, high = high, 2.0 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _upper_tail(freedom, middle) > tail else (low, middle)
+    return high
+
+
+def _upper_tail(freedom: int, value: float) -> float:
+    """Return the probability that Student's t exceeds a positive value.
+
+    The finite sums of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+    """
+    angle = math.atan(value / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    term, total = (cosine, 0.0) if freedom % 2 else (1.0, 0.0)
+    for k in range(freedom % 2, freedom - 1, 2):
+        total += term
+        term *= cosine * cosine * (k + 1) / (k + 2)
+    if freedom % 2:
+        inside = 2.0 / math.pi * (angle + sine * total)
+    else:
+        inside = sine * total
+    return (1.0 - inside) / 2.0

@@ -1,0 +1,161 @@
+"""How two kernels are compared: what is decided, when a duel ends, and how often it errs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kernelgym import CachedEvaluator, Duel, UsageError, duel
+from kernelgym.evaluators.duel import _student
+from kernelgym.testing import SAMPLE_PROBLEM, Script, ScriptedEvaluator, verdict
+from kernelgym.types import Kernel, Problem, Timing, Verdict
+
+ONE, OTHER = Kernel("# one", "cpp"), Kernel("# other", "cpp")
+DOWN = verdict("unavailable")
+NOISE = st.lists(st.floats(-0.3, 0.3), min_size=24, max_size=24)
+
+
+def held(script: Script, **options: object) -> Duel:
+    """Return the duel of two kernels whose verdicts are scripted."""
+    return duel(ScriptedEvaluator(script), SAMPLE_PROBLEM, ONE, OTHER, **options)  # type: ignore[arg-type]
+
+
+def noisy(
+    speedups: dict[Kernel, float], noise: Iterator[float]
+) -> Callable[[Problem, Kernel], Verdict]:
+    return lambda _, kernel: verdict("correct", speedup=speedups[kernel] * math.exp(next(noise)))
+
+
+def normal(rng: np.random.Generator, spread: float) -> Iterator[float]:
+    while True:
+        yield float(rng.normal(0.0, spread))
+
+
+def tailed(rng: np.random.Generator, spread: float) -> Iterator[float]:
+    """Noise of a host on which every fifth process meets load that triples its time."""
+    while True:
+        yield float(rng.normal(0.0, spread)) - math.log(3.0) * bool(rng.random() < 0.2)
+
+
+@pytest.mark.parametrize("noise", [normal, pytest.param(tailed, marks=pytest.mark.slow)])
+def test_equal_kernels_are_decided_in_one_of_twenty(noise) -> None:  # type: ignore[no-untyped-def]
+    source = noise(np.random.default_rng(7), 0.05)
+    script = noisy({ONE: 1.0, OTHER: 1.0}, source)
+    duels = [held(script) for _ in range(500)]
+    assert sum(found.decided != "neither" for found in duels) <= 25
+    assert sum(not found.low <= 1.0 <= found.high for found in duels) <= 25
+
+
+@pytest.mark.parametrize("gain", [1.2, 1 / 1.2])
+def test_kernel_faster_by_a_fifth_is_found(gain: float) -> None:
+    script = noisy({ONE: 1.0, OTHER: gain}, normal(np.random.default_rng(8), 0.05))
+    duels = [held(script) for _ in range(100)]
+    winner = "second" if gain > 1.0 else "first"
+    assert sum(found.decided == winner for found in duels) >= 97
+    assert sum(found.low <= gain <= found.high for found in duels) >= 95
+    assert np.mean([found.rounds for found in duels]) < 8
+
+
+@given(NOISE, st.floats(0.5, 2.0), st.integers(3, 12))
+def test_swapping_the_kernels_inverts_the_duel(noise: list[float], gain: float, most: int) -> None:
+    def script(flip: bool) -> Callable[[Problem, Kernel], Verdict]:
+        count = {ONE: 0, OTHER: 0}
+
+        def found(_: Problem, kernel: Kernel) -> Verdict:
+            role = (kernel == OTHER) != flip
+            count[kernel] += 1
+            noise_of_it = noise[2 * (count[kernel] - 1) + role]
+            return verdict("correct", speedup=(gain if role else 1.0) * math.exp(noise_of_it))
+
+        return found
+
+    straight, flipped = held(script(False), most=most), held(script(True), most=most)
+    assume(abs(straight.low - 1) > 1e-9 < abs(straight.high - 1))
+    swapped = {"first": "second", "second": "first", "neither": "neither"}
+    assert flipped.rounds == straight.rounds
+    assert flipped.decided == swapped[straight.decided]
+    assert flipped.ratio * straight.ratio == pytest.approx(1.0)
+    assert flipped.low * straight.high == pytest.approx(1.0)
+
+
+@given(NOISE, st.integers(3, 12), st.floats(0, 0.5))
+def test_duel_ends_once_it_may(noise: list[float], most: int, width: float) -> None:
+    found = held(noisy({ONE: 1.0, OTHER: 1.0}, iter(noise)), most=most, width=width)
+    assert 3 <= found.rounds == len(found.verdicts) <= most
+    assert 0 < found.low <= found.ratio <= found.high < math.inf
+    outside = found.low > 1.0 or found.high < 1.0
+    assert outside == (found.decided != "neither")
+    narrow = found.high / found.low <= (1 + width) * (1 + 1e-9)
+    assert outside or narrow or found.rounds == most
+
+
+def test_rounds_alternate_and_share_a_fresh_seed(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    inner = ScriptedEvaluator([verdict("correct", speedup=s) for s in (1.0, 2.0, 0.5)])
+    cached = CachedEvaluator(inner, tmp_path, judged_by=("here",))
+    duel(cached, SAMPLE_PROBLEM, ONE, OTHER, most=4, seed="5eed")
+    order = [job.kernel for job in inner.judged]
+    assert order == [ONE, OTHER, OTHER, ONE] * 2
+    assert len(set(inner.seeds)) == 4 and inner.seeds[::2] == inner.seeds[1::2]
+    again = ScriptedEvaluator([verdict("correct", speedup=1.0)])
+    duel(again, SAMPLE_PROBLEM, ONE, OTHER, most=4, seed="5eed")
+    assert again.seeds == inner.seeds[: len(again.seeds)]
+    other = ScriptedEvaluator([verdict("correct", speedup=1.0)])
+    duel(other, SAMPLE_PROBLEM, ONE, OTHER, most=4)
+    assert all(other.seeds) and not set(other.seeds) & set(inner.seeds)
+
+
+@pytest.mark.parametrize(
+    ("script", "decided"),
+    [
+        ([verdict("wrong"), verdict("correct", speedup=1.0)], "second"),
+        ([verdict("correct", speedup=1.0), verdict("timeout")], "first"),
+        ([verdict("wrong"), verdict("wrong")], "neither"),
+        ([verdict("wrong"), DOWN], "neither"),
+    ],
+)
+def test_kernel_that_fails_ends_the_duel(script: Script, decided: str) -> None:
+    found = held(script)
+    assert (found.decided, found.rounds, found.ratio) == (decided, 1, 0.0)
+
+
+def test_failure_after_some_rounds_keeps_their_ratio() -> None:
+    fine = verdict("correct", speedup=1.0)
+    found = held([*[fine] * 4, verdict("wrong"), fine])
+    assert (found.decided, found.rounds, found.ratio) == ("second", 3, 1.0)
+
+
+@pytest.mark.parametrize("nothing", [DOWN, verdict("correct")])
+def test_rounds_that_measure_nothing_end_undecided(nothing: Verdict) -> None:
+    found = held([nothing])
+    assert (found.decided, found.rounds) == ("neither", 3)
+    assert (found.ratio, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def test_times_against_two_baselines_are_not_compared() -> None:
+    compiled = Verdict(
+        verdict("correct").status,
+        compiled=True,
+        trials=1,
+        trials_passed=1,
+        timing=Timing(1.0, 3.0, 3.0, 2.9, samples=9, baseline="compile"),
+    )
+    assert held([verdict("correct", speedup=1.0), compiled]).ratio == 0.0
+
+
+@pytest.mark.parametrize("options", [{"most": 2}, {"width": -0.1}, {"width": math.nan}])
+def test_impossible_duel_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(options))):
+        held([verdict("correct")], **options)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "tail", "value"),  # from printed tables of Student's distribution
+    [(1, 0.025, 12.706), (2, 0.025, 4.303), (5, 0.0025, 4.773), (11, 0.0025, 3.497)],
+)
+def test_students_quantile_is_that_of_the_tables(freedom: int, tail: float, value: float) -> None:
+    assert _student(freedom, tail) == pytest.approx(value, abs=5e-4)
