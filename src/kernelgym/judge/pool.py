@@ -39,6 +39,7 @@ WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
 
 _Answer = TypeVar("_Answer")
 _Ask = Callable[[WorkerProcess], Verdict | JudgeFailure]
+_ATTEMPTS = RETRIES[Reason.JUDGE_FAILED].attempts
 _LOOK_S = 1.0  # between two looks at a probe, while no device is in service
 
 
@@ -142,12 +143,14 @@ class Pool:
                 place.busy = False
                 self._changed.notify_all()
 
-    def judge(self, ask: _Ask, attempts: int = 0, only: str = "") -> Verdict | list[JudgeFailure]:
+    def judge(
+        self, ask: _Ask, attempts: int = _ATTEMPTS, only: str = ""
+    ) -> Verdict | list[JudgeFailure]:
         """Judge a kernel; after a failure, judge it on another device.
 
         Args:
             ask: Has one worker judge the kernel.
-            attempts: Most attempts; if 0, as many as the table of retries says.
+            attempts: Most attempts.
             only: The device to judge on; any if empty.
 
         Returns:
@@ -157,7 +160,7 @@ class Pool:
             UsageError: As `ask` raises it.
         """
         failures: list[JudgeFailure] = []
-        for _ in range(attempts or RETRIES[Reason.JUDGE_FAILED].attempts):
+        for _ in range(attempts):
             tried = {failure.device for failure in failures}
             try:
                 place = self._take(only, tried)

@@ -49,7 +49,7 @@ class WorkerProcess:
         tier: str,
         device: str = "cpu",
         standby: int = 1,
-        beside: int = 1,
+        workers_on_device: int = 1,
         memory_bytes: int = 0,
     ) -> None:
         limits = ruleset.limits
@@ -89,9 +89,9 @@ class WorkerProcess:
                 "scratch": str(scratch),
                 "tier": tier,
                 "device": own,
-                "called": device,
+                "caller_device": device,
                 "standby": standby,
-                "beside": beside,
+                "workers_on_device": workers_on_device,
                 "memory_bytes": memory_bytes,
             }
         )

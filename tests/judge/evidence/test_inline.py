@@ -216,7 +216,7 @@ class _Device:
         self.asked = []
         self.recent_kills = SimpleNamespace(note=lambda: self.asked.append("hang"))
 
-    def while_nobody_is_timed(self):
+    def between_timings(self):
         return contextlib.nullcontext()
 
     def canary(self):

@@ -132,7 +132,9 @@ def test_plans_are_not_foreseen():
 
 
 def test_plans_of_dear_calls_are_not_foreseen_either():
-    plans = {plan(random.randrange(2**62), 4, STRICT, KINDS, dear=True) for _ in range(200)}
+    plans = {
+        plan(random.randrange(2**62), 4, STRICT, KINDS, expensive_calls=True) for _ in range(200)
+    }
     assert len(plans) > 100 and {len(dealt) for dealt in plans} == {len(KINDS) + 2}
     assert all({dealt[place] for dealt in plans} >= {*KINDS, GIVEN} for place in range(7))
 

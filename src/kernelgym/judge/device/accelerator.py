@@ -145,7 +145,7 @@ class Accelerator:
         size = kernel_bytes(input_bytes(problem), output_bytes(problem))
         return self._hold(self._memory_budget.taken(size))
 
-    def while_nobody_is_timed(self) -> contextlib.AbstractContextManager[None]:
+    def between_timings(self) -> contextlib.AbstractContextManager[None]:
         """Keep all workers from timing on a CUDA device during the block.
 
         For making and ending contexts and for giving memory back, which would slow a timed call
@@ -225,7 +225,7 @@ class Accelerator:
         """Wait until no other worker holds device memory; hold all of it."""
         assert self._memory_budget is not None and not self._holds_room
         gc.collect()  # the exception of a failed attempt may keep tensors alive
-        with self.while_nobody_is_timed():
+        with self.between_timings():
             torch.cuda.empty_cache()
         with self._hold(self._memory_budget.taken(self._memory_budget.total_bytes)):
             self.is_alone = True

@@ -48,13 +48,13 @@ from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
 __all__ = [
     "Evidence",
     "counted",
-    "first_two",
+    "from_watched_call",
     "gather",
     "prepare",
     "profiled",
     "read_profile",
-    "third",
     "with_launches",
+    "without_own_kernels",
 ]
 
 _ABLATED_S = 10.0
@@ -130,14 +130,14 @@ def gather(
             if not outcome.passed:
                 failure = outcome.message
                 continue
-            evidence = first_two(seen, Work.of(counter), case.kernel)
+            evidence = from_watched_call(seen, Work.of(counter), case.kernel)
             if message := _in_threads(seen, library | session.channel.library_work):
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
-                return profiled(third(evidence, run), run)
+                return profiled(without_own_kernels(evidence, run), run)
         # A captured CUDA graph replays the launches it was captured with, so skipping launches has
         # no effect on it: a new process skips them before it captures a graph.
         with open_session() as session:
@@ -147,7 +147,7 @@ def gather(
             except Rejected as end:
                 failure = str(end)
                 continue
-            return third(evidence, run)
+            return without_own_kernels(evidence, run)
     message = (
         "the kernel passed, but failed twice when it was run again to see what its custom "
         f"kernels do: {failure}"
@@ -168,7 +168,7 @@ def _started(
     return run
 
 
-def third(evidence: Evidence, run: LiveRun) -> Evidence:
+def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
     """Answer the third question: make one call without the custom kernels.
 
     Whatever goes wrong in that call shows that the custom kernels matter.
@@ -223,7 +223,7 @@ def read_profile(seen: dict[str, Any]) -> Profile | None:
     return Profile(round(call_ms, 6), tuple(kernels)) if call_ms > 0 and kernels else None
 
 
-def first_two(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
+def from_watched_call(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
     """Return evidence that answers the first two questions.
 
     Args:

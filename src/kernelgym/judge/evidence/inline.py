@@ -12,7 +12,13 @@ import re
 from typing import Any
 
 from kernelgym.judge.compare.compare import Comparison
-from kernelgym.judge.evidence.evidence import Evidence, counted, first_two, profiled, third
+from kernelgym.judge.evidence.evidence import (
+    Evidence,
+    counted,
+    from_watched_call,
+    profiled,
+    without_own_kernels,
+)
 from kernelgym.judge.evidence.torch_share import Work
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.stage_clock import StageClock
@@ -111,10 +117,10 @@ class Watch:
         return outcome
 
     def _learn(self, seen: dict[str, Any], work: Work) -> None:
-        evidence = first_two(seen, work, self._run.case.kernel)
+        evidence = from_watched_call(seen, work, self._run.case.kernel)
         if evidence.complaint or seen.get("captured") is True:
             return
-        evidence = third(evidence, self._run)
+        evidence = without_own_kernels(evidence, self._run)
         if not (evidence.complaint or evidence.crashed):
             self.found = profiled(evidence, self._run)
 

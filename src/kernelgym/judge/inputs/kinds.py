@@ -61,7 +61,7 @@ def is_salted(variant: str) -> bool:
 
 
 def plan(
-    secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str], dear: bool = False
+    secret: int, calls: int, ruleset: Ruleset, usable: Sequence[str], expensive_calls: bool = False
 ) -> tuple[str, ...]:
     """Return the kinds of inputs for one verdict's calls, in order.
 
@@ -70,8 +70,8 @@ def plan(
         calls: The number of calls if the problem can bear no other kind.
         ruleset: Bounds the number of calls.
         usable: Kinds that the problem can bear; each gets one call.
-        dear: Whether calls take so long that two calls on the problem's own inputs must be enough
-            if other kinds are usable.
+        expensive_calls: Whether calls take so long that two calls on the problem's own inputs must
+            be enough if other kinds are usable.
 
     Returns:
         One kind per call. At least two calls get the problem's own kind; all of them do if no other
@@ -80,7 +80,7 @@ def plan(
     if not usable:
         return (GIVEN,) * calls
     drawer = random.Random(secret)
-    most = _LEAST_GIVEN if dear else min(_MOST_GIVEN, ruleset.max_calls)
+    most = _LEAST_GIVEN if expensive_calls else min(_MOST_GIVEN, ruleset.max_calls)
     least = drawer.randint(_LEAST_GIVEN, max(_LEAST_GIVEN, most))
     kinds = [*usable, *[GIVEN] * max(least, calls - len(usable))]
     drawer.shuffle(kinds)

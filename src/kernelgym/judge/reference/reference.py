@@ -135,7 +135,11 @@ class Reference:
         self._runner.raise_on_oom = self._shares_device and self._conditions.fits
         calls, usable = len(self.plan), self._conditions.usable
         self.plan = plan(
-            self.seeds.derive("plan"), calls, rules, usable, dear=self.device.type == "cpu"
+            self.seeds.derive("plan"),
+            calls,
+            rules,
+            usable,
+            expensive_calls=self.device.type == "cpu",
         )
         self._runner.copies_inputs = self._conditions.mutates
         if self._conditions.perturbs:

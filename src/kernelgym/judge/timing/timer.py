@@ -93,7 +93,7 @@ class Timer:
             share.close()
             session.buffers.vacate()  # the kernel waits while a reference is compiled and chosen
             session.channel.pause()
-        limit_s, calm = self._ruleset.limits.run_s, self._accelerator.while_nobody_is_timed
+        limit_s, calm = self._ruleset.limits.run_s, self._accelerator.between_timings
         resting = ExitStack()
         try:
             with share:

@@ -52,7 +52,7 @@ def main(job_fd: int, lifeline_fd: int) -> None:
     except EOFError:
         return
     language = job["kernel"]["language"] if "kernel" in job else REFERENCE_LANGUAGE
-    begun = start_zygote(language, ruleset.limits, folder, scratch, tier, device)
+    starting = start_zygote(language, ruleset.limits, folder, scratch, tier, device)
     from kernelgym.judge.worker.jobs import serve
     from kernelgym.judge.worker.worker import Worker
 
@@ -63,10 +63,10 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         scratch,
         tier,
         device,
-        setup["called"],
+        setup["caller_device"],
         setup["standby"],
-        setup["beside"],
-        begun,
+        setup["workers_on_device"],
+        starting,
         setup["memory_bytes"],
     )
     serve(worker, jobs, decoder, job)

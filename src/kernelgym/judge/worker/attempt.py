@@ -224,7 +224,7 @@ class Attempt:
         Raises:
             DeviceFull: If there is too little memory even to run the reference.
         """
-        with self._accelerator.while_nobody_is_timed():
+        with self._accelerator.between_timings():
             run.session.end()
             torch.cuda.empty_cache()
             inputs = run.reference.inputs(0)
@@ -238,7 +238,7 @@ class Attempt:
         """Free a kernel's and its comparison's memory before another kernel needs it."""
         if session.ended and not self._accelerator.is_untidy():
             return  # freed after timing: another wait for the device lock would take long
-        with self._accelerator.while_nobody_is_timed():
+        with self._accelerator.between_timings():
             # `Process.__exit__` discards the process and handles a failure to end it.
             with contextlib.suppress(JudgeError):
                 session.end()

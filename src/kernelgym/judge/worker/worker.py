@@ -46,11 +46,11 @@ class Worker:
         scratch: This worker's own folder for temporary files.
         tier: Sandbox tier, or ``auto``.
         device: ``cpu``, or for example ``cuda:0``.
-        called: The caller's name for the device, whose processes may see other devices; `device`
-            if empty.
+        caller_device: The caller's name for the device, whose processes may see other devices;
+            `device` if empty.
         standby: How many processes `prepare_ahead` keeps ready for each zygote.
-        beside: Number of workers that share the device, this one included.
-        begun: A zygote that is starting already, or None.
+        workers_on_device: Number of workers that share the device, this one included.
+        starting: A zygote that is starting already, or None.
         memory_bytes: Most memory that judging one kernel may take; 0 sets no limit.
 
     Raises:
@@ -65,20 +65,24 @@ class Worker:
         scratch: Path,
         tier: str = "auto",
         device: str = "cpu",
-        called: str = "",
+        caller_device: str = "",
         standby: int = 1,
-        beside: int = 1,
-        begun: Zygote | None = None,
+        workers_on_device: int = 1,
+        starting: Zygote | None = None,
         memory_bytes: int = 0,
     ) -> None:
-        self._ruleset, self._called, self._standby = ruleset, called or device, standby
+        self._ruleset, self._caller_device, self._standby = (
+            ruleset,
+            caller_device or device,
+            standby,
+        )
         folder.mkdir(parents=True, exist_ok=True)
         self._accelerator = Accelerator(
-            device, folder, self._called, beside * (standby - 1), memory_bytes
+            device, folder, self._caller_device, workers_on_device * (standby - 1), memory_bytes
         )
         self._on_cuda = self._accelerator.on_cuda
         self._processes = Processes(
-            ruleset, self._accelerator, folder, scratch, tier, device, begun
+            ruleset, self._accelerator, folder, scratch, tier, device, starting
         )
         self._accelerator.device_lock.before_release = functools.partial(self._settle, ahead=True)
         self._baselines = Baselines(
@@ -87,7 +91,7 @@ class Worker:
             device,
             self._accelerator.device_lock,
             functools.partial(self._processes.open, REFERENCE_LANGUAGE),
-            self._called,
+            self._caller_device,
             lambda: self._accelerator.shares_device,
         )
         timer = Timer(ruleset, self._accelerator, self._processes, self._baselines)
@@ -126,13 +130,13 @@ class Worker:
         outcome = self._retried(case, moment)
         broke = verdict_of(outcome).status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
         if self._on_cuda and (broke or self._is_untidy()):
-            with self._accelerator.while_nobody_is_timed():
+            with self._accelerator.between_timings():
                 if broke:
                     self._accelerator.canary()
                 self._accelerator.tidy()
                 self._settle()
         circumstances = Circumstances(
-            device=self._called,
+            device=self._caller_device,
             isolation=zygote.tier,
             ruleset=self._ruleset.label,
             seed=seeds.secret,
@@ -235,7 +239,7 @@ class Worker:
 
         They take memory, and the failure may have stopped them in any state.
         """
-        with self._accelerator.while_nobody_is_timed():
+        with self._accelerator.between_timings():
             self._baselines.dismiss()
 
     def _look_after(self, failed: Verdict) -> None:
@@ -248,7 +252,7 @@ class Worker:
             return
         if failed.status is Status.TIMEOUT:
             self._accelerator.recent_kills.note()
-        with self._accelerator.while_nobody_is_timed():
+        with self._accelerator.between_timings():
             self._accelerator.canary()
 
     def _is_untidy(self) -> bool:
