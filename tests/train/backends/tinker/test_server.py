@@ -8,8 +8,9 @@ import signal
 import pytest
 
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
-from kernelgym_train.backends.tinker.options import LOSSES, loss_of
+from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.service import Service
+from kernelgym_train.backends.tinker.settings import LOSSES
 from kernelgym_train.config.config import load_config
 from kernelgym_train.types import Key, Sample
 from support import tiny
