@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 __all__ = [
     "CONSTRUCTOR_FINDING",
+    "HOST_BUSY",
     "MOST_WINDOWS",
     "UNCONFIRMED_SPEED",
     "Finding",
@@ -32,6 +33,10 @@ __all__ = [
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
+
+HOST_BUSY = "host_busy"
+"""Code of the finding that other programs took the processors while a kernel was timed on them.
+Its interval is wide, and judging again on an idle host gives a better one."""
 
 MOST_WINDOWS = 64
 """How many pairs of windows a `Timing` keeps."""

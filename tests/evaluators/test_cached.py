@@ -24,7 +24,7 @@ from kernelgym.evaluators.cached import CachedEvaluator
 from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
-from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Verdict
+from kernelgym.types import Evaluator, Finding, Job, Kernel, Problem, Status, Verdict
 from support.strategies import verdicts
 
 HERE = ("this machine",)
@@ -95,6 +95,7 @@ def test_what_says_nothing_for_sure_is_judged_again(tmp_path: Path, status: Stat
         (verdict("compile_error", log="cc1plus: out of memory"), False),
         (verdict("correct", speedup=2.0), True),
         (verdict("correct"), False),  # it is one that could have been timed
+        (verdict("correct", speedup=2.0, findings=(Finding("host_busy", "load"),)), False),
         (verdict("wrong"), True),
     ],
 )

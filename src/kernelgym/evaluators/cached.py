@@ -46,6 +46,7 @@ from kernelgym.languages import LANGUAGES
 from kernelgym.paths import cache_folder
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Verdict
+from kernelgym.verdict import HOST_BUSY
 
 __all__ = ["CachedEvaluator", "is_kept"]
 
@@ -68,6 +69,8 @@ def is_kept(verdict: Verdict, kernel: Kernel, times: bool) -> bool:
         # `is_transient` expects the prefix, which the verdict's log no longer has.
         return not any(is_transient(f"{FAILED}{text}") for text in (verdict.log, verdict.message))
     language = LANGUAGES.get(kernel.language)
+    if any(found.code == HOST_BUSY for found in verdict.findings):
+        return False  # a quiet host gives a narrower interval
     timeable = times and language is not None and language.is_timed(verdict.device)
     return not (verdict.correct and timeable and not verdict.timed)
 

@@ -9,117 +9,16 @@ import torch
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare.compare import Comparison
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.runner import Expected
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Session, Window
+from kernelgym.judge.session.session import Session
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.judging_memory import SPARE_BYTES
 from kernelgym.rulesets import RULESETS, TimingProtocol
 from kernelgym.types import Status
-
-CUDA = torch.device("cuda", 0)
-SHAPE = (256, 256)
-OVERHEAD_MS, LAYOUT_MS = 2.0, 4.0
-
-
-class Side:
-    """A session whose windows take what they are told to, and that writes down what it is asked."""
-
-    def __init__(self, call_ms, claims=None, captures=True, device=CUDA, layout_ms=LAYOUT_MS):
-        self.device, self.protocol = device, TimingProtocol()
-        self.call_ms, self.claims = call_ms, claims or (lambda ms: ms)
-        self.captures, self.layout_ms = captures, layout_ms
-        self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
-        self.asked, self.kept, self.slots, self.running = [], [], 0, True
-        self.outcome = Comparison(True)
-        self.refuses = None
-        self.graph, self.graph_is_empty = False, False
-        self.around, self.near, self.lesson = {}, True, None
-        self.jitter, self.must_launch = iter(()), 0
-        self.channel = self.buffers = self  # it plays its parts itself
-
-    def distrust(self, other):
-        self.asked.append(("distrust", other))
-
-    def reserve(self, inputs, output, count, timed=False):
-        assert self.running and timed
-        self.slots, self.graph = count, False
-        self.asked.append(("reserve", count))
-
-    def vacate(self):
-        assert self.running
-        self.slots = 0
-        self.asked.append(("vacate",))
-
-    def pause(self):
-        self.running = False
-
-    def resume(self):
-        self.running = True
-
-    def threads(self):
-        return 1
-
-    def alike(self, inputs):
-        return True
-
-    def capture(self, tells=False):
-        assert self.running
-        self.tells = tells
-        self.asked.append(("capture", self.captures))
-        self.graph = self.captures
-        return self.captures
-
-    def timed_run(self, batches, forward_seeds, keep, others=0):
-        assert not self.running and self.slots >= len(batches)
-        if self.refuses:
-            raise self.refuses
-        calls = len(batches)
-        window_ms = OVERHEAD_MS + calls * self.call_ms + next(self.jitter, 0.0)
-        on_device = self.device.type == "cuda"
-        claimed_ms = self.claims(calls * self.call_ms) if on_device else 0.0
-        self.kept.append(list(keep))
-        self.must_launch += calls - others
-        results = [{"tensor": ["float32", list(SHAPE)]}] * calls
-        layout_ms = self.layout_ms if on_device else 0.0
-        return Window(window_ms, claimed_ms, layout_ms, results, {index: [] for index in keep})
-
-    def compare(self, index, inputs, outputs, result, expected):
-        self.asked.append(("compare", index))
-        if self.graph and self.graph_is_empty:
-            return Comparison(False, message="stale values")
-        return self.outcome
-
-    def learn(self, reference, expected):
-        if self.lesson is not None:
-            self.around[GIVEN] = self.lesson
-
-    def resembles(self, index, inputs, outputs, result, references, around):
-        assert around in self.around.values()
-        self.asked.append(("resembles", index))
-        return self.near
-
-
-class Reference:
-    """Draws nothing and expects anything."""
-
-    def __init__(self, stateful=False, draws=False, secret="5ec2e7", telltales=()):
-        self.stateful, self.draws = stateful, draws
-        self.seeds, self.drawn, self.kinds = Seeds(secret), [], []
-        self.telltales, self.bearable = telltales, True
-
-    def inputs_for_timing(self, seed, kind):
-        self.drawn.append(seed)
-        self.kinds.append(kind)
-        return [torch.empty(SHAPE, device="meta")]
-
-    def expect(self, inputs, seed, kind):
-        return kind
-
-    def bears(self, expected):
-        return self.bearable
+from support import made_up_sides
+from support.made_up_sides import CUDA, LAYOUT_MS, SHAPE, Reference, Side, timed
 
 
 @pytest.fixture(autouse=True)
@@ -127,11 +26,6 @@ def gpu(monkeypatch):
     properties = SimpleNamespace(total_memory=1 << 37, L2_cache_size=60 << 20)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     return properties
-
-
-def timed(kernel, baseline, reference=None):
-    watch = Stopwatch(LiveRun(None, reference or Reference(), kernel), baseline)
-    return watch.measure(), watch
 
 
 def test_a_speedup_is_the_ratio_of_the_devices_times():
@@ -169,7 +63,7 @@ def test_the_first_windows_can_be_laid_out_beforehand():
 @pytest.fixture
 def large(monkeypatch):
     """Let everything be of one GiB."""
-    monkeypatch.setitem(globals(), "SHAPE", (1 << 14, 1 << 14))
+    monkeypatch.setattr(made_up_sides, "SHAPE", (1 << 14, 1 << 14))
 
 
 def test_a_first_window_that_was_slow_in_company_does_not_count():
@@ -477,10 +371,3 @@ def test_values_of_timed_calls_are_secret_where_judged_ones_are_not():
     timed(Side(3.0), Side(3.0), second)
     assert first.drawn and not set(first.drawn) & set(second.drawn)
     assert len(set(first.drawn)) == len(first.drawn)
-
-
-def test_on_the_cpu_the_clock_outside_is_the_only_one():
-    cpu = torch.device("cpu")
-    kernel = Side(1.0, device=cpu, claims=lambda ms: 1e-9)
-    measured, _ = timed(kernel, Side(2.0, device=cpu))
-    assert measured.timing.speedup == pytest.approx(2.0)

@@ -17,6 +17,7 @@ import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.memory.arena import Arena, Region, encode
+from kernelgym.judge.processes.threads import RunTimes
 
 __all__ = ["Slot", "Window", "alike", "encode_all", "fill"]
 
@@ -45,6 +46,8 @@ class Window:
     """The candidate's descriptions of its outputs."""
     kept: dict[int, list[torch.Tensor]]
     """Copies of outputs by index of the call, for the calls that the caller asked for."""
+    run_times: tuple[RunTimes | None, RunTimes | None] = (None, None)
+    """The process's times on the processors before and after the window, on the CPU."""
 
 
 def alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from kernelgym.errors import JudgeError
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.processes.scratch import remove_folder
-from kernelgym.judge.processes.threads import Threads
+from kernelgym.judge.processes.threads import RunTimes, Threads
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Limits
 
@@ -247,6 +247,10 @@ class Candidate:
         The operating system counts them, not the candidate.
         """
         return 0 if self._threads is None else self._threads.count()
+
+    def run_times(self) -> RunTimes | None:
+        """Return its threads' processor times so far; None if unknown."""
+        return None if self._threads is None else self._threads.run_times()
 
     def _close_their_ends(self) -> None:
         self._their_channel.close()

@@ -16,8 +16,10 @@ import os
 import re
 import signal
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-__all__ = ["Threads"]
+__all__ = ["RunTimes", "Threads"]
 
 # Run time that a halted process may seem to gain: with `wchan` readable, and without. A timer tick
 # lasts 4 ms, and a clock read while its thread leaves the processor is right after the next tick.
@@ -31,6 +33,16 @@ _NOWHERE = b"0"  # `wchan` of a thread that is on a processor, or that this proc
 # Linux version. Before it, `wchan` shows a stopped thread as waiting while it still leaves the
 # processor.
 _TELLS_SINCE = (5, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """What the operating system counts of a process's threads, in nanoseconds."""
+
+    ran_ns: int
+    """Time on processors of the whole process, of threads that have ended, too."""
+    by_thread: Mapping[str, tuple[int, int]]
+    """(time on a processor, time ready but waiting for one) of each thread that exists."""
 
 
 class Threads:
@@ -98,6 +110,19 @@ class Threads:
                 with contextlib.suppress(OSError):
                     count += len(_read(f"{self._folder}/{task}/children").split())
         return count
+
+    def run_times(self) -> RunTimes | None:
+        """Return the threads' times so far; None if the system does not tell."""
+        by_thread = {}
+        try:
+            ran_ns = time.clock_gettime_ns(self._clock)
+            for task in os.listdir(self._folder):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                    ran, waited = _read(f"{self._folder}/{task}/schedstat").split()[:2]
+                    by_thread[task] = int(ran), int(waited)
+        except (OSError, ValueError):
+            return None
+        return RunTimes(ran_ns, by_thread) if by_thread else None
 
     def _run_ns(self) -> int:
         """Return the threads' run time so far; 0 if it is unknown.

@@ -27,6 +27,7 @@ from kernelgym.judge.processes.candidate_handle import (
     CandidateEnded,
     CandidateTimedOut,
 )
+from kernelgym.judge.processes.threads import RunTimes
 from kernelgym.judge.session.yielding import Yielding
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
@@ -113,6 +114,10 @@ class Channel:
     def threads(self) -> int:
         """Return the number of threads and child processes, counted by the worker."""
         return self._candidate.threads()
+
+    def run_times(self) -> RunTimes | None:
+        """Return the threads' processor times so far, read by the worker; None if unknown."""
+        return self._candidate.run_times()
 
     def has_ended(self) -> bool:
         """Return True if the candidate's process is known to have ended."""

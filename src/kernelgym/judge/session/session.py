@@ -134,6 +134,8 @@ class Session:
         self.buffers.flush_cache()
         self.buffers.finish()
         layout_ms = (time.perf_counter() - begun) * 1e3 if self.buffers.on_device else 0.0
+        before = None if self.buffers.on_device else self.channel.run_times()
+        after = None
         self.channel.post({"op": "go", "seeds": forward_seeds, "timed": True})
         started = time.perf_counter()
         self.channel.resume()
@@ -152,13 +154,14 @@ class Session:
             # The window ends when the process is halted: it finishes a system call in progress.
             self.channel.pause()
             window_ms = (time.perf_counter() - started) * 1e3
+            after = self.channel.run_times()
             kept = {
                 index: [byte_copy(view) for view in self.buffers.slots[index].outputs]
                 for index in keep
             }
         said = answer.get("device_ms", 0.0)
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
-        return Window(window_ms, claimed_ms, layout_ms, results, kept)
+        return Window(window_ms, claimed_ms, layout_ms, results, kept, (before, after))
 
     def capture(self, tells: bool = False) -> bool:
         """Capture the reserved calls in a CUDA graph; return False if impossible.

@@ -11,10 +11,12 @@ Contract:
   clock bounds what it reports. A window ends when the judge has read an output back: this waits for
   work that the candidate did not wait for. The overhead of a window is known from the reference's
   windows. Where the two clocks disagree, the judge's counts.
+- On the CPU, pairs of windows that waited for other programs are measured again.
 
 Not covered:
 - running one window, drawing its values, verifying its outputs: `kernelgym.judge.timing.windows`;
-- statistics: `kernelgym.judge.timing.speedup`.
+- statistics: `kernelgym.judge.timing.speedup`;
+- which windows waited, and what the interval then holds: `kernelgym.judge.timing.host`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
-from kernelgym.judge.timing import speedup
+from kernelgym.judge.timing import host, speedup
 from kernelgym.judge.timing.speedup import Pair
 from kernelgym.judge.timing.windows import Untimed, Windows
 from kernelgym.types import Finding, Severity, Status, Timing
@@ -55,6 +57,8 @@ class Measurement:
     findings: tuple[Finding, ...] = ()
     disputed: bool = False
     """Whether the kernel's own clock was rejected, and the judge's counts instead."""
+    quiet: bool = True
+    """Whether the host left the processors to the windows; else the interval holds them all."""
 
 
 class Stopwatch:
@@ -129,9 +133,15 @@ class Stopwatch:
         if (now := self._kernel.channel.threads()) > threads:
             message = f"{now - threads} threads or processes were started while it was timed"
             findings.append(Finding("threads_while_timed", message, Severity.SOFT))
-        times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
-        between = protocol.device_between_process if self._on_device else protocol.between_process
-        return Measurement(speedup.summarise(times, between), tuple(findings), bool(complaint))
+        if self._on_device:
+            times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
+            timing = speedup.summarise(times, protocol.device_between_process)
+            return Measurement(timing, tuple(findings), bool(complaint))
+        sifted = host.sift(pairs)
+        if (found := host.finding(sifted)) is not None:
+            findings.append(found)
+        timing = host.timing_of(sifted, protocol.between_process)
+        return Measurement(timing, tuple(findings), quiet=sifted.host == "quiet")
 
     def race(self, pairs: int) -> tuple[float, float]:
         """Run a few windows; return ms per call (reference, kernel).
@@ -158,12 +168,17 @@ class Stopwatch:
             stop_at = replace(protocol, relative_width=width, min_pairs=least)
         deadline = time.monotonic() + protocol.budget_s
         pairs = list(begun)
-        while len(pairs) < protocol.max_pairs:
-            pairs.append(self._windows.pair())
-            if speedup.enough([math.log(p.reference_ms / p.kernel_ms) for p in pairs], stop_at):
+        while True:
+            sifted = host.sift(pairs)
+            ratios = [math.log(pair.reference_ms / pair.kernel_ms) for pair in sifted.kept]
+            if sifted.host != "busy" and speedup.enough(ratios, stop_at):
+                break
+            # Pairs that waited are measured again; `sift` discards a third at the most.
+            if len(ratios) >= protocol.max_pairs:
                 break
             if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
                 break
+            pairs.append(self._windows.pair())
         return pairs
 
     def _settle(self) -> tuple[tuple[bool, bool], list[Pair]]:
@@ -231,13 +246,19 @@ class Stopwatch:
             The measurement, with the faster of the reference's two times; and its time alone.
         """
         self._windows.forget_kernel()
-        alone_ms = statistics.median(self._windows.of_reference() for _ in range(_CLEAN_WINDOWS))
+        run = [self._windows.of_reference() for _ in range(_CLEAN_WINDOWS)]
+        calm = [ms for ms, waited in run if not host.has_waited(waited)]
+        alone_ms = statistics.median(calm or [ms for ms, _ in run])
         slowed = measured.timing.reference_ms / alone_ms
         if slowed <= 1.0:
             return measured, alone_ms
+        slower = speedup.slow_down(measured.timing, slowed)
+        if not measured.quiet:
+            # The host may have slowed the reference and the kernel alike: allow for both.
+            slower = replace(slower, speedup_high=measured.timing.speedup_high)
+            return replace(measured, timing=slower), alone_ms
         found = measured.findings
         if slowed > (_SLOWED if self._on_device else _SLOWED_ON_CPU):
             message = f"the reference ran {slowed:.2f} times slower beside the kernel than alone"
             found = (*found, Finding("reference_slowed", message, Severity.SOFT))
-        slower = speedup.slow_down(measured.timing, slowed)
         return replace(measured, timing=slower, findings=found), alone_ms

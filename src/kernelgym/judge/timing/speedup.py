@@ -60,6 +60,9 @@ class Pair:
     reference_layout_ms: float = 0.0
     """Time to copy the window's values into its slots, on a device; 0.0 elsewhere."""
     kernel_layout_ms: float = 0.0
+    waited_share: float | None = 0.0
+    """Largest share of either window spent waiting for processors that other programs held, on
+    the CPU; None if unknown."""
 
     @property
     def shorter_ms(self) -> float:

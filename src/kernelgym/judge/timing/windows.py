@@ -28,6 +28,7 @@ from kernelgym.judge.reference.reference import Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session, Window
 from kernelgym.judge.tensors import bytes_of
+from kernelgym.judge.timing import host
 from kernelgym.judge.timing.speedup import Pair
 from kernelgym.types import Finding, Status
 
@@ -173,7 +174,16 @@ class Windows:
             kernel.window_ms,
             reference.layout_ms,
             kernel.layout_ms,
+            self._waited(reference, kernel),
         )
+
+    def _waited(self, reference: Window, kernel: Window) -> float | None:
+        """Return the larger share that a pair's windows waited; None if unknown."""
+        if self._on_device:
+            return 0.0
+        theirs = host.waited_share(*reference.run_times, reference.window_ms, trusted=True)
+        own = host.waited_share(*kernel.run_times, kernel.window_ms, trusted=False)
+        return None if theirs is None or own is None else max(theirs, own)
 
     def _take_turn(self, which: int) -> None:
         """Lay out one side alone, and run one untimed window of it.
@@ -213,11 +223,17 @@ class Windows:
             self._alternating = False
             self._move_in(0)
 
-    def of_reference(self) -> float:
-        """Run one window of the reference alone; return ms per call."""
+    def of_reference(self) -> tuple[float, float | None]:
+        """Run one window of the reference alone.
+
+        Returns:
+            Milliseconds per call; and the share of the window that it waited for other programs,
+            on the CPU, None if unknown.
+        """
         numbers, keep = self._number_calls(), [self._secret.randrange(self.calls)]
         batches = self._draw_window(numbers)
-        return self._window(0, batches, self._forward_seeds(numbers), keep)[0]
+        ms, window = self._window(0, batches, self._forward_seeds(numbers), keep)
+        return ms, self._waited(window, window)
 
     def _number_calls(self) -> range:
         """Return fresh numbers for a window's calls, which seed their values."""

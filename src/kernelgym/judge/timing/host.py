@@ -1,0 +1,137 @@
+"""Tell from outside whether windows on the CPU waited for other programs.
+
+Pure functions over counts of the operating system (`kernelgym.judge.processes.threads.RunTimes`).
+
+A thread that is ready to run and finds its processor taken waits on the run queue. On a busy host
+windows took 1.5 to 3 times as long as alone and varied by 40 %, while the time on the processors
+repeated within 5 %: the difference is this wait. Windows that waited are therefore measured again.
+
+What a candidate could gain is bounded:
+- Only waiting that its own threads cannot have caused counts. A thread waits for another thread of
+  its process at most while that one runs, so what the others ran is taken off its wait. Sleeping
+  is no waiting.
+- A pair of windows is discarded as a pair, and a third of the pairs at most.
+- The interval still covers what the discarded pairs say: whatever a candidate has discarded, the
+  lower end of its speedup does not rise.
+
+Not covered: waiting that the run queue does not show, such as for memory that other programs use,
+for a processor that a virtual machine's host has given away, or within a container's quota.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kernelgym.judge.processes.threads import RunTimes
+from kernelgym.judge.timing import speedup
+from kernelgym.judge.timing.speedup import Pair
+from kernelgym.types import Finding, Severity, Timing
+from kernelgym.verdict import HOST_BUSY
+
+__all__ = ["Sifted", "finding", "has_waited", "sift", "timing_of", "waited_share"]
+
+_WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway
+_SPARED = 3  # one of so many pairs may be discarded
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """Pairs of windows by what the host did beside them."""
+
+    taken: tuple[Pair, ...]
+    kept: tuple[Pair, ...]
+    """Those that did not wait; all of them if more than a third waited."""
+    host: Literal["quiet", "busy", "unknown"]
+
+    @property
+    def waited(self) -> int:
+        """Number of pairs that waited for other programs."""
+        return sum(has_waited(pair.waited_share) for pair in self.taken)
+
+
+def waited_share(
+    before: RunTimes | None, after: RunTimes | None, window_ms: float, trusted: bool
+) -> float | None:
+    """Return the share of a window that its process waited; None if unknown.
+
+    Args:
+        before: Its threads' times when the window began.
+        after: When it ended.
+        window_ms: How long it was.
+        trusted: Whether the process runs the reference, whose threads all count in full: they are
+            as many as there are processors, and wait for each other only where others take one.
+    """
+    if before is None or after is None or window_ms <= 0.0:
+        return None
+    ran_ns, longest_ns = after.ran_ns - before.ran_ns, 0
+    for thread, (ran, waited) in after.by_thread.items():
+        ran_before, waited_before = before.by_thread.get(thread, (0, 0))
+        others_ns = 0 if trusted else max(0, ran_ns - max(0, ran - ran_before))
+        longest_ns = max(longest_ns, waited - waited_before - others_ns)
+    return min(1.0, longest_ns / 1e6 / window_ms)
+
+
+def has_waited(share: float | None) -> bool:
+    """Return True if a window is known to have waited too long to count."""
+    return share is not None and share > _WAITED
+
+
+def sift(pairs: Sequence[Pair]) -> Sifted:
+    """Discard the pairs that waited, if these are a third at most."""
+    taken = tuple(pairs)
+    if any(pair.waited_share is None for pair in taken):
+        return Sifted(taken, taken, "unknown")
+    kept = tuple(pair for pair in taken if not has_waited(pair.waited_share))
+    if _SPARED * (len(taken) - len(kept)) > len(taken):
+        return Sifted(taken, taken, "busy")
+    return Sifted(taken, kept, "quiet")
+
+
+def timing_of(sifted: Sifted, between_process: float) -> Timing:
+    """Return the timing of the kept pairs, with an interval for all of them.
+
+    On a busy or unknown host the interval holds every pair's ratio: its windows do not vary by
+    chance alone, so that no statistic of them bounds the error.
+
+    Args:
+        sifted: At least one pair.
+        between_process: Relative standard deviation of the speedup between verdicts.
+    """
+    timing = speedup.summarise(_times(sifted.kept), between_process)
+    if sifted.host == "quiet":
+        wider = speedup.summarise(_times(sifted.taken), between_process)
+        low, high = wider.speedup_low, wider.speedup_high
+    else:
+        logs = [math.log(reference / kernel) for reference, kernel in _times(sifted.taken)]
+        middle = math.log(timing.speedup)
+        ends = speedup.widened(min(logs), middle, max(logs), between_process)
+        low, high = map(math.exp, ends)
+    return replace(
+        timing,
+        speedup_low=min(timing.speedup_low, low),
+        speedup_high=max(timing.speedup_high, high),
+    )
+
+
+def _times(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
+    return [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
+
+
+def finding(sifted: Sifted) -> Finding | None:
+    """Return what a reader should know of the host, or None."""
+    if sifted.host == "quiet":
+        return None
+    if sifted.host == "unknown":
+        message = (
+            "this system does not tell whether the processors were busy with other programs "
+            "(/proc/PID/task/*/schedstat), so the interval holds every window"
+        )
+        return Finding("host_unknown", message, Severity.INFO)
+    message = (
+        f"{sifted.waited} of {len(sifted.taken)} pairs of windows waited for other programs on the "
+        "processors, so the interval holds every window; judge again when the host is idle"
+    )
+    return Finding(HOST_BUSY, message, Severity.SOFT)

@@ -1,0 +1,73 @@
+"""Real kernels timed beside other programs, and kernels that would gain by the rule for these."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kernelgym import LocalEvaluator
+from kernelgym.types import Timing
+from kernelgym.verdict import HOST_BUSY
+from support.programs import AFFINE, CPP, replaced
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def spinning() -> Iterator[None]:
+    """Keep two processors busy."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    yield
+    for program in programs:
+        program.kill()
+        program.wait()
+
+
+def overlap(one: Timing, other: Timing) -> bool:
+    return max(one.speedup_low, other.speedup_low) <= min(one.speedup_high, other.speedup_high)
+
+
+@pytest.mark.usefixtures("spinning")
+def test_verdicts_beside_spinning_programs_agree(timing: LocalEvaluator) -> None:
+    verdicts = [timing.evaluate(AFFINE, CPP, seed=f"{number:02x}") for number in range(5)]
+    told = []
+    for verdict in verdicts:
+        assert verdict.timing is not None
+        if HOST_BUSY not in {found.code for found in verdict.findings}:
+            told.append(verdict.timing)
+    assert all(overlap(one, other) for one, other in itertools.combinations(told, 2))
+
+
+def test_kernel_that_sleeps_is_charged_for_it(timing: LocalEvaluator) -> None:
+    asleep = replaced(CPP, "auto out", "usleep(2000);\n  auto out")
+    asleep = replaced(asleep, "torch::Tensor affine", "#include <unistd.h>\ntorch::Tensor affine")
+    verdict = timing.evaluate(AFFINE, asleep)
+    assert verdict.timing is not None and verdict.timing.kernel_ms > 1.9
+
+
+def test_own_threads_that_wait_are_charged(timing: LocalEvaluator) -> None:
+    """A helper on the same processor keeps the kernel waiting: the host has not done so."""
+    body = """cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(sched_getcpu(), &here);
+  sched_setaffinity(0, sizeof here, &here);
+  const auto until = [](int ms) {
+    timespec now, begun;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
+    do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - begun.tv_sec) * 1000000000L + now.tv_nsec - begun.tv_nsec < ms * 1000000L);
+  };
+  std::thread helper(until, 8);
+  until(8);
+  helper.join();
+  auto out"""
+    rivals = replaced(CPP, "auto out", body)
+    includes = "#include <sched.h>\n#include <thread>\n"
+    rivals = replaced(rivals, "torch::Tensor affine", f"{includes}torch::Tensor affine")
+    verdict = timing.evaluate(AFFINE, rivals)
+    assert verdict.timing is not None, verdict
+    assert verdict.timing.kernel_ms > 15.0

@@ -1,0 +1,165 @@
+"""Which windows waited for other programs, and what a candidate could gain from the rule."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym.judge.processes.threads import RunTimes, Threads
+from kernelgym.judge.timing import host, speedup
+from kernelgym.judge.timing.speedup import Pair
+from kernelgym.types import Severity
+from kernelgym.verdict import HOST_BUSY
+
+MS = 1_000_000
+NONE = RunTimes(0, {})
+SPREAD = 0.05
+
+
+def times(*threads: tuple[float, float], ended: float = 0.0) -> RunTimes:
+    """Return counts of threads that (ran, waited) so many ms; others ran and have ended."""
+    by_thread = {str(n): (int(ran * MS), int(w * MS)) for n, (ran, w) in enumerate(threads)}
+    return RunTimes(int((ended + sum(ran for ran, _ in threads)) * MS), by_thread)
+
+
+def share(*threads: tuple[float, float], window_ms: float = 10.0, **options: object) -> float:
+    ended = float(options.pop("ended", 0.0))  # type: ignore[arg-type]
+    trusted = bool(options.pop("trusted", False))
+    found = host.waited_share(NONE, times(*threads, ended=ended), window_ms, trusted)
+    assert found is not None
+    return found
+
+
+def test_wait_of_a_single_thread_counts_in_full() -> None:
+    assert share((4.0, 6.0)) == pytest.approx(0.6)
+    before = times((100.0, 50.0))
+    after = times((104.0, 56.0))
+    assert host.waited_share(before, after, 10.0, trusted=False) == pytest.approx(0.6)
+
+
+def test_sleeping_is_no_waiting() -> None:
+    assert share((1.0, 0.0), window_ms=100.0) == 0.0
+
+
+def test_wait_for_own_threads_does_not_count() -> None:
+    assert share((5.0, 5.0), (5.0, 5.0)) == 0.0
+    assert share((5.0, 5.0), (5.0, 5.0), trusted=True) == pytest.approx(0.5)
+    assert share((5.0, 5.0), ended=5.0) == 0.0  # the other thread ended within the window
+    assert share((2.0, 8.0), (2.0, 0.0)) == pytest.approx(0.6)
+
+
+def test_window_without_counts_is_unknown() -> None:
+    assert host.waited_share(None, NONE, 10.0, trusted=True) is None
+    assert host.waited_share(NONE, None, 10.0, trusted=True) is None
+
+
+@settings(max_examples=40)
+@given(st.data(), st.integers(1, 5), st.integers(1, 3), st.integers(1, 12))
+def test_threads_on_an_idle_host_never_wait_for_others(
+    data: st.DataObject, threads: int, processors: int, ticks: int
+) -> None:
+    """However a candidate pins, wakes and ends its threads: one of them runs while one waits."""
+    ran, waited, ended = [0] * threads, [0] * threads, set[int]()
+    for _ in range(ticks):
+        alive = [thread for thread in range(threads) if thread not in ended]
+        ready = data.draw(st.lists(st.sampled_from(alive), unique=True)) if alive else []
+        busy = data.draw(st.integers(1, processors))  # processors that its threads are pinned to
+        for place, thread in enumerate(ready):
+            ran[thread] += place < busy
+            waited[thread] += place >= busy
+        ended |= set(data.draw(st.lists(st.sampled_from(ready), max_size=1))) if ready else set()
+    left = {str(n): (ran[n] * MS, waited[n] * MS) for n in range(threads) if n not in ended}
+    after = RunTimes(sum(ran) * MS, left)
+    assert host.waited_share(NONE, after, float(ticks), trusted=False) == 0.0
+
+
+def pair(ratio: float, waited: float | None = 0.0) -> Pair:
+    return Pair(ratio, 1.0, ratio, 1.0, waited_share=waited)
+
+
+def low_of(pairs: list[Pair]) -> float:
+    return host.timing_of(host.sift(pairs), SPREAD).speedup_low
+
+
+ratios = st.floats(0.1, 10.0)
+judged = st.lists(st.builds(pair, ratios, st.sampled_from((0.0, 0.03, 0.3))), min_size=1)
+
+
+@given(judged)
+def test_pairs_that_waited_are_discarded_up_to_a_third(pairs: list[Pair]) -> None:
+    sifted = host.sift(pairs)
+    assert 3 * (len(sifted.taken) - len(sifted.kept)) <= len(pairs) == len(sifted.taken)
+    assert (sifted.host == "busy") == (3 * sifted.waited > len(pairs))
+    if sifted.host == "quiet":
+        assert not any(host.has_waited(each.waited_share) for each in sifted.kept)
+        assert host.finding(sifted) is None
+
+
+@given(judged)
+def test_discarding_windows_never_raises_the_low_end(pairs: list[Pair]) -> None:
+    """So a candidate that had its slow windows discarded would be paid no more for it."""
+    everything = speedup.summarise([(p.reference_ms, p.kernel_ms) for p in pairs], SPREAD)
+    timing = host.timing_of(host.sift(pairs), SPREAD)
+    assert timing.speedup_low <= everything.speedup_low * (1 + 1e-12)
+    assert timing.speedup_high >= everything.speedup_high * (1 - 1e-12)
+
+
+def test_discarding_own_slow_windows_gains_nothing() -> None:
+    honest = [pair(1.0 if number % 3 else 0.5) for number in range(30)]
+    chosen = [pair(p.reference_ms, 0.5 if p.reference_ms < 1.0 else 0.0) for p in honest]
+    assert host.sift(chosen).host == "quiet" and len(host.sift(chosen).kept) == 20
+    assert low_of(chosen) == low_of(honest)
+    more = [pair(1.0 if number % 2 else 0.5, 0.5 * (not number % 2)) for number in range(30)]
+    assert host.sift(more).host == "busy" and low_of(more) < 0.5
+
+
+@given(judged, st.sampled_from((None, 0.9)))
+def test_interval_of_a_busy_host_holds_every_pair(pairs: list[Pair], waited: float | None) -> None:
+    noisy = [pair(each.reference_ms, waited) for each in pairs]
+    sifted = host.sift(noisy)
+    timing = host.timing_of(sifted, SPREAD)
+    assert timing.samples == len(pairs)
+    for each in noisy:
+        assert timing.speedup_low <= each.reference_ms * (1 + 1e-9)
+        assert timing.speedup_high >= each.reference_ms * (1 - 1e-9)
+    found = host.finding(sifted)
+    assert found is not None
+    if waited is None:
+        assert (found.code, found.severity) == ("host_unknown", Severity.INFO)
+    else:
+        assert (found.code, found.severity) == (HOST_BUSY, Severity.SOFT)
+        assert f"{len(pairs)} of {len(pairs)} pairs" in found.message
+
+
+def test_times_of_ended_threads_stay_in_the_process() -> None:
+    watched = Threads(os.getpid())
+    try:
+        before = watched.run_times()
+        if before is None:
+            pytest.skip("this system keeps no schedstat")
+        spent: list[int] = []
+
+        def work() -> None:
+            math.factorial(20_000)
+            spent.append(time.thread_time_ns())
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        after = watched.run_times()
+        assert after is not None and after.ran_ns - before.ran_ns >= spent[0]
+        assert str(threading.get_native_id()) in after.by_thread
+        assert all(after.by_thread[each] >= before.by_thread[each] for each in after.by_thread
+                   if each in before.by_thread)  # fmt: skip
+    finally:
+        watched.close()
+    gone = Threads(os.getpid())
+    gone._folder = "/proc/self/none"
+    assert gone.run_times() is None
+    gone.close()

@@ -1,0 +1,65 @@
+"""How windows on a CPU become a timing, with processes and a host that are made up."""
+
+from itertools import count, cycle, repeat
+from random import Random
+
+import pytest
+import torch
+
+from kernelgym.rulesets import TimingProtocol
+from support.made_up_sides import Side, timed
+
+
+def test_on_the_cpu_the_clock_outside_is_the_only_one():
+    cpu = torch.device("cpu")
+    kernel = Side(1.0, device=cpu, claims=lambda ms: 1e-9)
+    measured, _ = timed(kernel, Side(2.0, device=cpu))
+    assert measured.timing.speedup == pytest.approx(2.0)
+
+
+def on_cpu(kernel_waits, call_ms=1.0):
+    cpu = torch.device("cpu")
+    kernel = Side(call_ms, device=cpu)
+    kernel.waits = kernel_waits
+    kernel.jitter = (random.uniform(0.0, 3.0 * call_ms) for random in [Random(5)] for _ in count())
+    return kernel, Side(2.0, device=cpu)
+
+
+def test_windows_that_waited_are_measured_again():
+    kernel, baseline = on_cpu(cycle((0.0, 0.0, 0.0, 0.5)))
+    measured, _ = timed(kernel, baseline)
+    assert measured.findings == () and measured.quiet
+    undisturbed, its_baseline = on_cpu(repeat(0.0))
+    quiet, _ = timed(undisturbed, its_baseline)
+    assert measured.timing.samples == quiet.timing.samples == TimingProtocol().max_pairs
+    assert 8 <= len(kernel.kept) - len(undisturbed.kept) <= 15
+
+
+def test_busy_host_is_told_and_its_interval_is_wide():
+    quiet, _ = timed(*on_cpu(repeat(0.0)))
+    kernel, baseline = on_cpu(repeat(0.5))
+    busy, watch = timed(kernel, baseline)
+    assert [found.code for found in busy.findings] == ["host_busy"] and not busy.quiet
+    assert busy.timing.speedup_low < quiet.timing.speedup_low
+    assert busy.timing.speedup_low < min(busy.timing.ratios)
+    assert busy.timing.speedup_high > max(busy.timing.ratios)
+    baseline.call_ms = 1.0  # the load has gone: the reference may have been slowed by it alone
+    cleaned, _ = watch.clean(busy)
+    assert [found.code for found in cleaned.findings] == ["host_busy"]
+    assert cleaned.timing.speedup_low < 0.6 * busy.timing.speedup_low
+    assert cleaned.timing.speedup_high == busy.timing.speedup_high
+
+
+def test_host_that_does_not_tell_is_unknown():
+    measured, _ = timed(*on_cpu(repeat(None)))
+    assert [found.code for found in measured.findings] == ["host_unknown"]
+    assert measured.timing.speedup_low < min(measured.timing.ratios)
+
+
+def test_reference_alone_counts_where_it_did_not_wait():
+    kernel, baseline = on_cpu(repeat(0.0))
+    measured, watch = timed(kernel, baseline)
+    baseline.waits = cycle((0.5, 0.0))
+    baseline.jitter = cycle((2.0 * baseline.slots, 0.0))  # a window that waited is twice as long
+    _, alone_ms = watch.clean(measured)
+    assert alone_ms == pytest.approx(2.0)

@@ -1,0 +1,124 @@
+"""Sides of a timing that are made up: windows take what they are told to, without a process."""
+
+import torch
+
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.inputs.kinds import GIVEN
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.processes.threads import RunTimes
+from kernelgym.judge.session.live_run import LiveRun
+from kernelgym.judge.session.session import Window
+from kernelgym.judge.timing.measure import Stopwatch
+from kernelgym.rulesets import TimingProtocol
+
+CUDA = torch.device("cuda", 0)
+SHAPE = (256, 256)
+OVERHEAD_MS, LAYOUT_MS = 2.0, 4.0
+
+
+class Side:
+    """A session whose windows take what they are told to, and that writes down what it is asked."""
+
+    def __init__(self, call_ms, claims=None, captures=True, device=CUDA, layout_ms=LAYOUT_MS):
+        self.device, self.protocol = device, TimingProtocol()
+        self.call_ms, self.claims = call_ms, claims or (lambda ms: ms)
+        self.captures, self.layout_ms = captures, layout_ms
+        self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
+        self.asked, self.kept, self.slots, self.running = [], [], 0, True
+        self.outcome = Comparison(True)
+        self.refuses = None
+        self.graph, self.graph_is_empty = False, False
+        self.around, self.near, self.lesson = {}, True, None
+        self.jitter, self.must_launch = iter(()), 0
+        self.waits = iter(())  # share of each window that its only thread waits; None: not told
+        self.channel = self.buffers = self  # it plays its parts itself
+
+    def distrust(self, other):
+        self.asked.append(("distrust", other))
+
+    def reserve(self, inputs, output, count, timed=False):
+        assert self.running and timed
+        self.slots, self.graph = count, False
+        self.asked.append(("reserve", count))
+
+    def vacate(self):
+        assert self.running
+        self.slots = 0
+        self.asked.append(("vacate",))
+
+    def pause(self):
+        self.running = False
+
+    def resume(self):
+        self.running = True
+
+    def threads(self):
+        return 1
+
+    def alike(self, inputs):
+        return True
+
+    def capture(self, tells=False):
+        assert self.running
+        self.tells = tells
+        self.asked.append(("capture", self.captures))
+        self.graph = self.captures
+        return self.captures
+
+    def timed_run(self, batches, forward_seeds, keep, others=0):
+        assert not self.running and self.slots >= len(batches)
+        if self.refuses:
+            raise self.refuses
+        calls = len(batches)
+        window_ms = OVERHEAD_MS + calls * self.call_ms + next(self.jitter, 0.0)
+        on_device = self.device.type == "cuda"
+        claimed_ms = self.claims(calls * self.call_ms) if on_device else 0.0
+        self.kept.append(list(keep))
+        self.must_launch += calls - others
+        results = [{"tensor": ["float32", list(SHAPE)]}] * calls
+        layout_ms = self.layout_ms if on_device else 0.0
+        kept = {index: [] for index in keep}
+        share = None if on_device else next(self.waits, 0.0)
+        told = RunTimes(0, {"1": (0, int((share or 0.0) * window_ms * 1e6))})
+        counts = (None, None) if share is None else (RunTimes(0, {}), told)
+        return Window(window_ms, claimed_ms, layout_ms, results, kept, counts)
+
+    def compare(self, index, inputs, outputs, result, expected):
+        self.asked.append(("compare", index))
+        if self.graph and self.graph_is_empty:
+            return Comparison(False, message="stale values")
+        return self.outcome
+
+    def learn(self, reference, expected):
+        if self.lesson is not None:
+            self.around[GIVEN] = self.lesson
+
+    def resembles(self, index, inputs, outputs, result, references, around):
+        assert around in self.around.values()
+        self.asked.append(("resembles", index))
+        return self.near
+
+
+class Reference:
+    """Draws nothing and expects anything."""
+
+    def __init__(self, stateful=False, draws=False, secret="5ec2e7", telltales=()):
+        self.stateful, self.draws = stateful, draws
+        self.seeds, self.drawn, self.kinds = Seeds(secret), [], []
+        self.telltales, self.bearable = telltales, True
+
+    def inputs_for_timing(self, seed, kind):
+        self.drawn.append(seed)
+        self.kinds.append(kind)
+        return [torch.empty(SHAPE, device="meta")]
+
+    def expect(self, inputs, seed, kind):
+        return kind
+
+    def bears(self, expected):
+        return self.bearable
+
+
+def timed(kernel, baseline, reference=None):
+    watch = Stopwatch(LiveRun(None, reference or Reference(), kernel), baseline)
+    return watch.measure(), watch
