@@ -31,6 +31,8 @@ class Store:
     """Rows of each update, and what it was told beside them."""
     created: list[tuple[str, int, int]] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
+    began: list[list[float]] = field(default_factory=list)
+    """Momentum that each learner from a checkpoint began with."""
     saved: list[tuple[str, int]] = field(default_factory=list)
     snapshots: int = 0
     fails_at: int | None = None
@@ -118,7 +120,8 @@ class FakeService:
             raise UsageError(f"the Tinker server has no {path}")
         self._store.restored.append(path)
         logits, momentum = self._store.kept[path]
-        return FakeLearner(self._store, logits, momentum if optimiser else fresh()[1])
+        self._store.began.append(momentum if optimiser else fresh()[1])
+        return FakeLearner(self._store, logits, self._store.began[-1])
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> FakeSampler:
         """Return what samples with kept weights, or with fresh ones."""

@@ -11,7 +11,7 @@ Whether values fit is the business of `kernelgym_train.config.settings`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -113,15 +113,12 @@ class Flat:
     """The mode that was asked for, to be checked with `check_mode`; empty if none."""
 
 
-def read_flat(
-    data: Mapping[str, Any], overrides: Sequence[str], is_setting: Callable[[str], bool]
-) -> Flat:
+def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
     """Return data and overrides with our names in place of flat ones.
 
     Args:
         data: As read from a file.
         overrides: Texts such as ``batch_size=4`` and ``optimiser.steps=200``.
-        is_setting: Tells whether this version has a setting, by its path.
 
     Raises:
         UnknownName: If a mode, or a name below ``dataset_builder.``, is not known.
@@ -138,7 +135,7 @@ def read_flat(
             named.append((name, value))
         else:
             ours[name] = dict(value) if isinstance(value, Mapping) else value
-    found, mode = _translated(named, _paths(ours), is_setting)
+    found, mode = _translated(named, _paths(ours))
     for path, value in found.items():
         _put(ours, path, value)
 
@@ -151,7 +148,7 @@ def read_flat(
         else:
             plain.append(text)
     given = {path.strip(): value.strip() for path, _, value in (t.partition("=") for t in plain)}
-    found, late = _translated(named, given, is_setting)
+    found, late = _translated(named, given)
     return Flat(ours, (*plain, *(f"{path}={each}" for path, each in found.items())), late or mode)
 
 
@@ -174,7 +171,7 @@ def _is_flat(name: str) -> bool:
 
 
 def _translated(
-    named: Iterable[tuple[str, Any]], given: Mapping[str, Any], is_setting: Callable[[str], bool]
+    named: Iterable[tuple[str, Any]], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Return our settings of one source's flat names, and its mode."""
     found: dict[str, tuple[str, Any]] = {path: (path, value) for path, value in given.items()}
@@ -190,11 +187,6 @@ def _translated(
             mode = value
             continue
         for path, each in zip(paths, _values(leaf, value, len(paths)), strict=True):
-            if not is_setting(path):
-                raise UsageError(
-                    f"{name}={value} would be {path} here, which is not in this version; leave it "
-                    "out"
-                )
             before, other = found.setdefault(path, (name, each))
             if str(other) != str(each):
                 raise UsageError(

@@ -84,6 +84,21 @@ def test_loss_or_option_unknown_is_refused_on_loading(settings: list[str], said:
         load_config(None, settings)
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("runs/first", "is no address of weights on a Tinker service.*--resume RUN"),
+        ("tinker://", "is no address"),
+        ("tinker://run", "is no address"),
+        ("tinker://a b/weights/c", "is no address"),
+        ("tinker://run/sampler_weights/step-000004", "cannot be trained.*as state_path"),
+    ],
+)
+def test_start_that_is_no_kept_state_is_refused(path: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load_config(None, [TINKER, f"tinker.start_from={path}"])
+
+
 @pytest.mark.slow
 def test_option_of_trl_mistyped_is_refused_on_loading() -> None:
     pytest.importorskip("trl")

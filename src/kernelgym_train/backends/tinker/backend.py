@@ -12,7 +12,13 @@ from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write
 from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.prices import cost_lines, price_of
-from kernelgym_train.backends.tinker.reach import ServedModel, find_model, reach, server_address
+from kernelgym_train.backends.tinker.reach import (
+    ServedModel,
+    find_model,
+    find_weights,
+    reach,
+    server_address,
+)
 from kernelgym_train.backends.tinker.service import Answered, Service
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import Remote, train
@@ -72,6 +78,8 @@ class TinkerModel:
         yield f"server      {self._server}, reached"
         yield f"key         {tinker_key(self._server).source}"
         yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
+        if self._config.tinker.start_from:
+            yield f"weights     begin with {self._config.tinker.start_from}"
 
     def plan(
         self,
@@ -210,9 +218,11 @@ class TinkerBackend:
         check_packages("tinker", ("tinker", "transformers"))
 
     def prepare(self, config: Config) -> TinkerModel:
-        """Return the configured model on its service, untrained."""
+        """Return the configured model on its service, with the weights that it begins with."""
         server = server_address(config.tinker.base_url)
-        served = find_model(reach(server, tinker_key(server).value), config.model.id, server)
+        key = tinker_key(server).value
+        served = find_model(reach(server, key), config.model.id, server)
+        _check_start(config, served, server, key)
         return TinkerModel(config, served, server)
 
     def trained(self, config: Config, folder: Path) -> TinkerModel:
@@ -226,6 +236,29 @@ class TinkerBackend:
 
 
 BACKEND = TinkerBackend()
+
+
+def _check_start(config: Config, served: ServedModel, server: str, key: str) -> None:
+    """Refuse weights to begin with that the adapter cannot have.
+
+    Raises:
+        UsageError: If the server does not have them, or says that they are another model's or of
+            another rank.
+    """
+    path, rank = config.tinker.start_from, config.model.lora_rank
+    if not path:
+        return
+    kept = find_weights(server, key, path)
+    if kept.base_model not in ("", served.name):
+        raise UsageError(
+            f"tinker.start_from={path} are weights of an adapter of {kept.base_model}, and "
+            f"model.id is {served.name}; set model.id to theirs"
+        )
+    if kept.rank not in (None, rank):
+        raise UsageError(
+            f"tinker.start_from={path} are weights of an adapter of rank {kept.rank}, and "
+            f"model.lora_rank is {rank}; set model.lora_rank={kept.rank}"
+        )
 
 
 def _local_context(config: Config) -> int | None:

@@ -7,6 +7,7 @@ on one server (its models, its losses) is not looked at here.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kernelgym.errors import UnknownName, UsageError
@@ -68,11 +69,29 @@ def check_settings(config: Config, processes: int = 1) -> None:
         raise UnknownName("loss of backend tinker", optimiser.loss, ("auto", *LOSSES))
     if optimiser.loss == "importance_sampling":
         refuse_given(config, "tinker", dict.fromkeys(_CLIPS, "its loss clips nothing"))
+    _check_start(config.tinker.start_from)
     _check_caps(config)
     if processes > 1:
         raise UsageError(
             f"{processes} processes were started (WORLD_SIZE), and a run on a Tinker service is "
             "one; start it without torchrun or accelerate launch"
+        )
+
+
+def _check_start(path: str) -> None:
+    """Refuse what is no address of weights on a service, or of some that cannot be trained."""
+    advice = (
+        "give one such as tinker://RUN/weights/NAME, which a row of a run's checkpoints.jsonl has "
+        "as state_path"
+    )
+    if path and not re.fullmatch(r"tinker://[^/\s]+(/[^/\s]+)+", path):
+        raise UsageError(
+            f"tinker.start_from={path} is no address of weights on a Tinker service; {advice}; a "
+            "run in a folder is gone on with by --resume RUN"
+        )
+    if "/sampler_weights/" in path:
+        raise UsageError(
+            f"tinker.start_from={path} are weights for sampling, which cannot be trained; {advice}"
         )
 
 

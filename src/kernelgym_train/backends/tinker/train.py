@@ -186,6 +186,9 @@ class _Stretch:
         if self._kept is not None:
             self._steps.activity.now = "restoring the checkpoint on the service"
             return await service.restore(self._kept.state_path, optimiser=True)
+        if path := config.tinker.start_from:
+            self._steps.activity.now = "taking over another run's weights on the service"
+            return await service.restore(path, optimiser=False)
         self._steps.activity.now = "making an adapter on the service"
         return await service.create(
             self._remote.base_model, config.model.lora_rank, config.run.seed

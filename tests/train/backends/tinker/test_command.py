@@ -174,6 +174,36 @@ def test_run_without_a_key_is_refused(
     assert list(tmp_path.iterdir()) == [] and made == []
 
 
+def test_run_begins_with_weights_of_another(tmp_path, model_folder, served, capsys, monkeypatch):
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import KeptWeights
+
+    store, _ = served
+    model = str(model_folder.resolve())
+    told = {"path": "tinker://run-0/weights/a", "base_model": model, "rank": 4}
+    monkeypatch.setattr(backend, "find_weights", lambda url, key, path: KeptWeights(**told))
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "evaluation.every=0"]
+    given.append(f"load_checkpoint_path={told['path']}")
+    for name, other in (("base_model", "Qwen/Other"), ("rank", 8)):
+        with monkeypatch.context() as patch:
+            patch.setitem(told, name, other)
+            assert main(given) == 2
+        assert f"{other}, and model." in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["--dry-run", *given]) == 0
+    assert f"weights     begin with {told['path']}" in capsys.readouterr().out
+    momentum = [3.0] * 9
+    store.kept[told["path"]] = ([0.5] * 8 + [-1.0], momentum)
+    assert main([*given, "run.name=one", "optimiser.steps=1"]) == 0
+    assert (store.created, store.restored) == ([], [told["path"]])
+    assert store.began == [fake_tinker.fresh()[1]], "the optimiser begins anew"
+    ((rows_sent, _),) = store.updates
+    assert all(row.logprobs[-1] < -2.0 for row in rows_sent if row.targets[-1] == fake_tinker.END)
+    # A resumed run goes on from its own checkpoint.
+    assert main(["--resume", str(tmp_path / "one"), "optimiser.steps=2"]) == 0
+    assert len(store.restored) == 2 and store.restored[1] != told["path"]
+
+
 def test_samples_need_not_divide_by_micro_batches():
     fake_tinker.config("sampling.problems_per_step=1", "sampling.group_size=3", "env.max_turns=3")
 
