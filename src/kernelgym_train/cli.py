@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
+from kernelgym_train.config.flat_names import read_from_step
 from kernelgym_train.config.settings import describe, plain
 
 __all__ = ["main"]
@@ -34,6 +35,7 @@ Exit codes: 0 done, 1 failed or stopped by a guard, 2 usage error, 130 interrupt
 class _Asked:
     config: Config
     resume: Path | None
+    from_step: int | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,6 +105,12 @@ def _parser() -> _Parser:
     )
     add("--config", type=Path, help="YAML file of settings, or a ready one's name")
     add("--resume", type=Path, metavar="RUN", help="folder of a run to go on with")
+    add(
+        "--from-step",
+        type=int,
+        metavar="N",
+        help="with --resume: from the checkpoint after N steps",
+    )
     add("--evaluate", type=Path, metavar="RUN", help="evaluate the model that a run has trained")
     add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")
     add("--dry-run", action="store_true", help="print the settings and check what a run needs")
@@ -155,7 +163,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     from kernelgym_train.launch.launch import train_run
 
-    outcome = train_run(asked.config, asked.resume)
+    outcome = train_run(asked.config, asked.resume, asked.from_step)
     print(outcome.folder)
     if outcome.was_finished:
         _say(
@@ -176,6 +184,13 @@ def _asked(options: argparse.Namespace) -> _Asked:
     if options.backend:
         settings.append(f"run.backend={options.backend}")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
+    from_step = options.from_step
+    if options.resume:
+        settings, from_step = read_from_step(settings, from_step)
+    elif from_step is not None:
+        raise UsageError(
+            f"--from-step {from_step} is of a run to go on with; name its folder by --resume RUN"
+        )
     folder = options.resume or options.evaluate
     if folder is None:
         return _Asked(load_config(options.config, settings, processes=processes), None)
@@ -200,7 +215,7 @@ def _asked(options: argparse.Namespace) -> _Asked:
         from kernelgym_train.launch.manifest import check_ruleset
 
         check_ruleset(folder, config.rules)
-    return _Asked(config, options.resume)
+    return _Asked(config, options.resume, from_step)
 
 
 def _say(text: str, verbose: bool = False) -> None:

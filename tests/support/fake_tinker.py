@@ -171,6 +171,7 @@ def run(
     store: Store,
     *,
     resume: bool = False,
+    from_step: int | None = None,
     script: Any = None,
     spending: Any = None,
 ) -> Any:
@@ -184,7 +185,10 @@ def run(
     from kernelgym_train.run.runlog import RunLog
     from support import tiny
 
-    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
+    if resume or from_step is not None:
+        log = RunLog.resume(folder, from_step=from_step)
+    else:
+        log = RunLog.create(folder, plain(settings), {})
     judge = ScriptedEvaluator(script or tiny.judge, ruleset=settings.rules)
     steps = make_steps(settings, tuple(tiny.problems(6)), log.verdicts(judge), log=log)
     text = ChatText(tiny.tokenizer())

@@ -39,7 +39,7 @@ from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Activity, Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher, finished_steps
+from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
 from kernelgym_train.run.training import PolicyFor
 
 __all__ = [
@@ -64,17 +64,26 @@ class RunOutcome:
     """True if a run was resumed that had done all its steps; nothing was done."""
 
 
-def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
+def train_run(
+    config: Config, resume: Path | None = None, from_step: int | None = None
+) -> RunOutcome:
     """Train by a configuration, or go on with a run.
 
     A run that was resumed and has nothing left to do is left as it is. A new run that fails, or is
     interrupted, before its first step is done leaves no folder.
 
+    Args:
+        config: The configuration.
+        resume: Folder of the run to go on with; a new run if None.
+        from_step: Steps that its checkpoint to go on from has done; the last one's if None.
+
     Raises:
         UsageError: If something is missing.
         KeyboardInterrupt: After an interrupt; its text says how to go on.
     """
-    done = finished_steps(resume) if resume is not None else None
+    if resume is not None and from_step is not None:
+        check_from_step(resume, from_step)
+    done = finished_steps(resume) if resume is not None and from_step is None else None
     if resume is not None and done is not None and done >= config.optimiser.steps:
         return RunOutcome(resume, done, "", was_finished=True)
     logs: list[RunLog] = []
@@ -82,7 +91,7 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
     says = None if _is_first() else _say_nothing
     try:
         with Interrupts(activity, resume, says) as interrupts:
-            return _train_run(config, resume, interrupts, logs)
+            return _train_run(config, resume, from_step, interrupts, logs)
     except BaseException as error:
         begun = logs[-1] if logs else None
         gone = begun is not None and resume is None and begun.discard_if_unstarted()
@@ -94,7 +103,11 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
 
 
 def _train_run(
-    config: Config, resume: Path | None, interrupts: Interrupts, logs: list[RunLog]
+    config: Config,
+    resume: Path | None,
+    from_step: int | None,
+    interrupts: Interrupts,
+    logs: list[RunLog],
 ) -> RunOutcome:
     """Train as `train_run` says; append the run's log to `logs`."""
     activity = interrupts.activity
@@ -112,7 +125,7 @@ def _train_run(
         check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
         activity.now = "loading the model"
         model.load()  # before the folder: most faults are here
-        log = _open(config, resume, model)
+        log = _open(config, resume, from_step, model)
         logs.append(log)
         interrupts.folder = log.folder
         activity.now = "starting the judge"
@@ -269,14 +282,14 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
         yield LiveTable(config.run.name, steps) if on_terminal else Lines(steps)
 
 
-def _open(config: Config, resume: Path | None, model: Model) -> RunLog:
+def _open(config: Config, resume: Path | None, from_step: int | None, model: Model) -> RunLog:
     """Open the run's folder: in the first process for writing, in others once that has been."""
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
     if not _is_first():
         model.wait_for_others()
         return RunLog.follow(folder)
     if resume is not None:
-        log = RunLog.resume(folder)
+        log = RunLog.resume(folder, from_step=from_step)
     else:
         about = manifest(
             config.run.backend,

@@ -199,6 +199,18 @@ def test_flat_names_are_all_in_the_docs() -> None:
         assert all(f"`{path}`" in row.split("|")[2] for path in paths), row
 
 
+def test_batch_to_resume_from_is_the_step() -> None:
+    read = flat_names.read_from_step
+    assert read(["a.b=1", "resume_from_batch=40"], None) == (["a.b=1"], 40)
+    assert read(["resume_from_batch = 40"], 40) == ([], 40)
+    assert read(["resume_from_batch=null"], 3) == ([], 3)
+    assert read(["a.b=1"], None) == (["a.b=1"], None)
+    with pytest.raises(UsageError, match="and --from-step 3 was given; give one of them"):
+        read(["resume_from_batch=40"], 3)
+    with pytest.raises(UsageError, match="is a number of steps, got 'last'"):
+        read(["resume_from_batch=last"], None)
+
+
 def test_mode_unknown_in_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="known: single_turn, multi_turn"):
         load_file(tmp_path, "mode: both")

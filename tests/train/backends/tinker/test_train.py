@@ -196,6 +196,15 @@ def test_killed_and_resumed_equals_unbroken(name, count, after, step, unbroken, 
     assert outcome(folder) == outcome(unbroken[0])
 
 
+def test_run_gone_back_equals_unbroken(unbroken, tmp_path):
+    folder, store = tmp_path / "run", Store()
+    fake_tinker.run(folder, fake_tinker.config(), store)
+    _, log, _ = fake_tinker.run(folder, fake_tinker.config(), store, from_step=2)
+    assert store.restored == [log.start.facts["state_path"]] and log.start.step == 2
+    assert len(store.updates) == 5 + 3
+    assert outcome(folder) == outcome(unbroken[0])
+
+
 def test_finished_run_asks_the_service_for_nothing(unbroken, tmp_path):
     folder, store = tmp_path / "run", Store()
     fake_tinker.run(folder, fake_tinker.config("optimiser.steps=2"), store)
