@@ -35,6 +35,10 @@ class Store:
     """Momentum that each learner from a checkpoint began with."""
     saved: list[tuple[str, int]] = field(default_factory=list)
     snapshots: int = 0
+    scored: list[tuple[int, int]] = field(default_factory=list)
+    """Tokens of prompt and answer of each request for log-probabilities."""
+    unscored: int = 0
+    """How many of the next such requests fail."""
     fails_at: int | None = None
     """Number of the update that is not answered, from 0."""
 
@@ -42,8 +46,8 @@ class Store:
 class FakeSampler:
     """Samples by logits that do not change."""
 
-    def __init__(self, logits: Sequence[float]) -> None:
-        self._logits = tuple(logits)
+    def __init__(self, logits: Sequence[float], store: Store | None = None) -> None:
+        self._logits, self._store = tuple(logits), store or Store()
 
     async def sample(
         self, prompt: Sequence[int], *, max_tokens: int, seed: int, **more: Any
@@ -55,6 +59,16 @@ class FakeSampler:
             ids.append(chance.choices([*WORDS, END], self._weights())[0])
         told = tuple(logprobs(self._logits, ids))
         return Answered(tuple(ids), told, stopped=ids[-1] == END)
+
+    async def score(
+        self, prompt: Sequence[int], answer: Sequence[int], *, limit_s: float
+    ) -> tuple[float, ...]:
+        """Return the log-probability of each token of an answer."""
+        self._store.scored.append((len(prompt), len(answer)))
+        if self._store.unscored:
+            self._store.unscored -= 1
+            raise ServiceTimeout("the service did not give log-probabilities within 1 s")
+        return tuple(logprobs(self._logits, answer))
 
     def _weights(self) -> list[float]:
         return [math.exp(value) for value in self._logits]
@@ -128,7 +142,8 @@ class FakeService:
         name = path.replace("sampler_weights", "weights")
         if path and name not in self._store.kept:
             raise UsageError(f"the Tinker server has no {path}")
-        return FakeSampler((self._store.kept[name] if path else fresh())[0])
+        logits, _ = self._store.kept[name] if path else fresh()
+        return FakeSampler(logits, self._store)
 
     def close(self, status: str = "success") -> None:
         """Count that it was closed."""

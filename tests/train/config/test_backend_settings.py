@@ -73,7 +73,6 @@ def test_step_on_tinker_need_not_divide(groups: int, size: int, turns: int, upda
             [TINKER, "optimiser.loss=importance_sampling", "optimiser.clip_low=0.1"],
             "its loss clips nothing",
         ),
-        ([TINKER, "optimiser.kl_beta=0.1"], "no such term"),
         ([TINKER, "optimiser.importance=sequence"], "leave it token"),
         (["run.options=[delta]"], "name=value, got 'delta'"),
         (["run.options=[max_steps=3]"], "follows from other settings"),

@@ -89,6 +89,25 @@ class Sampler:
         told = tuple(float(value) for value in found.logprobs)
         return Answered(tuple(int(i) for i in found.tokens), told, found.stop_reason == "stop")
 
+    async def score(
+        self, prompt: Sequence[int], answer: Sequence[int], *, limit_s: float
+    ) -> tuple[float, ...]:
+        """Return the log-probability of each token of an answer.
+
+        Raises:
+            ServiceTimeout: If it takes longer than `limit_s`.
+            ValueError: If the service leaves one out.
+        """
+        from tinker import types
+
+        whole = types.ModelInput.from_ints([*prompt, *answer])
+        found = await _within(self._client.compute_logprobs(whole), limit_s, "log-probabilities")
+        # From the end: of the first token there is none, which some servers leave out.
+        told = tuple(found)[-len(answer) :]
+        if len(told) < len(answer) or any(value is None for value in told):
+            raise ValueError(f"the service told {len(told)} of {len(answer)} log-probabilities")
+        return tuple(map(float, told))
+
 
 class Learner:
     """The remote weights that are trained, with their optimiser."""

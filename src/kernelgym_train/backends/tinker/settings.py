@@ -39,7 +39,6 @@ _UNUSED = {
     "sampling.temperature": f"{_TRAINING}; evaluation.temperature is apart",
     "sampling.top_p": _TRAINING,
     "optimiser.importance": "ratios of whole answers are not among the losses it is sent",
-    "optimiser.kl_beta": "rows for it carry no such term in this version",
     "run.options": "it has no options beside the settings",
 }
 

@@ -32,6 +32,7 @@ from kernelgym_train.backends.tinker.checkpoint import Kept, checkpoint_name
 from kernelgym_train.backends.tinker.datums import DatumRow, datum_row, logprob_gap, updates_of
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.reference import Scores, divergence, reference_logprobs
 from kernelgym_train.backends.tinker.service import Updated
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import Config
@@ -40,7 +41,7 @@ from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Step, Steps
 from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
-from kernelgym_train.types import Key
+from kernelgym_train.types import Key, Sample
 
 __all__ = ["Learning", "Remote", "Trains", "train"]
 
@@ -75,6 +76,9 @@ class Trains(Protocol):
 
     async def restore(self, path: str, *, optimiser: bool = True) -> Learning:
         """Return an adapter as a checkpoint has it."""
+
+    async def sampler(self, path: str = "", *, base_model: str = "") -> Scores:
+        """Return what tells log-probabilities of kept weights, or of a base model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class _Stretch:
         self._kept = _kept_at_start(progress)
         self._version = self._kept.version if self._kept else 0
         self._sampled: tuple[int, Snapshot] | None = None
+        self._base: Scores | None = None
         start, spending = progress.log.start, remote.spending
         if start is not None and not spending.spent.total:  # a rollback takes nothing back
             spending.load(start.state().get("spent", {}))
@@ -229,12 +234,16 @@ class _Stretch:
         """Take a step's updates; returns what was measured, and the mean gap."""
         optimiser, sampling = self._config.optimiser, self._config.sampling
         sampled_by = _versions(taken)
-        parts = updates_of(taken.credit.samples, optimiser.updates_per_step)
+        parts = updates_of(
+            *(taken.credit.samples, optimiser.updates_per_step),
+            penalised=optimiser.kl_beta > 0,
+        )
+        penalties, found = await self._penalties(parts)
         first = step * optimiser.updates_per_step
         rates, losses, norms = [], [], []
         gap = most_gap = None
         for number, samples in enumerate(parts):
-            rows = [datum_row(sample) for sample in samples]
+            rows = [datum_row(sample, penalties.get(sample.key, ())) for sample in samples]
             rates.append(learning_rate_at(optimiser, self._progress.learning_rate, first + number))
             done = await learner.update(
                 rows,
@@ -254,6 +263,7 @@ class _Stretch:
             norms += _found(done.metrics, "grad_norm")
         planned = learning_rate_at(optimiser, self._progress.learning_rate, first)
         measured = {
+            **found,
             "train/learning_rate": rates[0] if rates else planned,
             "train/updates": float(len(parts)),
             "train/datums": float(sum(map(len, parts))),
@@ -267,6 +277,30 @@ class _Stretch:
         if sampling.temperature == 1.0 and sampling.top_p == 1.0:
             measured |= _entropy(taken)
         return measured, gap
+
+    async def _penalties(
+        self, parts: Sequence[Sequence[Sample]]
+    ) -> tuple[dict[Key, tuple[float, ...]], dict[str, float]]:
+        """Return what each token's advantage falls by, and the divergence as a metric."""
+        beta, remote = self._config.optimiser.kl_beta, self._remote
+        samples = [sample for part in parts for sample in part]
+        if not beta or not samples:
+            return {}, {}
+        if self._base is None:
+            self._base = await remote.service.sampler(base_model=remote.base_model)
+        told = await reference_logprobs(
+            *(self._base, samples),
+            limit_s=remote.answer_timeout_s,
+            at_once=self._config.sampling.at_once,
+        )
+        for sample in samples:
+            remote.spending.sampled(len(sample.prompt_ids) + len(sample.ids), 1)
+        found = divergence(samples, told)
+        penalties = {
+            sample.key: tuple(beta * value for value in excess)
+            for sample, excess in zip(samples, found.excess, strict=True)
+        }
+        return penalties, {"train/kl": found.kl}
 
     async def _snapshot(self, learner: Learning) -> Snapshot:
         """Return a snapshot of the weights; the last one if unchanged."""

@@ -114,6 +114,25 @@ def test_every_loss_of_the_backend_is_taken(server):
     assert all(norm == pytest.approx(found["ppo"], rel=1e-3) for norm in found.values()), found
 
 
+def test_base_model_tells_log_probabilities(server):
+    """Those of the learner, as long as its adapter is fresh; a server may leave out the first."""
+
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        found = await answers(await learner.snapshot(), 2)
+        base = await service.sampler(base_model=str(server.model))
+        rows = rows_for(found, (1.0, -1.0))
+        before = [await base.score(PROMPT, one.ids, limit_s=LIMIT_S) for one in found]
+        await updated(learner, rows)
+        after = [await base.score(PROMPT, one.ids, limit_s=LIMIT_S) for one in found]
+        return found, before, after
+
+    found, before, after = serve(server, play)
+    for one, told in zip(found, before, strict=True):
+        assert told == pytest.approx(one.logprobs, abs=1e-4)
+    assert after == before, "the learner has moved away from it"
+
+
 def test_losses_are_summed_over_rows_and_tokens(server):
     async def norm(learner, rows):
         done = await updated(learner, rows, learning_rate=0.0)
