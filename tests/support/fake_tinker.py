@@ -39,6 +39,10 @@ class Store:
     """Tokens of prompt and answer of each request for log-probabilities."""
     unscored: int = 0
     """How many of the next such requests fail."""
+    lacks: tuple[str, ...] = ()
+    """Losses that it does not have."""
+    tried: list[str] = field(default_factory=list)
+    """Losses that it was asked about."""
     fails_at: int | None = None
     """Number of the update that is not answered, from 0."""
 
@@ -107,6 +111,11 @@ class FakeLearner:
         self._logits = [a + rate * b for a, b in zip(self._logits, self._momentum, strict=True)]
         norm = math.sqrt(sum(value * value for value in slope))
         return Updated(found, {"loss:sum": loss, "fake/grad_norm": norm})
+
+    async def has_loss(self, loss: str, loss_config: Any) -> bool:
+        """Return whether the store has a loss."""
+        self._store.tried.append(loss)
+        return loss not in self._store.lacks
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep logits and momentum."""

@@ -232,6 +232,8 @@ class TinkerConfig:
     """Weights of another run that the adapter begins with, such as tinker://.../weights/step-000100
     (state_path in a run's checkpoints.jsonl); the optimiser begins anew. A fresh adapter if
     empty."""
+    dro_beta: float = 0.05
+    """Weight of the quadratic penalty of optimiser.loss=dro."""
     answer_timeout_s: float = 600.0
     """Seconds after which an answer is asked for again, twice, and then given up."""
     step_timeout_s: float = 1800.0

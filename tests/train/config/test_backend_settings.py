@@ -73,7 +73,17 @@ def test_step_on_tinker_need_not_divide(groups: int, size: int, turns: int, upda
             [TINKER, "optimiser.loss=importance_sampling", "optimiser.clip_low=0.1"],
             "its loss clips nothing",
         ),
-        ([TINKER, "optimiser.importance=sequence"], "leave it token"),
+        (
+            [TINKER, "optimiser.importance=sequence", "optimiser.loss=cispo"],
+            "service's loss gspo; leave optimiser.loss auto",
+        ),
+        ([TINKER, "optimiser.loss=dro", "optimiser.clip_high=0.1"], "its loss clips nothing"),
+        ([TINKER, "tinker.dro_beta=0.1"], "only optimiser.loss=dro reads it"),
+        ([TINKER, "optimiser.loss=dro", "tinker.dro_beta=0"], "must be above 0"),
+        (
+            [TINKER, "optimiser.loss=dro", "credit.normaliser=sequence"],
+            "set credit.normaliser to token or constant",
+        ),
         (["run.options=[delta]"], "name=value, got 'delta'"),
         (["run.options=[max_steps=3]"], "follows from other settings"),
     ],
@@ -105,7 +115,7 @@ def test_option_of_trl_mistyped_is_refused_on_loading() -> None:
         load_config(None, ["run.options=[vllm_mod=server]"])
 
 
-@pytest.mark.parametrize("loss", ["auto", "importance_sampling", "ppo", "cispo"])
+@pytest.mark.parametrize("loss", ["auto", "importance_sampling", "ppo", "cispo", "gspo", "dro"])
 def test_loss_of_tinker_is_taken(loss: str) -> None:
     assert load_config(None, [TINKER, f"optimiser.loss={loss}"]).optimiser.loss == loss
 

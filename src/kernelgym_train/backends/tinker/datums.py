@@ -33,6 +33,8 @@ class DatumRow:
     """The sampler's, of the targets; 0 on the prompt."""
     advantages: tuple[float, ...]
     """Advantage without penalty, times weight; 0 on the prompt."""
+    answered: tuple[float, ...]
+    """1 on the answer, 0 on the prompt; what a ratio of whole answers is taken over."""
 
 
 def datum_row(sample: Sample, penalties: Sequence[float] = ()) -> DatumRow:
@@ -60,6 +62,7 @@ def datum_row(sample: Sample, penalties: Sequence[float] = ()) -> DatumRow:
         whole[1:],
         (*before, *sample.logprobs),
         (*before, *(value * sample.weight for value in worth)),
+        (*before, *(1.0 for _ in sample.ids)),
     )
 
 

@@ -144,7 +144,7 @@ class Learner:
             learning_rate=learning_rate, weight_decay=weight_decay, grad_clip_norm=max_grad_norm
         )
         backward = self._client.forward_backward(
-            [_datum(row) for row in rows], loss, dict(loss_config) or None
+            [_datum(row, loss) for row in rows], loss, dict(loss_config) or None
         )
         step = self._client.optim_step(adam)
         found = await _within(backward, self._limit_s, "a backward pass")
@@ -152,6 +152,29 @@ class Learner:
         told = tuple(tuple(output["logprobs"].tolist()) for output in found.loss_fn_outputs)
         measured = {**dict(found.metrics or {}), **dict(taken.metrics or {})}
         return Updated(told, {name: float(value) for name, value in measured.items()})
+
+    async def has_loss(self, loss: str, loss_config: Mapping[str, float]) -> bool:
+        """Return whether the service has a loss.
+
+        No request tells that, so one is tried on a row of two tokens, forward only: nothing is
+        learned. The client is of no use after a refusal.
+
+        Raises:
+            ServiceTimeout: If it takes longer than the learner's limit.
+        """
+        import tinker
+
+        row = DatumRow((0, 1), (1, 0), (0.0, 0.0), (0.0, 0.0), (0.0, 1.0))
+        try:
+            asked = self._client.forward([_datum(row, loss)], loss, dict(loss_config) or None)
+            await _within(asked, self._limit_s, "a forward pass")
+        except (tinker.BadRequestError, tinker.UnprocessableEntityError):
+            return False
+        except tinker.RequestFailedError as error:
+            if error.category is not tinker.types.RequestErrorCategory.User:
+                raise
+            return False
+        return True
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep weights and optimiser; returns their path and the sampler's."""
@@ -244,7 +267,7 @@ def _no_such(path: str) -> UsageError:
     )
 
 
-def _datum(row: DatumRow) -> Any:
+def _datum(row: DatumRow, loss: str) -> Any:
     from tinker import types
 
     # The SDK takes lists for the keys it knows, and says so in no type.
@@ -253,6 +276,8 @@ def _datum(row: DatumRow) -> Any:
         "logprobs": list(row.logprobs),
         "advantages": list(row.advantages),
     }
+    if loss == "gspo":  # servers refuse keys that a loss has no use for, or ignore them
+        inputs["sequence_ratio_mask"] = list(row.answered)
     tokens = types.ModelInput.from_ints(list(row.tokens))
     return types.Datum(model_input=tokens, loss_fn_inputs=inputs)
 

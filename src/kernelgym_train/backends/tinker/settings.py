@@ -17,10 +17,13 @@ from kernelgym_train.config.unused import refuse_given
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["LOSSES", "check_settings"]
+__all__ = ["EVERYWHERE", "LOSSES", "check_settings"]
 
-LOSSES = ("importance_sampling", "ppo", "cispo")
-"""The service's names of the losses that rows are made for; ``auto`` is ppo."""
+EVERYWHERE = ("importance_sampling", "ppo", "cispo")
+"""Losses that every server known to us has."""
+LOSSES = (*EVERYWHERE, "gspo", "dro")
+"""The service's names of the losses that rows are made for; ``auto`` is ppo, or gspo with
+``optimiser.importance=sequence``."""
 
 _SERVICE = "the service decides it"
 _TRAINING = "the service tells log-probabilities at 1, whatever was sampled at"
@@ -38,7 +41,6 @@ _UNUSED = {
     "optimiser.micro_batch": "the service divides an update by itself",
     "sampling.temperature": f"{_TRAINING}; evaluation.temperature is apart",
     "sampling.top_p": _TRAINING,
-    "optimiser.importance": "ratios of whole answers are not among the losses it is sent",
     "run.options": "it has no options beside the settings",
 }
 
@@ -66,8 +68,20 @@ def check_settings(config: Config, processes: int = 1) -> None:
     optimiser = config.optimiser
     if optimiser.loss not in ("auto", *LOSSES):
         raise UnknownName("loss of backend tinker", optimiser.loss, ("auto", *LOSSES))
-    if optimiser.loss == "importance_sampling":
+    if optimiser.importance == "sequence" and optimiser.loss not in ("auto", "gspo"):
+        raise UsageError(
+            f"optimiser.importance=sequence and optimiser.loss={optimiser.loss} do not fit: ratios "
+            "of whole answers are a Tinker service's loss gspo; leave optimiser.loss auto"
+        )
+    if optimiser.loss in ("importance_sampling", "dro"):
         refuse_given(config, "tinker", dict.fromkeys(_CLIPS, "its loss clips nothing"))
+    if optimiser.loss != "dro":
+        refuse_given(config, "tinker", {"tinker.dro_beta": "only optimiser.loss=dro reads it"})
+    elif config.credit.normaliser == "sequence":
+        raise UsageError(
+            "credit.normaliser=sequence and optimiser.loss=dro do not fit: the service takes one "
+            "weight of DRO's penalty for all answers; set credit.normaliser to token or constant"
+        )
     _check_start(config.tinker.start_from)
     _check_caps(config)
     if processes > 1:

@@ -34,6 +34,7 @@ from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.reference import Scores, divergence, reference_logprobs
 from kernelgym_train.backends.tinker.service import Updated
+from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import ChatText, Sampling
@@ -63,6 +64,9 @@ class Learning(Protocol):
         max_grad_norm: float,
     ) -> Updated:
         """Take one optimiser step on the rows."""
+
+    async def has_loss(self, loss: str, loss_config: Mapping[str, float]) -> bool:
+        """Return whether the service has a loss; nothing is learned."""
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep weights and optimiser; returns their path and the sampler's."""
@@ -172,6 +176,8 @@ class _Stretch:
         self._end_if_spent()
         if not progress.ends or self._kept is None:
             learner = await self._open()
+            if self._kept is None and self._loss.name not in EVERYWHERE:
+                await self._check_loss(learner)
             while not progress.ends:
                 await self._step(learner, progress.done)
                 self._end_if_spent()
@@ -197,6 +203,16 @@ class _Stretch:
         self._steps.activity.now = "making an adapter on the service"
         return await service.create(
             self._remote.base_model, config.model.lora_rank, config.run.seed
+        )
+
+    async def _check_loss(self, learner: Learning) -> None:
+        """Refuse a loss that the server does not have."""
+        if await learner.has_loss(self._loss.name, self._loss.told(1.0)):
+            return
+        raise UsageError(
+            f"the Tinker server at {self._remote.server} does not have the loss {self._loss.name}; "
+            f"set optimiser.loss to one that it has: {', '.join(EVERYWHERE)}, and leave "
+            "optimiser.importance=token"
         )
 
     async def _step(self, learner: Learning, step: int) -> None:
@@ -248,7 +264,7 @@ class _Stretch:
             done = await learner.update(
                 rows,
                 loss=self._loss.name,
-                loss_config=self._loss.config,
+                loss_config=self._loss.told(samples[0].weight),
                 learning_rate=rates[-1],
                 weight_decay=optimiser.weight_decay,
                 max_grad_norm=optimiser.max_grad_norm,

@@ -10,7 +10,7 @@ import pytest
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
 from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.service import Service
-from kernelgym_train.backends.tinker.settings import LOSSES
+from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import load_config
 from kernelgym_train.types import Key, Sample
 from support import tiny
@@ -104,7 +104,7 @@ def test_every_loss_of_the_backend_is_taken(server):
         learner = await service.create(str(server.model), 8, seed=1)
         rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -0.5))
         found = {}
-        for name in LOSSES:
+        for name in EVERYWHERE:
             loss = loss_of(load_config(None, ("run.backend=tinker", f"optimiser.loss={name}")))
             more = {"loss": loss.name, "loss_config": loss.config, "learning_rate": 0.0}
             found[name] = (await updated(learner, rows, **more)).metrics["skyrl.ai/grad_norm"]
@@ -112,6 +112,17 @@ def test_every_loss_of_the_backend_is_taken(server):
 
     found = serve(server, play)
     assert all(norm == pytest.approx(found["ppo"], rel=1e-3) for norm in found.values()), found
+
+
+def test_loss_the_server_lacks_is_told(server):
+    async def play(service):
+        found = {}
+        for name in ("ppo", "gspo", "dro"):
+            learner = await service.create(str(server.model), 8, seed=1)
+            found[name] = await learner.has_loss(name, {})
+        return found
+
+    assert serve(server, play) == {"ppo": True, "gspo": False, "dro": False}
 
 
 def test_base_model_tells_log_probabilities(server):

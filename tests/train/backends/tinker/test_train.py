@@ -351,6 +351,36 @@ def test_losses_know_their_bounds(name, told):
     assert found.name == name and bool(found.config) == told
 
 
+def test_ratios_of_whole_answers_are_gspo():
+    found = loss_of(fake_tinker.config("optimiser.importance=sequence"))
+    assert found.name == "gspo" and found.told(0.5) == loss_of(fake_tinker.config()).config
+
+
+@pytest.mark.parametrize(
+    "given", [("gspo", "optimiser.importance=sequence"), ("dro", "optimiser.loss=dro")]
+)
+def test_loss_the_server_lacks_ends_the_run_at_its_start(given, tmp_path):
+    loss, setting = given
+    store = Store(lacks=(loss,))
+    with pytest.raises(UsageError, match=f"http://fake does not have the loss {loss}; set optim"):
+        fake_tinker.run(tmp_path / "run", fake_tinker.config(setting), store)
+    assert store.updates == [] and store.snapshots == 0
+
+
+def test_loss_is_asked_about_once_where_it_may_lack(unbroken, tmp_path):
+    assert unbroken[1].tried == []
+    store, settings = Store(), fake_tinker.config("optimiser.loss=dro", "tinker.dro_beta=0.1")
+    _, log, _ = fake_tinker.run(tmp_path / "run", settings, store)
+    fake_tinker.run(tmp_path / "run", settings, store, from_step=2)
+    assert store.tried == ["dro"]
+    # The penalty weighs what the advantages of the same rows do.
+    for step, (_, told) in enumerate(store.updates[:5]):
+        played = [row for row in rows(log.folder, "tokens.jsonl") if row["key"][0] == step]
+        weight = told["loss_config"]["beta"] / 0.1
+        assert 1.0 / sum(len(row["ids"]) for row in played) <= weight * (1 + 1e-9)
+        assert (told["loss"], len(told["loss_config"])) == ("dro", 1)
+
+
 @pytest.mark.parametrize(
     ("schedule", "rates"),
     [
