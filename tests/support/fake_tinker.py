@@ -39,6 +39,9 @@ class Store:
     """Tokens of prompt and answer of each request for log-probabilities."""
     unscored: int = 0
     """How many of the next such requests fail."""
+    deleted: list[str] = field(default_factory=list)
+    undeletable: bool = False
+    """Whether it refuses to delete."""
     lacks: tuple[str, ...] = ()
     """Losses that it does not have."""
     tried: list[str] = field(default_factory=list)
@@ -153,6 +156,13 @@ class FakeService:
             raise UsageError(f"the Tinker server has no {path}")
         logits, _ = self._store.kept[name] if path else fresh()
         return FakeSampler(logits, self._store)
+
+    async def delete(self, path: str) -> None:
+        """Delete what is kept."""
+        if self._store.undeletable:
+            raise ServiceTimeout("the service did not give the deletion of a checkpoint within 1 s")
+        self._store.deleted.append(path)
+        self._store.kept.pop(path, None)
 
     def close(self, status: str = "success") -> None:
         """Count that it was closed."""

@@ -364,10 +364,14 @@ class RunLog:
         append_line(self.folder / "checkpoints.jsonl", {**(facts or {}), **row})
         _sync(self.folder / "checkpoints.jsonl")
 
-    def prune(self, keep: int) -> None:
-        """Remove checkpoint folders but for the last ones, the first, and the best by score."""
+    def prune(self, keep: int) -> tuple[Checkpoint, ...]:
+        """Remove checkpoint folders but for the last ones, the first, and the best by score.
+
+        Returns:
+            What was removed; its rows stay.
+        """
         if not self.writes:
-            return
+            return ()
         rows = _rows(self.folder)
         there = [row for row in rows if (self.folder / row["path"]).is_dir()]
         best = max(
@@ -375,9 +379,10 @@ class RunLog:
             key=lambda row: (row["score"], row["step"]),
             default=None,
         )
-        for row in there[1:-keep]:
-            if row is not best:
-                shutil.rmtree(self.folder / row["path"])
+        removed = [row for row in there[1:-keep] if row is not best]
+        for row in removed:
+            shutil.rmtree(self.folder / row["path"])
+        return tuple(_checkpoint(self.folder, row) for row in removed)
 
     def discard_if_unstarted(self) -> bool:
         """Remove the folder if the run has done no step; True if removed.
@@ -407,7 +412,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _kept(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of checkpoints that are there; a row without a folder was pruned."""
+    """Return the rows of checkpoints that were not pruned."""
     return [row for row in _rows(folder) if (folder / row["path"] / "state.json").is_file()]
 
 

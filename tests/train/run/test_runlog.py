@@ -211,7 +211,7 @@ def test_going_on_from_an_unknown_step_changes_nothing(log: RunLog) -> None:
 def test_pruning_keeps_the_last_the_first_and_the_best(log: RunLog) -> None:
     for step, score in enumerate([0.1, 0.9, 0.2, None, 0.3, 0.4]):
         steps(log, step, step + 1, score=score)
-    log.prune(2)
+    assert [each.step for each in log.prune(2)] == [3, 4] and log.prune(2) == ()
     left = {path.name for path in (log.folder / "checkpoints").iterdir()}
     assert left == {f"checkpoint-{n}" for n in (1, 2, 5, 6)}
     assert (again := RunLog.resume(log.folder)).start and again.start.step == 6

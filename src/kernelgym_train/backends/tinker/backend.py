@@ -218,7 +218,7 @@ class TinkerBackend:
         check_packages("tinker", ("tinker", "transformers"))
 
     def prepare(self, config: Config) -> TinkerModel:
-        """Return the configured model on its service, with the weights that it begins with."""
+        """Return the configured model on its service."""
         server = server_address(config.tinker.base_url)
         key = tinker_key(server).value
         served = find_model(reach(server, key), config.model.id, server)

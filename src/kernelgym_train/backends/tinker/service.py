@@ -22,6 +22,8 @@ from kernelgym_train.backends.tinker.keys import tinker_key
 __all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated"]
 
 _MOST_SEED = 2**31 - 1
+_DELETION_S = 60.0
+"""A run goes on without a deletion: it waits no longer for one."""
 
 
 class ServiceTimeout(TimeoutError):
@@ -203,7 +205,8 @@ class Service:
         os.environ.setdefault("TINKER_TELEMETRY", "0")
         self._limit_s = limit_s
         key = tinker_key(base_url).value
-        self._client = tinker.ServiceClient(base_url=base_url or None, api_key=key or None)
+        self._given: dict[str, Any] = {"base_url": base_url or None, "api_key": key or None}
+        self._client = tinker.ServiceClient(**self._given)
 
     async def create(self, model: str, rank: int, seed: int) -> Learner:
         """Return a fresh adapter on a base model."""
@@ -254,6 +257,23 @@ class Service:
             return Sampler(await _within(asked, self._limit_s, "a sampler"))
         except tinker.NotFoundError:
             raise _no_such(path or base_model) from None
+
+    async def delete(self, path: str) -> None:
+        """Delete weights that are kept; those that are gone already are no error.
+
+        Args:
+            path: Their address, ``tinker://...``.
+
+        Raises:
+            ServiceTimeout: If it takes longer than a minute, or than the service's limit.
+        """
+        import tinker
+
+        asked = tinker.RestClient(**self._given).delete_checkpoint_from_tinker_path(path)
+        try:
+            await _within(asked, min(self._limit_s, _DELETION_S), "the deletion of a checkpoint")
+        except tinker.NotFoundError:
+            return
 
     def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
         """End the session; the service may free what it holds."""

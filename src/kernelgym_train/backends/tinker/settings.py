@@ -92,7 +92,7 @@ def check_settings(config: Config, processes: int = 1) -> None:
 
 
 def _check_start(path: str) -> None:
-    """Refuse what is no address of weights on a service, or of some that cannot be trained."""
+    """Refuse what is no address of weights that can be trained."""
     advice = (
         "give one such as tinker://RUN/weights/NAME, which a row of a run's checkpoints.jsonl has "
         "as state_path"

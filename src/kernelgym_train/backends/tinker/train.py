@@ -39,7 +39,7 @@ from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import ChatText, Sampling
 from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Step, Steps
 from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
 from kernelgym_train.types import Key, Sample
@@ -83,6 +83,9 @@ class Trains(Protocol):
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> Scores:
         """Return what tells log-probabilities of kept weights, or of a base model."""
+
+    async def delete(self, path: str) -> None:
+        """Delete weights that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +342,22 @@ class _Stretch:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
             kept = {"tinker": self._kept.state(), "spent": remote.spending.state()}
-            progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+            pruned = progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+            await self._delete(pruned)
+
+    async def _delete(self, pruned: Iterable[Checkpoint]) -> None:
+        """Delete checkpoints on the service; a failure is an event and no more."""
+        names = ("state_path", "sampler_path")
+        paths = [str(each.facts[name]) for each in pruned for name in names if name in each.facts]
+        ended = await asyncio.gather(
+            *(self._remote.service.delete(path) for path in paths), return_exceptions=True
+        )
+        for path, error in zip(paths, ended, strict=True):
+            if isinstance(error, Exception):
+                reason = f"{type(error).__name__}: {error}"
+                self._progress.log.event("not_deleted", path=path, reason=reason)
+            elif error is not None:
+                raise error  # an interrupt
 
 
 def _kept_at_start(progress: Progress) -> Kept | None:

@@ -85,7 +85,7 @@ def test_penalties_teach_without_an_advantage():
     assert updates_of([flat], 1) == [] and updates_of([flat], 1, penalised=True) == [(flat,)]
 
 
-def test_step_without_signal_submits_nothing_all_the_same(tmp_path):
+def test_step_without_signal_scores_nothing(tmp_path):
     from kernelgym.testing import verdict
 
     settings = fake_tinker.config(

@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
+from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
 from kernelgym_train.backends.tinker.options import loss_of
+from kernelgym_train.backends.tinker.reach import KeptWeights, find_weights
 from kernelgym_train.backends.tinker.service import Service
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import load_config
@@ -175,6 +177,29 @@ def test_update_survives_sampling_an_older_snapshot(server):
     found, before, again, after = serve(server, play)
     assert again == found  # the snapshot is what it was
     assert before.logprobs == after.logprobs  # and so are the learner's weights
+
+
+def test_checkpoint_deleted_is_gone(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        state, sampler = await learner.save("gone", keep_days=0)
+        for path in (state, sampler, state):
+            await service.delete(path)
+        with pytest.raises(UsageError, match="the Tinker server has no tinker://"):
+            await service.restore(state)
+
+    serve(server, play)
+
+
+def test_weights_tell_their_model_and_rank(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        return await learner.save("kept", keep_days=0)
+
+    path, _ = serve(server, play)
+    assert find_weights(server.url, "", path) == KeptWeights(path, str(server.model), 8)
+    with pytest.raises(UsageError, match="has no tinker://"):
+        find_weights(server.url, "", path.replace("kept", "other"))
 
 
 def test_checkpoint_restores_weights_after_a_kill(server):

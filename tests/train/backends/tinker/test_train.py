@@ -271,6 +271,23 @@ def test_update_without_an_answer_is_not_sent_again(tmp_path):
     assert [row["step"] for row in rows(tmp_path / "run", "metrics.jsonl")] == [0, 1]
 
 
+@pytest.mark.parametrize("undeletable", [False, True])
+def test_pruned_checkpoints_are_deleted_remotely(undeletable, unbroken, tmp_path):
+    store = Store(undeletable=undeletable)
+    settings = fake_tinker.config("run.save_every=1", "run.keep_checkpoints=1")
+    _, log, _ = fake_tinker.run(tmp_path / "run", settings, store)
+    saved = rows(log.folder, "checkpoints.jsonl")
+    pruned = [row for row in saved if not (log.folder / row["path"]).exists()]
+    assert [row["step"] for row in pruned] == [2, 3, 4]
+    gone = [row[name] for row in pruned for name in ("state_path", "sampler_path")]
+    events = rows(log.folder, "events.jsonl")
+    told = [row["path"] for row in events if row["event"] == "not_deleted"]
+    assert (told, store.deleted) == ((gone, []) if undeletable else ([], gone))
+    assert all("within 1 s" in row["reason"] for row in events if row["event"] == "not_deleted")
+    assert {row["state_path"] for row in saved if row not in pruned} <= set(store.kept)
+    assert outcome(log.folder)["metrics"] == outcome(unbroken[0])["metrics"], "the run goes on"
+
+
 def test_run_of_another_backend_is_not_resumed(tmp_path, unbroken):
     folder, store = tmp_path / "run", Store()
     fake_tinker.run(folder, fake_tinker.config("optimiser.steps=2"), store)
@@ -359,7 +376,7 @@ def test_ratios_of_whole_answers_are_gspo():
 @pytest.mark.parametrize(
     "given", [("gspo", "optimiser.importance=sequence"), ("dro", "optimiser.loss=dro")]
 )
-def test_loss_the_server_lacks_ends_the_run_at_its_start(given, tmp_path):
+def test_loss_the_server_lacks_is_refused_at_start(given, tmp_path):
     loss, setting = given
     store = Store(lacks=(loss,))
     with pytest.raises(UsageError, match=f"http://fake does not have the loss {loss}; set optim"):
