@@ -24,6 +24,7 @@ from kernelgym_train.config.settings import describe, plain
 __all__ = ["main"]
 
 _BACKENDS = ("trl", "tinker", "mcgs")
+_UNTRAINED = "untrained"
 _DESCRIPTION = """\
 Train a model to write kernels, on the reward of executing them.
 
@@ -111,7 +112,12 @@ def _parser() -> _Parser:
         metavar="N",
         help="with --resume: from the checkpoint after N steps",
     )
-    add("--evaluate", type=Path, metavar="RUN", help="evaluate the model that a run has trained")
+    add(
+        "--evaluate",
+        metavar="RUN|tinker://...|untrained",
+        help="evaluate the model that a run has trained, weights on a service, or the untrained "
+        "model; the last two by the settings of --config and the command line",
+    )
     add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")
     add("--dry-run", action="store_true", help="print the settings and check what a run needs")
     add("--assume-gpu", type=float, metavar="GIB", help="with --dry-run: plan for such a GPU")
@@ -156,9 +162,15 @@ def _run(options: argparse.Namespace) -> int:
             print(line, flush=True)
         return 0
     if options.evaluate:
-        from kernelgym_train.launch.launch import evaluate_run
+        from kernelgym_train.launch.launch import evaluate_model, evaluate_run
 
-        for name, value in evaluate_run(asked.config, options.evaluate).items():
+        if _is_run(options.evaluate):
+            found = evaluate_run(asked.config, Path(options.evaluate))
+        else:
+            address = "" if options.evaluate == _UNTRAINED else options.evaluate
+            found, folder = evaluate_model(asked.config, address)
+            _say(f"the evaluation is kept in {str(folder)!r}")
+        for name, value in found.items():
             print(f"{name:<40} {value:.4f}")
         return 0
     from kernelgym_train.launch.launch import train_run
@@ -191,7 +203,9 @@ def _asked(options: argparse.Namespace) -> _Asked:
         raise UsageError(
             f"--from-step {from_step} is of a run to go on with; name its folder by --resume RUN"
         )
-    folder = options.resume or options.evaluate
+    folder = options.resume
+    if options.evaluate and _is_run(options.evaluate):
+        folder = Path(options.evaluate)
     if folder is None:
         return _Asked(load_config(options.config, settings, processes=processes), None)
     if options.config is not None:
@@ -216,6 +230,11 @@ def _asked(options: argparse.Namespace) -> _Asked:
 
         check_ruleset(folder, config.rules)
     return _Asked(config, options.resume, from_step)
+
+
+def _is_run(evaluated: str) -> bool:
+    """Return True if `--evaluate` names a run's folder."""
+    return evaluated != _UNTRAINED and not evaluated.startswith("tinker://")
 
 
 def _say(text: str, verbose: bool = False) -> None:

@@ -102,6 +102,20 @@ def test_a_whole_run_resumed_evaluated_and_merged(
     assert "--resume" in capsys.readouterr().err
 
 
+def test_untrained_model_is_evaluated(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=before"]
+    assert main(["--evaluate", "untrained", *given, "evaluation.greedy=false"]) == 0
+    said = capsys.readouterr()
+    assert "eval/pass@1 " in said.out and f"kept in '{tmp_path}/before'" in said.err
+    (row,) = rows(tmp_path / "before" / "evaluations.jsonl")
+    assert row["step"] == 0 and f"{row['eval/pass@1']:.4f}" in said.out
+
+
 def test_a_dry_run_prints_the_settings_and_makes_nothing(
     tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,6 +148,7 @@ def test_a_dry_run_for_a_gpu_that_is_not_here(
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--resume", "nowhere"], "no config.yaml"),
         (["--evaluate", "nowhere"], "no config.yaml"),
+        (["--evaluate", "tinker://run/weights/a"], "the backend is trl; give --backend tinker"),
         (["--merge", "nowhere"], "no adapter"),
         (["--from-step", "3"], "name its folder by --resume RUN"),
         (["--resume", "a", "--merge", "b"], "exclude each other"),

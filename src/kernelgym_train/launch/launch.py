@@ -45,6 +45,7 @@ from kernelgym_train.run.training import PolicyFor
 __all__ = [
     "HeldOutEvaluation",
     "RunOutcome",
+    "evaluate_model",
     "evaluate_run",
     "make_watchers",
     "quiet_frameworks",
@@ -176,8 +177,48 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
     backend.check(config)
     log = RunLog.follow(folder)
     log.writes = True
-    with quiet_frameworks(), contextlib.ExitStack() as stack:
-        model = backend.trained(config, folder / "model")
+    with quiet_frameworks():
+        trained = backend.trained(config, folder / "model")
+        return _evaluate(config, log, trained, config.optimiser.steps)
+
+
+def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float], Path]:
+    """Evaluate a model that no run of this machine has trained.
+
+    Args:
+        config: The configuration.
+        address: Where weights are kept, such as ``tinker://...``; the untrained model if empty.
+
+    Returns:
+        The metrics, and the folder that keeps them, which is made as a run's is.
+
+    Raises:
+        UsageError: If something is missing.
+    """
+    if not address and config.tinker.start_from:
+        raise UsageError(
+            f"the untrained model has no weights to begin with, and tinker.start_from="
+            f"{config.tinker.start_from} is set; evaluate them by --evaluate "
+            f"{config.tinker.start_from}, or leave it out"
+        )
+    backend = find_backend(config.run.backend)
+    backend.check(config)
+    with quiet_frameworks():
+        model = backend.kept(config, address) if address else backend.prepare(config)
+        config = with_memory_budget(config)
+        log = _create(config)
+        try:
+            found = _evaluate(config, log, model, 0)
+        except BaseException:
+            log.discard_if_unstarted()
+            raise
+        log.event("evaluated", weights=address)
+    return found, log.folder
+
+
+def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str, float]:
+    """Evaluate a model on the held-out problems, and write it down."""
+    with contextlib.ExitStack() as stack:
         stack.callback(model.close)
         held_out = held_out_problems(config)
         model.load()
@@ -186,7 +227,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
         share = DeviceShare(model.device, config.judge.device)
         count = token_counter(model.tokenizer)
         run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share)
-        asyncio.run(run(model.policy, config.optimiser.steps))
+        asyncio.run(run(model.policy, step))
         return run.last.metrics if run.last else {}
 
 
@@ -291,16 +332,21 @@ def _open(config: Config, resume: Path | None, from_step: int | None, model: Mod
     if resume is not None:
         log = RunLog.resume(folder, from_step=from_step)
     else:
-        about = manifest(
-            config.run.backend,
-            config.rules,
-            config.run.seed,
-            memory_bytes=config.judge.memory_bytes,
-            rewards=config.schedule,
-        )
-        log = RunLog.create(folder, plain(config), about)
+        log = _create(config)
     model.wait_for_others()
     return log
+
+
+def _create(config: Config) -> RunLog:
+    """Make the folder of a run."""
+    about = manifest(
+        config.run.backend,
+        config.rules,
+        config.run.seed,
+        memory_bytes=config.judge.memory_bytes,
+        rewards=config.schedule,
+    )
+    return RunLog.create(Path(config.run.folder) / config.run.name, plain(config), about)
 
 
 def _is_first() -> bool:

@@ -13,6 +13,7 @@ from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.prices import cost_lines, price_of
 from kernelgym_train.backends.tinker.reach import (
+    KeptWeights,
     ServedModel,
     find_model,
     find_weights,
@@ -20,6 +21,7 @@ from kernelgym_train.backends.tinker.reach import (
     server_address,
 )
 from kernelgym_train.backends.tinker.service import Answered, Service
+from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import Remote, train
 from kernelgym_train.config.config import Config
@@ -106,6 +108,8 @@ class TinkerModel:
         def make() -> Awaitable[Snapshot]:
             if kept is None:
                 return service.sampler(base_model=self._served.name)
+            if not kept.sampler_path:
+                return _snapshot_of(service, kept.state_path)
             return service.sampler(kept.sampler_path)
 
         return remote.policy(OpenedLater(make), kept.version if kept else 0, sampling)
@@ -234,6 +238,23 @@ class TinkerBackend:
         served = next((model for model in models if model.name == kept.base_model), None)
         return TinkerModel(config, served or ServedModel(kept.base_model, None), server, kept)
 
+    def kept(self, config: Config, address: str) -> TinkerModel:
+        """Return the configured model with weights that the service keeps.
+
+        Weights for sampling say nothing of their model; those of a training are compared.
+        """
+        check_address(f"--evaluate {address}", address)
+        server = server_address(config.tinker.base_url)
+        key = tinker_key(server).value
+        served = find_model(reach(server, key), config.model.id, server)
+        sampled = "/sampler_weights/" in address
+        rank = config.model.lora_rank
+        if not sampled:
+            found = _compared(address, served, server, key)
+            rank = rank if found.rank is None else found.rank
+        paths = ("", address) if sampled else (address, "")
+        return TinkerModel(config, served, server, Kept(*paths, 0, served.name, rank, server))
+
 
 BACKEND = TinkerBackend()
 
@@ -248,17 +269,33 @@ def _check_start(config: Config, served: ServedModel, server: str, key: str) -> 
     path, rank = config.tinker.start_from, config.model.lora_rank
     if not path:
         return
+    kept = _compared(path, served, server, key)
+    if kept.rank not in (None, rank):
+        raise UsageError(
+            f"{path} are weights of an adapter of rank {kept.rank}, and model.lora_rank is {rank}; "
+            f"set model.lora_rank={kept.rank}"
+        )
+
+
+def _compared(path: str, served: ServedModel, server: str, key: str) -> KeptWeights:
+    """Return what the server says of weights.
+
+    Raises:
+        UsageError: If it does not have them, or says that they are another model's.
+    """
     kept = find_weights(server, key, path)
     if kept.base_model not in ("", served.name):
         raise UsageError(
-            f"tinker.start_from={path} are weights of an adapter of {kept.base_model}, and "
-            f"model.id is {served.name}; set model.id to theirs"
+            f"{path} are weights of an adapter of {kept.base_model}, and model.id is "
+            f"{served.name}; set model.id to theirs"
         )
-    if kept.rank not in (None, rank):
-        raise UsageError(
-            f"tinker.start_from={path} are weights of an adapter of rank {kept.rank}, and "
-            f"model.lora_rank is {rank}; set model.lora_rank={kept.rank}"
-        )
+    return kept
+
+
+async def _snapshot_of(service: Service, path: str) -> Snapshot:
+    """Return what samples with the weights of a training."""
+    learner = await service.restore(path, optimiser=False)
+    return await learner.snapshot()
 
 
 def _local_context(config: Config) -> int | None:

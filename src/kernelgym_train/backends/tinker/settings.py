@@ -17,7 +17,7 @@ from kernelgym_train.config.unused import refuse_given
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["EVERYWHERE", "LOSSES", "check_settings"]
+__all__ = ["EVERYWHERE", "LOSSES", "check_address", "check_settings"]
 
 EVERYWHERE = ("importance_sampling", "ppo", "cispo")
 """Losses that every server known to us has."""
@@ -44,6 +44,10 @@ _UNUSED = {
     "run.options": "it has no options beside the settings",
 }
 
+_ADVICE = (
+    "give one such as tinker://RUN/weights/NAME, which a row of a run's checkpoints.jsonl has as "
+    "state_path"
+)
 _CLIPS = ("optimiser.clip_low", "optimiser.clip_high")
 
 
@@ -91,20 +95,31 @@ def check_settings(config: Config, processes: int = 1) -> None:
         )
 
 
+def check_address(given: str, path: str) -> None:
+    """Refuse what is no address of weights on a service.
+
+    Args:
+        given: The setting or option with the address, as it was given.
+        path: The address.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    if not re.fullmatch(r"tinker://[^/\s]+(/[^/\s]+)+", path):
+        raise UsageError(
+            f"{given} is no address of weights on a Tinker service; {_ADVICE}; a run in a "
+            "folder is gone on with by --resume RUN"
+        )
+
+
 def _check_start(path: str) -> None:
     """Refuse what is no address of weights that can be trained."""
-    advice = (
-        "give one such as tinker://RUN/weights/NAME, which a row of a run's checkpoints.jsonl has "
-        "as state_path"
-    )
-    if path and not re.fullmatch(r"tinker://[^/\s]+(/[^/\s]+)+", path):
-        raise UsageError(
-            f"tinker.start_from={path} is no address of weights on a Tinker service; {advice}; a "
-            "run in a folder is gone on with by --resume RUN"
-        )
+    if not path:
+        return
+    check_address(f"tinker.start_from={path}", path)
     if "/sampler_weights/" in path:
         raise UsageError(
-            f"tinker.start_from={path} are weights for sampling, which cannot be trained; {advice}"
+            f"tinker.start_from={path} are weights for sampling, which cannot be trained; {_ADVICE}"
         )
 
 
