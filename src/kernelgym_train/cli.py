@@ -18,11 +18,13 @@ from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
+from kernelgym_train.config.flat_names import read_from_step
 from kernelgym_train.config.settings import describe, plain
 
 __all__ = ["main"]
 
 _BACKENDS = ("trl", "tinker", "mcgs")
+_UNTRAINED = "untrained"
 _DESCRIPTION = """\
 Train a model to write kernels, on the reward of executing them.
 
@@ -34,6 +36,7 @@ Exit codes: 0 done, 1 failed or stopped by a guard, 2 usage error, 130 interrupt
 class _Asked:
     config: Config
     resume: Path | None
+    from_step: int | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,7 +106,18 @@ def _parser() -> _Parser:
     )
     add("--config", type=Path, help="YAML file of settings, or a ready one's name")
     add("--resume", type=Path, metavar="RUN", help="folder of a run to go on with")
-    add("--evaluate", type=Path, metavar="RUN", help="evaluate the model that a run has trained")
+    add(
+        "--from-step",
+        type=int,
+        metavar="N",
+        help="with --resume: from the checkpoint after N steps",
+    )
+    add(
+        "--evaluate",
+        metavar="RUN|tinker://...|untrained",
+        help="evaluate the model that a run has trained, weights on a service, or the untrained "
+        "model; the last two by the settings of --config and the command line",
+    )
     add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")
     add("--dry-run", action="store_true", help="print the settings and check what a run needs")
     add("--assume-gpu", type=float, metavar="GIB", help="with --dry-run: plan for such a GPU")
@@ -148,14 +162,20 @@ def _run(options: argparse.Namespace) -> int:
             print(line, flush=True)
         return 0
     if options.evaluate:
-        from kernelgym_train.launch.launch import evaluate_run
+        from kernelgym_train.launch.launch import evaluate_model, evaluate_run
 
-        for name, value in evaluate_run(asked.config, options.evaluate).items():
+        if _is_run(options.evaluate):
+            found = evaluate_run(asked.config, Path(options.evaluate))
+        else:
+            address = "" if options.evaluate == _UNTRAINED else options.evaluate
+            found, folder = evaluate_model(asked.config, address)
+            _say(f"the evaluation is kept in {str(folder)!r}")
+        for name, value in found.items():
             print(f"{name:<40} {value:.4f}")
         return 0
     from kernelgym_train.launch.launch import train_run
 
-    outcome = train_run(asked.config, asked.resume)
+    outcome = train_run(asked.config, asked.resume, asked.from_step)
     print(outcome.folder)
     if outcome.was_finished:
         _say(
@@ -176,7 +196,16 @@ def _asked(options: argparse.Namespace) -> _Asked:
     if options.backend:
         settings.append(f"run.backend={options.backend}")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    folder = options.resume or options.evaluate
+    from_step = options.from_step
+    if options.resume:
+        settings, from_step = read_from_step(settings, from_step)
+    elif from_step is not None:
+        raise UsageError(
+            f"--from-step {from_step} is of a run to go on with; name its folder by --resume RUN"
+        )
+    folder = options.resume
+    if options.evaluate and _is_run(options.evaluate):
+        folder = Path(options.evaluate)
     if folder is None:
         return _Asked(load_config(options.config, settings, processes=processes), None)
     if options.config is not None:
@@ -200,7 +229,12 @@ def _asked(options: argparse.Namespace) -> _Asked:
         from kernelgym_train.launch.manifest import check_ruleset
 
         check_ruleset(folder, config.rules)
-    return _Asked(config, options.resume)
+    return _Asked(config, options.resume, from_step)
+
+
+def _is_run(evaluated: str) -> bool:
+    """Return True if `--evaluate` names a run's folder."""
+    return evaluated != _UNTRAINED and not evaluated.startswith("tinker://")
 
 
 def _say(text: str, verbose: bool = False) -> None:

@@ -31,8 +31,21 @@ class Store:
     """Rows of each update, and what it was told beside them."""
     created: list[tuple[str, int, int]] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
+    began: list[list[float]] = field(default_factory=list)
+    """Momentum that each learner from a checkpoint began with."""
     saved: list[tuple[str, int]] = field(default_factory=list)
     snapshots: int = 0
+    scored: list[tuple[int, int]] = field(default_factory=list)
+    """Tokens of prompt and answer of each request for log-probabilities."""
+    unscored: int = 0
+    """How many of the next such requests fail."""
+    deleted: list[str] = field(default_factory=list)
+    undeletable: bool = False
+    """Whether it refuses to delete."""
+    lacks: tuple[str, ...] = ()
+    """Losses that it does not have."""
+    tried: list[str] = field(default_factory=list)
+    """Losses that it was asked about."""
     fails_at: int | None = None
     """Number of the update that is not answered, from 0."""
 
@@ -40,8 +53,8 @@ class Store:
 class FakeSampler:
     """Samples by logits that do not change."""
 
-    def __init__(self, logits: Sequence[float]) -> None:
-        self._logits = tuple(logits)
+    def __init__(self, logits: Sequence[float], store: Store | None = None) -> None:
+        self._logits, self._store = tuple(logits), store or Store()
 
     async def sample(
         self, prompt: Sequence[int], *, max_tokens: int, seed: int, **more: Any
@@ -53,6 +66,16 @@ class FakeSampler:
             ids.append(chance.choices([*WORDS, END], self._weights())[0])
         told = tuple(logprobs(self._logits, ids))
         return Answered(tuple(ids), told, stopped=ids[-1] == END)
+
+    async def score(
+        self, prompt: Sequence[int], answer: Sequence[int], *, limit_s: float
+    ) -> tuple[float, ...]:
+        """Return the log-probability of each token of an answer."""
+        self._store.scored.append((len(prompt), len(answer)))
+        if self._store.unscored:
+            self._store.unscored -= 1
+            raise ServiceTimeout("the service did not give log-probabilities within 1 s")
+        return tuple(logprobs(self._logits, answer))
 
     def _weights(self) -> list[float]:
         return [math.exp(value) for value in self._logits]
@@ -92,6 +115,11 @@ class FakeLearner:
         norm = math.sqrt(sum(value * value for value in slope))
         return Updated(found, {"loss:sum": loss, "fake/grad_norm": norm})
 
+    async def has_loss(self, loss: str, loss_config: Any) -> bool:
+        """Return whether the store has a loss."""
+        self._store.tried.append(loss)
+        return loss not in self._store.lacks
+
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep logits and momentum."""
         path = f"tinker://run-{len(self._store.kept)}/weights/{name}"
@@ -118,14 +146,23 @@ class FakeService:
             raise UsageError(f"the Tinker server has no {path}")
         self._store.restored.append(path)
         logits, momentum = self._store.kept[path]
-        return FakeLearner(self._store, logits, momentum if optimiser else fresh()[1])
+        self._store.began.append(momentum if optimiser else fresh()[1])
+        return FakeLearner(self._store, logits, self._store.began[-1])
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> FakeSampler:
         """Return what samples with kept weights, or with fresh ones."""
         name = path.replace("sampler_weights", "weights")
         if path and name not in self._store.kept:
             raise UsageError(f"the Tinker server has no {path}")
-        return FakeSampler((self._store.kept[name] if path else fresh())[0])
+        logits, _ = self._store.kept[name] if path else fresh()
+        return FakeSampler(logits, self._store)
+
+    async def delete(self, path: str) -> None:
+        """Delete what is kept."""
+        if self._store.undeletable:
+            raise ServiceTimeout("the service did not give the deletion of a checkpoint within 1 s")
+        self._store.deleted.append(path)
+        self._store.kept.pop(path, None)
 
     def close(self, status: str = "success") -> None:
         """Count that it was closed."""
@@ -168,6 +205,7 @@ def run(
     store: Store,
     *,
     resume: bool = False,
+    from_step: int | None = None,
     script: Any = None,
     spending: Any = None,
 ) -> Any:
@@ -181,7 +219,10 @@ def run(
     from kernelgym_train.run.runlog import RunLog
     from support import tiny
 
-    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
+    if resume or from_step is not None:
+        log = RunLog.resume(folder, from_step=from_step)
+    else:
+        log = RunLog.create(folder, plain(settings), {})
     judge = ScriptedEvaluator(script or tiny.judge, ruleset=settings.rules)
     steps = make_steps(settings, tuple(tiny.problems(6)), log.verdicts(judge), log=log)
     text = ChatText(tiny.tokenizer())

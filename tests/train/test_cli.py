@@ -84,6 +84,15 @@ def test_a_whole_run_resumed_evaluated_and_merged(
 
     assert main(["--resume", str(run), "optimiser.steps=3"]) == 0
     assert [row["step"] for row in rows(run / "metrics.jsonl")] == [0, 1, 2]
+    model = (run / "model" / "adapter_model.safetensors").read_bytes()
+    last = rows(run / "checkpoints.jsonl")[-1]["weights"]
+    capsys.readouterr()
+    assert main(["--resume", str(run), "resume_from_batch=7"]) == 2
+    assert "no checkpoint after 7 steps; those it has: 1, 2, 3" in capsys.readouterr().err
+    assert main(["--resume", str(run), "--from-step", "1", "optimiser.steps=3"]) == 0
+    assert [row["step"] for row in rows(run / "checkpoints.jsonl")] == [1, 2, 3]
+    assert rows(run / "checkpoints.jsonl")[-1]["weights"] == last, "as if it had not gone back"
+    assert (run / "model" / "adapter_model.safetensors").read_bytes() == model
     capsys.readouterr()
     assert main(["--evaluate", str(run)]) == 0
     assert "eval/pass@1 " in capsys.readouterr().out
@@ -91,6 +100,20 @@ def test_a_whole_run_resumed_evaluated_and_merged(
     assert (run / "merged" / "model.safetensors").is_file()
     assert main(["--backend", "trl", *given]) == 2
     assert "--resume" in capsys.readouterr().err
+
+
+def test_untrained_model_is_evaluated(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=before"]
+    assert main(["--evaluate", "untrained", *given, "evaluation.greedy=false"]) == 0
+    said = capsys.readouterr()
+    assert "eval/pass@1 " in said.out and f"kept in '{tmp_path}/before'" in said.err
+    (row,) = rows(tmp_path / "before" / "evaluations.jsonl")
+    assert row["step"] == 0 and f"{row['eval/pass@1']:.4f}" in said.out
 
 
 def test_a_dry_run_prints_the_settings_and_makes_nothing(
@@ -125,7 +148,9 @@ def test_a_dry_run_for_a_gpu_that_is_not_here(
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--resume", "nowhere"], "no config.yaml"),
         (["--evaluate", "nowhere"], "no config.yaml"),
+        (["--evaluate", "tinker://run/weights/a"], "the backend is trl; give --backend tinker"),
         (["--merge", "nowhere"], "no adapter"),
+        (["--from-step", "3"], "name its folder by --resume RUN"),
         (["--resume", "a", "--merge", "b"], "exclude each other"),
         (["model.id=/nowhere/at/all"], "cannot be loaded"),
         (["model.device=cuda:7"], "model.device=cuda:7 is not there"),

@@ -133,6 +133,17 @@ class Backend(Protocol):
             UsageError: If it is not there.
         """
 
+    def kept(self, config: Config, address: str) -> Model:
+        """Return the configured model with weights that are kept outside of a run.
+
+        Args:
+            config: The configuration.
+            address: Where they are, such as ``tinker://RUN/sampler_weights/NAME``.
+
+        Raises:
+            UsageError: If they are not there, or the backend keeps none by such an address.
+        """
+
 
 def find_backend(name: str) -> Backend:
     """Return a backend by its name.

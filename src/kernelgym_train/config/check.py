@@ -41,7 +41,7 @@ _AT_LEAST = {
 }
 _ABOVE_0 = (
     *("sampling.temperature", "optimiser.learning_rate", "optimiser.max_grad_norm"),
-    *("tinker.answer_timeout_s", "tinker.step_timeout_s"),
+    *("tinker.dro_beta", "tinker.answer_timeout_s", "tinker.step_timeout_s"),
 )
 _SHORT_PROMPT_TAKES: dict[str, tuple[int | str, ...]] = {
     "examples": (EnvConfig().examples, "zero_shot", 0),

@@ -11,7 +11,6 @@ Flat names of other systems (`kernelgym_train.config.flat_names`) are read as ou
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +37,6 @@ from kernelgym_train.config.sections import (
     TinkerConfig,
 )
 from kernelgym_train.config.settings import (
-    describe,
     keys_that_differ,
     plain,
     read_settings,
@@ -132,7 +130,7 @@ def load_config(
         UsageError: If the file, a key or a value cannot be used.
     """
     data = {} if path is None else read_yaml(_found(path))
-    flat = read_flat(data, overrides, lambda path: path in _setting_paths())
+    flat = read_flat(data, overrides)
     config = read_settings(Config, flat.data, flat.overrides)
     check_mode(flat.mode, config.env.max_turns)
     check_config(config, processes)
@@ -143,11 +141,6 @@ def ready_configs() -> dict[str, Path]:
     """Return the configurations that come with the package, by name; to be run, or copied."""
     folder = Path(__file__).parent / "ready"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
-@functools.cache
-def _setting_paths() -> frozenset[str]:
-    return frozenset(key.path for key in describe(Config))
 
 
 def _found(path: str | Path) -> Path:

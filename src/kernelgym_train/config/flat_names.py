@@ -11,14 +11,23 @@ Whether values fit is the business of `kernelgym_train.config.settings`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from kernelgym.errors import UnknownName, UsageError
 
-__all__ = ["BUILDER", "BUILDER_REFUSED", "FLAT", "REFUSED", "Flat", "check_mode", "read_flat"]
+__all__ = [
+    "BUILDER",
+    "BUILDER_REFUSED",
+    "FLAT",
+    "REFUSED",
+    "Flat",
+    "check_mode",
+    "read_flat",
+    "read_from_step",
+]
 
 FLAT: Mapping[str, tuple[str, ...]] = {
     "model_name": ("model.id",),
@@ -58,14 +67,15 @@ BUILDER: Mapping[str, tuple[str, ...]] = {
 """Our settings by what stands below ``dataset_builder.`` alone."""
 
 _LOCAL = "kernels are judged on this machine; set judge.device and judge.workers"
+_BATCH = "resume_from_batch"
 _RETRIEVAL = "prompts with retrieved examples are not in this version"
 
 REFUSED: Mapping[str, str] = {
     "kl_discount_factor": "the term is not discounted; its weight is optimiser.kl_beta",
     "remove_constant_reward_groups": "groups whose returns do not differ are always put aside; how "
     "often others are played in their place is sampling.refill_rounds",
-    "resume_from_batch": "a run is gone on with from its last checkpoint, by --resume RUN; "
-    "going on from an earlier one is not in this version",
+    _BATCH: "it goes with a run that is gone on with: --resume RUN --from-step N; without "
+    "--from-step the last checkpoint is taken",
     "start_batch": "a run is gone on with by --resume RUN, which knows the step",
     "tensorboard_log_per_level": "numbers of each level are always logged, as level_N/",
     "wandb_name": "a run has one name everywhere; set run.name",
@@ -113,15 +123,12 @@ class Flat:
     """The mode that was asked for, to be checked with `check_mode`; empty if none."""
 
 
-def read_flat(
-    data: Mapping[str, Any], overrides: Sequence[str], is_setting: Callable[[str], bool]
-) -> Flat:
+def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
     """Return data and overrides with our names in place of flat ones.
 
     Args:
         data: As read from a file.
         overrides: Texts such as ``batch_size=4`` and ``optimiser.steps=200``.
-        is_setting: Tells whether this version has a setting, by its path.
 
     Raises:
         UnknownName: If a mode, or a name below ``dataset_builder.``, is not known.
@@ -138,7 +145,7 @@ def read_flat(
             named.append((name, value))
         else:
             ours[name] = dict(value) if isinstance(value, Mapping) else value
-    found, mode = _translated(named, _paths(ours), is_setting)
+    found, mode = _translated(named, _paths(ours))
     for path, value in found.items():
         _put(ours, path, value)
 
@@ -151,8 +158,37 @@ def read_flat(
         else:
             plain.append(text)
     given = {path.strip(): value.strip() for path, _, value in (t.partition("=") for t in plain)}
-    found, late = _translated(named, given, is_setting)
+    found, late = _translated(named, given)
     return Flat(ours, (*plain, *(f"{path}={each}" for path, each in found.items())), late or mode)
+
+
+def read_from_step(overrides: Sequence[str], step: int | None) -> tuple[list[str], int | None]:
+    """Return overrides without ``resume_from_batch``, and the step to go on from.
+
+    Args:
+        overrides: Texts such as ``resume_from_batch=40``, of a run that is gone on with.
+        step: What ``--from-step`` says; None if it is not given.
+
+    Raises:
+        UsageError: If it is no number, or two are given.
+    """
+    rest: list[str] = []
+    for text in overrides:
+        name, _, value = text.partition("=")
+        if name.strip() != _BATCH:
+            rest.append(text)
+            continue
+        if value.strip() in ("null", "None"):
+            continue
+        if not value.strip().isdecimal():
+            raise UsageError(f"{_BATCH} is a number of steps, got {value!r}; give one such as 40")
+        if step not in (None, int(value)):
+            raise UsageError(
+                f"{text} is --from-step {int(value)}, and --from-step {step} was given; give one "
+                "of them"
+            )
+        step = int(value)
+    return rest, step
 
 
 def check_mode(mode: str, max_turns: int) -> None:
@@ -174,7 +210,7 @@ def _is_flat(name: str) -> bool:
 
 
 def _translated(
-    named: Iterable[tuple[str, Any]], given: Mapping[str, Any], is_setting: Callable[[str], bool]
+    named: Iterable[tuple[str, Any]], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """Return our settings of one source's flat names, and its mode."""
     found: dict[str, tuple[str, Any]] = {path: (path, value) for path, value in given.items()}
@@ -190,11 +226,6 @@ def _translated(
             mode = value
             continue
         for path, each in zip(paths, _values(leaf, value, len(paths)), strict=True):
-            if not is_setting(path):
-                raise UsageError(
-                    f"{name}={value} would be {path} here, which is not in this version; leave it "
-                    "out"
-                )
             before, other = found.setdefault(path, (name, each))
             if str(other) != str(each):
                 raise UsageError(

@@ -228,6 +228,12 @@ class TinkerConfig:
     base_url: str = ""
     """Its address, such as http://127.0.0.1:8004; if empty, that of TINKER_BASE_URL, or of the
     hosted service."""
+    start_from: str = ""
+    """Weights of another run that the adapter begins with, such as tinker://.../weights/step-000100
+    (state_path in a run's checkpoints.jsonl); the optimiser begins anew. A fresh adapter if
+    empty."""
+    dro_beta: float = 0.05
+    """Weight of the quadratic penalty of optimiser.loss=dro."""
     answer_timeout_s: float = 600.0
     """Seconds after which an answer is asked for again, twice, and then given up."""
     step_timeout_s: float = 1800.0

@@ -39,12 +39,13 @@ from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Activity, Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher, finished_steps
+from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
 from kernelgym_train.run.training import PolicyFor
 
 __all__ = [
     "HeldOutEvaluation",
     "RunOutcome",
+    "evaluate_model",
     "evaluate_run",
     "make_watchers",
     "quiet_frameworks",
@@ -64,17 +65,26 @@ class RunOutcome:
     """True if a run was resumed that had done all its steps; nothing was done."""
 
 
-def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
+def train_run(
+    config: Config, resume: Path | None = None, from_step: int | None = None
+) -> RunOutcome:
     """Train by a configuration, or go on with a run.
 
     A run that was resumed and has nothing left to do is left as it is. A new run that fails, or is
     interrupted, before its first step is done leaves no folder.
 
+    Args:
+        config: The configuration.
+        resume: Folder of the run to go on with; a new run if None.
+        from_step: Steps that its checkpoint to go on from has done; the last one's if None.
+
     Raises:
         UsageError: If something is missing.
         KeyboardInterrupt: After an interrupt; its text says how to go on.
     """
-    done = finished_steps(resume) if resume is not None else None
+    if resume is not None and from_step is not None:
+        check_from_step(resume, from_step)
+    done = finished_steps(resume) if resume is not None and from_step is None else None
     if resume is not None and done is not None and done >= config.optimiser.steps:
         return RunOutcome(resume, done, "", was_finished=True)
     logs: list[RunLog] = []
@@ -82,7 +92,7 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
     says = None if _is_first() else _say_nothing
     try:
         with Interrupts(activity, resume, says) as interrupts:
-            return _train_run(config, resume, interrupts, logs)
+            return _train_run(config, resume, from_step, interrupts, logs)
     except BaseException as error:
         begun = logs[-1] if logs else None
         gone = begun is not None and resume is None and begun.discard_if_unstarted()
@@ -94,7 +104,11 @@ def train_run(config: Config, resume: Path | None = None) -> RunOutcome:
 
 
 def _train_run(
-    config: Config, resume: Path | None, interrupts: Interrupts, logs: list[RunLog]
+    config: Config,
+    resume: Path | None,
+    from_step: int | None,
+    interrupts: Interrupts,
+    logs: list[RunLog],
 ) -> RunOutcome:
     """Train as `train_run` says; append the run's log to `logs`."""
     activity = interrupts.activity
@@ -112,7 +126,7 @@ def _train_run(
         check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
         activity.now = "loading the model"
         model.load()  # before the folder: most faults are here
-        log = _open(config, resume, model)
+        log = _open(config, resume, from_step, model)
         logs.append(log)
         interrupts.folder = log.folder
         activity.now = "starting the judge"
@@ -163,8 +177,48 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
     backend.check(config)
     log = RunLog.follow(folder)
     log.writes = True
-    with quiet_frameworks(), contextlib.ExitStack() as stack:
-        model = backend.trained(config, folder / "model")
+    with quiet_frameworks():
+        trained = backend.trained(config, folder / "model")
+        return _evaluate(config, log, trained, config.optimiser.steps)
+
+
+def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float], Path]:
+    """Evaluate a model that no run of this machine has trained.
+
+    Args:
+        config: The configuration.
+        address: Where weights are kept, such as ``tinker://...``; the untrained model if empty.
+
+    Returns:
+        The metrics, and the folder that keeps them, which is made as a run's is.
+
+    Raises:
+        UsageError: If something is missing.
+    """
+    if not address and config.tinker.start_from:
+        raise UsageError(
+            f"the untrained model has no weights to begin with, and tinker.start_from="
+            f"{config.tinker.start_from} is set; evaluate them by --evaluate "
+            f"{config.tinker.start_from}, or leave it out"
+        )
+    backend = find_backend(config.run.backend)
+    backend.check(config)
+    with quiet_frameworks():
+        model = backend.kept(config, address) if address else backend.prepare(config)
+        config = with_memory_budget(config)
+        log = _create(config)
+        try:
+            found = _evaluate(config, log, model, 0)
+        except BaseException:
+            log.discard_if_unstarted()
+            raise
+        log.event("evaluated", weights=address)
+    return found, log.folder
+
+
+def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str, float]:
+    """Evaluate a model on the held-out problems, and write it down."""
+    with contextlib.ExitStack() as stack:
         stack.callback(model.close)
         held_out = held_out_problems(config)
         model.load()
@@ -173,7 +227,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
         share = DeviceShare(model.device, config.judge.device)
         count = token_counter(model.tokenizer)
         run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share)
-        asyncio.run(run(model.policy, config.optimiser.steps))
+        asyncio.run(run(model.policy, step))
         return run.last.metrics if run.last else {}
 
 
@@ -269,25 +323,30 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
         yield LiveTable(config.run.name, steps) if on_terminal else Lines(steps)
 
 
-def _open(config: Config, resume: Path | None, model: Model) -> RunLog:
+def _open(config: Config, resume: Path | None, from_step: int | None, model: Model) -> RunLog:
     """Open the run's folder: in the first process for writing, in others once that has been."""
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
     if not _is_first():
         model.wait_for_others()
         return RunLog.follow(folder)
     if resume is not None:
-        log = RunLog.resume(folder)
+        log = RunLog.resume(folder, from_step=from_step)
     else:
-        about = manifest(
-            config.run.backend,
-            config.rules,
-            config.run.seed,
-            memory_bytes=config.judge.memory_bytes,
-            rewards=config.schedule,
-        )
-        log = RunLog.create(folder, plain(config), about)
+        log = _create(config)
     model.wait_for_others()
     return log
+
+
+def _create(config: Config) -> RunLog:
+    """Make the folder of a run."""
+    about = manifest(
+        config.run.backend,
+        config.rules,
+        config.run.seed,
+        memory_bytes=config.judge.memory_bytes,
+        rewards=config.schedule,
+    )
+    return RunLog.create(Path(config.run.folder) / config.run.name, plain(config), about)
 
 
 def _is_first() -> bool:

@@ -48,7 +48,14 @@ from kernelgym_train.rollout.records import rollout_record, token_rows
 from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.types import Rollout
 
-__all__ = ["Checkpoint", "RunLog", "Watcher", "config_digest", "finished_steps"]
+__all__ = [
+    "Checkpoint",
+    "RunLog",
+    "Watcher",
+    "check_from_step",
+    "config_digest",
+    "finished_steps",
+]
 
 _CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
 
@@ -107,6 +114,25 @@ def finished_steps(folder: Path) -> int | None:
     if not events or events[-1]["event"] != "finished" or events[-1]["stopped"]:
         return None
     return int(events[-1]["step"])
+
+
+def check_from_step(folder: Path, step: int) -> None:
+    """Refuse to go on from a checkpoint that a run does not have.
+
+    Args:
+        folder: The run's folder.
+        step: Steps that were done.
+
+    Raises:
+        UsageError: If none was kept after so many steps; lists those that were.
+    """
+    known = [row["step"] for row in _kept(folder)]
+    if step in known:
+        return
+    raise UsageError(
+        f"the run in {str(folder)!r} has no checkpoint after {step} steps; "
+        + (f"those it has: {', '.join(map(str, known))}" if known else "it has none")
+    )
 
 
 class RunLog:
@@ -171,7 +197,12 @@ class RunLog:
 
     @classmethod
     def resume(
-        cls, folder: str | Path, watchers: Iterable[Watcher] = (), *, good: bool = False
+        cls,
+        folder: str | Path,
+        watchers: Iterable[Watcher] = (),
+        *,
+        good: bool = False,
+        from_step: int | None = None,
     ) -> Self:
         """Open a run's folder where its last checkpoint left it.
 
@@ -179,9 +210,11 @@ class RunLog:
             folder: The run's folder.
             watchers: Are told what is logged.
             good: Take the last checkpoint at which no guard was set off.
+            from_step: Take the checkpoint after so many steps. Later ones are dropped; the event
+                ``went_back`` keeps their rows.
 
         Raises:
-            UsageError: If there is no run.
+            UsageError: If there is no run, or no checkpoint after so many steps.
         """
         folder = Path(folder)
         if not (folder / "config.yaml").is_file():
@@ -189,22 +222,26 @@ class RunLog:
                 f"there is no run in {str(folder)!r} (no config.yaml); give the folder that a run "
                 "was started in, such as runs/<name>"
             )
-        rows = _rows(folder)
-        # A row whose folder is gone was pruned, not broken.
-        kept = [row for row in rows if (folder / row["path"] / "state.json").is_file()]
+        rows, kept = _rows(folder), _kept(folder)
+        if from_step is not None:
+            check_from_step(folder, from_step)
+            kept = [row for row in kept if row["step"] <= from_step]
         kept = [row for row in kept if row["good"] or not good]
         last = kept[-1] if kept else None
         sizes = last["sizes"] if last else {}
         for name in _CUT_BACK:
             if (folder / name).exists():
                 os.truncate(folder / name, sizes.get(name, 0))
-        write_lines(folder / "checkpoints.jsonl", rows[: rows.index(last) + 1] if last else [])
+        stay = rows.index(last) + 1 if last else 0
+        write_lines(folder / "checkpoints.jsonl", rows[:stay])
         named = {row["path"] for row in kept}
         for path in (folder / "checkpoints").iterdir():
             if str(path.relative_to(folder)) not in named:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         start = _checkpoint(folder, last) if last else None
         opened = cls(folder, start, watchers)
+        if from_step is not None:
+            opened.event("went_back", step=from_step, dropped=rows[stay:])
         opened.event("resumed", step=start.step if start else 0)
         return opened
 
@@ -327,10 +364,14 @@ class RunLog:
         append_line(self.folder / "checkpoints.jsonl", {**(facts or {}), **row})
         _sync(self.folder / "checkpoints.jsonl")
 
-    def prune(self, keep: int) -> None:
-        """Remove checkpoint folders but for the last ones, the first, and the best by score."""
+    def prune(self, keep: int) -> tuple[Checkpoint, ...]:
+        """Remove checkpoint folders but for the last ones, the first, and the best by score.
+
+        Returns:
+            What was removed; its rows stay.
+        """
         if not self.writes:
-            return
+            return ()
         rows = _rows(self.folder)
         there = [row for row in rows if (self.folder / row["path"]).is_dir()]
         best = max(
@@ -338,9 +379,10 @@ class RunLog:
             key=lambda row: (row["score"], row["step"]),
             default=None,
         )
-        for row in there[1:-keep]:
-            if row is not best:
-                shutil.rmtree(self.folder / row["path"])
+        removed = [row for row in there[1:-keep] if row is not best]
+        for row in removed:
+            shutil.rmtree(self.folder / row["path"])
+        return tuple(_checkpoint(self.folder, row) for row in removed)
 
     def discard_if_unstarted(self) -> bool:
         """Remove the folder if the run has done no step; True if removed.
@@ -367,6 +409,11 @@ def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
 def _rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / "checkpoints.jsonl"
     return [row for _, row in read_lines(path)] if path.exists() else []
+
+
+def _kept(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of checkpoints that were not pruned."""
+    return [row for row in _rows(folder) if (folder / row["path"] / "state.json").is_file()]
 
 
 def _sync(path: Path) -> None:

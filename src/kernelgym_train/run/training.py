@@ -32,7 +32,7 @@ from kernelgym_train.metrics.step_metrics import staleness
 from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Step, Steps
 
 __all__ = ["Evaluate", "Outcome", "PolicyFor", "Progress", "run_stretches"]
@@ -180,7 +180,7 @@ class Progress:
         weights: str = "",
         state: Mapping[str, Any] | None = None,
         facts: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> tuple[Checkpoint, ...]:
         """Make a checkpoint count and prune older ones.
 
         Before a rollback it does nothing.
@@ -190,9 +190,12 @@ class Progress:
             weights: Digest of the trained weights.
             state: What the backend needs to go on; plain JSON data.
             facts: What the backend adds to its row in checkpoints.jsonl; likewise.
+
+        Returns:
+            Those that were pruned.
         """
         if self.action == "rollback":
-            return
+            return ()
         self.log.commit(
             self.done,
             folder,
@@ -202,9 +205,10 @@ class Progress:
             score=self.score,
             facts=facts or {},
         )
-        self.log.prune(self.config.run.keep_checkpoints)
+        pruned = self.log.prune(self.config.run.keep_checkpoints)
         self._alarmed = False
         self._save_s = time.monotonic() - self._finished
+        return pruned
 
     def _act(self, alarms: Sequence[Alarm]) -> None:
         grave = [alarm for alarm in alarms if alarm.action in ("stop", "rollback")]

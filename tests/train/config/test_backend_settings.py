@@ -73,8 +73,17 @@ def test_step_on_tinker_need_not_divide(groups: int, size: int, turns: int, upda
             [TINKER, "optimiser.loss=importance_sampling", "optimiser.clip_low=0.1"],
             "its loss clips nothing",
         ),
-        ([TINKER, "optimiser.kl_beta=0.1"], "no such term"),
-        ([TINKER, "optimiser.importance=sequence"], "leave it token"),
+        (
+            [TINKER, "optimiser.importance=sequence", "optimiser.loss=cispo"],
+            "service's loss gspo; leave optimiser.loss auto",
+        ),
+        ([TINKER, "optimiser.loss=dro", "optimiser.clip_high=0.1"], "its loss clips nothing"),
+        ([TINKER, "tinker.dro_beta=0.1"], "only optimiser.loss=dro reads it"),
+        ([TINKER, "optimiser.loss=dro", "tinker.dro_beta=0"], "must be above 0"),
+        (
+            [TINKER, "optimiser.loss=dro", "credit.normaliser=sequence"],
+            "set credit.normaliser to token or constant",
+        ),
         (["run.options=[delta]"], "name=value, got 'delta'"),
         (["run.options=[max_steps=3]"], "follows from other settings"),
     ],
@@ -84,6 +93,21 @@ def test_loss_or_option_unknown_is_refused_on_loading(settings: list[str], said:
         load_config(None, settings)
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("runs/first", "is no address of weights on a Tinker service.*--resume RUN"),
+        ("tinker://", "is no address"),
+        ("tinker://run", "is no address"),
+        ("tinker://a b/weights/c", "is no address"),
+        ("tinker://run/sampler_weights/step-000004", "cannot be trained.*as state_path"),
+    ],
+)
+def test_start_that_is_no_kept_state_is_refused(path: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load_config(None, [TINKER, f"tinker.start_from={path}"])
+
+
 @pytest.mark.slow
 def test_option_of_trl_mistyped_is_refused_on_loading() -> None:
     pytest.importorskip("trl")
@@ -91,7 +115,7 @@ def test_option_of_trl_mistyped_is_refused_on_loading() -> None:
         load_config(None, ["run.options=[vllm_mod=server]"])
 
 
-@pytest.mark.parametrize("loss", ["auto", "importance_sampling", "ppo", "cispo"])
+@pytest.mark.parametrize("loss", ["auto", "importance_sampling", "ppo", "cispo", "gspo", "dro"])
 def test_loss_of_tinker_is_taken(loss: str) -> None:
     assert load_config(None, [TINKER, f"optimiser.loss={loss}"]).optimiser.loss == loss
 

@@ -18,8 +18,7 @@ from kernelgym_train.config.config import Config, dump_config, load_config
 from kernelgym_train.config.settings import describe
 
 KEYS = {key.path for key in describe(Config)}
-LATER = {"tinker.base_url", "tinker.start_from"} - KEYS
-"""Settings that a flat name stands for, and that this version does not have."""
+PATH = "tinker://a-run/weights/step-000004"
 
 VALUES = [
     ("model_name=Qwen/Qwen3-8B", {"model.id": "Qwen/Qwen3-8B"}),
@@ -41,6 +40,7 @@ VALUES = [
     ("eval_every=3", {"evaluation.every": 3}),
     ("log_path=./out/first", {"run.folder": "out", "run.name": "first"}),
     ("base_url=http://127.0.0.1:8004", {"tinker.base_url": "http://127.0.0.1:8004"}),
+    (f"load_checkpoint_path={PATH}", {"tinker.start_from": PATH}),
     ("tensorboard_enabled=false", {"logging.tensorboard": False}),
     ("tensorboard_log_histograms_every=2", {"logging.histograms_every": 2}),
     ("wandb_project=kernels", {"logging.wandb_project": "kernels"}),
@@ -74,7 +74,8 @@ def load_file(folder: Path, text: str, *overrides: str) -> Config:
 
 @pytest.mark.parametrize(("given", "ours"), VALUES, ids=lambda value: str(value)[:40])
 def test_flat_name_is_read_as_ours(given: str, ours: dict[str, Any], tmp_path: Path) -> None:
-    backend = "run: {backend: tinker}\n" if "base_url" in given else ""
+    remote = any(path.startswith("tinker.") for path in ours)
+    backend = "run: {backend: tinker}\n" if remote else ""
     config = load_config(None, [given, "run.backend=tinker"] if backend else [given])
     assert {path: at(config, path) for path in ours} == ours
     name, _, value = given.partition("=")
@@ -90,9 +91,8 @@ def test_flat_name_is_read_as_ours(given: str, ours: dict[str, Any], tmp_path: P
 def test_flat_names_tried_stand_for_settings() -> None:
     tried = {given.partition("=")[0].removeprefix("dataset_builder.") for given, _ in VALUES}
     known = {**flat_names.FLAT, **flat_names.BUILDER}
-    missing = {name for name, paths in known.items() if set(paths) <= LATER}
-    assert set(known) - tried - missing == {"reward_speed_weight"}, "which needs a judge that times"
-    assert {path for paths in known.values() for path in paths} <= KEYS | LATER
+    assert set(known) - tried == {"reward_speed_weight"}, "which needs a judge that times"
+    assert {path for paths in known.values() for path in paths} <= KEYS
     sections = {path.partition(".")[0] for path in KEYS}
     assert not sections & {*known, *flat_names.REFUSED, "dataset_builder"}
 
@@ -131,18 +131,15 @@ def test_flat_name_without_counterpart_says_why(name: str, refused: str) -> None
         (["dataset_builder.reward_speed_weight=0.3"], "needs measured speed"),
         (["dataset_builder.reward_format_weight=-1"], "reward weight format must be finite"),
         (["resume_from_batch=3"], "--resume RUN"),
+        (
+            ["load_checkpoint_path=./runs/x", "run.backend=tinker"],
+            r"tinker.start_from=\./runs/x is no address",
+        ),
     ],
 )
 def test_flat_value_that_does_not_fit_is_refused(overrides: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load_config(None, overrides)
-
-
-@pytest.mark.parametrize("path", sorted(LATER))
-def test_flat_name_of_a_later_setting_is_refused(path: str) -> None:
-    name = next(name for name, paths in flat_names.FLAT.items() if path in paths)
-    with pytest.raises(UsageError, match=f"would be {path} here, which is not in this version"):
-        load_config(None, [f"{name}=x"])
 
 
 def test_command_line_goes_before_a_flat_file(tmp_path: Path) -> None:
@@ -198,11 +195,20 @@ def test_flat_names_are_all_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     for name, paths in {**flat_names.FLAT, **flat_names.BUILDER}.items():
-        if set(paths) <= LATER:
-            assert f"`{name}`" in page
-            continue
         (row,) = (row for row in rows if f"`{name}`" in row.split("|")[1])
         assert all(f"`{path}`" in row.split("|")[2] for path in paths), row
+
+
+def test_batch_to_resume_from_is_the_step() -> None:
+    read = flat_names.read_from_step
+    assert read(["a.b=1", "resume_from_batch=40"], None) == (["a.b=1"], 40)
+    assert read(["resume_from_batch = 40"], 40) == ([], 40)
+    assert read(["resume_from_batch=null"], 3) == ([], 3)
+    assert read(["a.b=1"], None) == (["a.b=1"], None)
+    with pytest.raises(UsageError, match="and --from-step 3 was given; give one of them"):
+        read(["resume_from_batch=40"], 3)
+    with pytest.raises(UsageError, match="is a number of steps, got 'last'"):
+        read(["resume_from_batch=last"], None)
 
 
 def test_mode_unknown_in_a_file_is_refused(tmp_path: Path) -> None:

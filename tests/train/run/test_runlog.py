@@ -177,10 +177,41 @@ def test_going_back_takes_the_last_good_checkpoint(log: RunLog) -> None:
     assert not (log.folder / "checkpoints" / "checkpoint-2").exists()
 
 
+def test_going_on_from_a_step_drops_what_is_later(log: RunLog) -> None:
+    steps(log, 0, 2)
+    at_checkpoint = {p.name: p.read_bytes() for p in log.folder.glob("*.jsonl")}
+    steps(log, 2, 4)
+    steps(log, 4, 6)
+    again = RunLog.resume(log.folder, from_step=2)
+    assert again.start is not None and again.start.step == 2
+    for name in ("metrics.jsonl", "trajectories.jsonl", "tokens.jsonl", "checkpoints.jsonl"):
+        assert (log.folder / name).read_bytes() == at_checkpoint[name]
+    assert [path.name for path in (log.folder / "checkpoints").iterdir()] == ["checkpoint-2"]
+    went, resumed = rows(log.folder / "events.jsonl")[-2:]
+    assert (went["event"], went["step"], resumed["step"]) == ("went_back", 2, 2)
+    assert [row["step"] for row in went["dropped"]] == [4, 6]
+    steps(again, 2, 3)
+    assert [row["step"] for row in rows(log.folder / "checkpoints.jsonl")] == [2, 3]
+
+
+def test_going_on_from_an_unknown_step_changes_nothing(log: RunLog) -> None:
+    with pytest.raises(UsageError, match="no checkpoint after 0 steps; it has none"):
+        RunLog.resume(log.folder, from_step=0)
+    for step in range(3):
+        steps(log, step, step + 1)
+    shutil.rmtree(log.folder / "checkpoints" / "checkpoint-2")
+    steps(log, 3, 4, save=False)
+    before = {p: p.read_bytes() for p in log.folder.rglob("*") if p.is_file()}
+    for step in (2, 4):
+        with pytest.raises(UsageError, match=f"after {step} steps; those it has: 1, 3"):
+            RunLog.resume(log.folder, from_step=step)
+    assert {p: p.read_bytes() for p in log.folder.rglob("*") if p.is_file()} == before
+
+
 def test_pruning_keeps_the_last_the_first_and_the_best(log: RunLog) -> None:
     for step, score in enumerate([0.1, 0.9, 0.2, None, 0.3, 0.4]):
         steps(log, step, step + 1, score=score)
-    log.prune(2)
+    assert [each.step for each in log.prune(2)] == [3, 4] and log.prune(2) == ()
     left = {path.name for path in (log.folder / "checkpoints").iterdir()}
     assert left == {f"checkpoint-{n}" for n in (1, 2, 5, 6)}
     assert (again := RunLog.resume(log.folder)).start and again.start.step == 6

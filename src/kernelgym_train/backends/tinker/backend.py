@@ -12,8 +12,16 @@ from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write
 from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.prices import cost_lines, price_of
-from kernelgym_train.backends.tinker.reach import ServedModel, find_model, reach, server_address
+from kernelgym_train.backends.tinker.reach import (
+    KeptWeights,
+    ServedModel,
+    find_model,
+    find_weights,
+    reach,
+    server_address,
+)
 from kernelgym_train.backends.tinker.service import Answered, Service
+from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import Remote, train
 from kernelgym_train.config.config import Config
@@ -72,6 +80,8 @@ class TinkerModel:
         yield f"server      {self._server}, reached"
         yield f"key         {tinker_key(self._server).source}"
         yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
+        if self._config.tinker.start_from:
+            yield f"weights     begin with {self._config.tinker.start_from}"
 
     def plan(
         self,
@@ -98,6 +108,8 @@ class TinkerModel:
         def make() -> Awaitable[Snapshot]:
             if kept is None:
                 return service.sampler(base_model=self._served.name)
+            if not kept.sampler_path:
+                return _snapshot_of(service, kept.state_path)
             return service.sampler(kept.sampler_path)
 
         return remote.policy(OpenedLater(make), kept.version if kept else 0, sampling)
@@ -210,9 +222,11 @@ class TinkerBackend:
         check_packages("tinker", ("tinker", "transformers"))
 
     def prepare(self, config: Config) -> TinkerModel:
-        """Return the configured model on its service, untrained."""
+        """Return the configured model on its service."""
         server = server_address(config.tinker.base_url)
-        served = find_model(reach(server, tinker_key(server).value), config.model.id, server)
+        key = tinker_key(server).value
+        served = find_model(reach(server, key), config.model.id, server)
+        _check_start(config, served, server, key)
         return TinkerModel(config, served, server)
 
     def trained(self, config: Config, folder: Path) -> TinkerModel:
@@ -224,8 +238,64 @@ class TinkerBackend:
         served = next((model for model in models if model.name == kept.base_model), None)
         return TinkerModel(config, served or ServedModel(kept.base_model, None), server, kept)
 
+    def kept(self, config: Config, address: str) -> TinkerModel:
+        """Return the configured model with weights that the service keeps.
+
+        Weights for sampling say nothing of their model; those of a training are compared.
+        """
+        check_address(f"--evaluate {address}", address)
+        server = server_address(config.tinker.base_url)
+        key = tinker_key(server).value
+        served = find_model(reach(server, key), config.model.id, server)
+        sampled = "/sampler_weights/" in address
+        rank = config.model.lora_rank
+        if not sampled:
+            found = _compared(address, served, server, key)
+            rank = rank if found.rank is None else found.rank
+        paths = ("", address) if sampled else (address, "")
+        return TinkerModel(config, served, server, Kept(*paths, 0, served.name, rank, server))
+
 
 BACKEND = TinkerBackend()
+
+
+def _check_start(config: Config, served: ServedModel, server: str, key: str) -> None:
+    """Refuse weights to begin with that the adapter cannot have.
+
+    Raises:
+        UsageError: If the server does not have them, or says that they are another model's or of
+            another rank.
+    """
+    path, rank = config.tinker.start_from, config.model.lora_rank
+    if not path:
+        return
+    kept = _compared(path, served, server, key)
+    if kept.rank not in (None, rank):
+        raise UsageError(
+            f"{path} are weights of an adapter of rank {kept.rank}, and model.lora_rank is {rank}; "
+            f"set model.lora_rank={kept.rank}"
+        )
+
+
+def _compared(path: str, served: ServedModel, server: str, key: str) -> KeptWeights:
+    """Return what the server says of weights.
+
+    Raises:
+        UsageError: If it does not have them, or says that they are another model's.
+    """
+    kept = find_weights(server, key, path)
+    if kept.base_model not in ("", served.name):
+        raise UsageError(
+            f"{path} are weights of an adapter of {kept.base_model}, and model.id is "
+            f"{served.name}; set model.id to theirs"
+        )
+    return kept
+
+
+async def _snapshot_of(service: Service, path: str) -> Snapshot:
+    """Return what samples with the weights of a training."""
+    learner = await service.restore(path, optimiser=False)
+    return await learner.snapshot()
 
 
 def _local_context(config: Config) -> int | None:

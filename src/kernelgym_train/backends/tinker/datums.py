@@ -3,8 +3,9 @@
 Contract: a row of an answer of n tokens to a prompt of m has m + n - 1 positions. Position i reads
 token i and predicts token i + 1; log-probabilities and advantages are 0 where the token predicted
 is the prompt's, so that nothing is learned from it. The advantage of each sampled token is the
-sample's times its weight: the service sums losses over tokens and rows, which makes its loss
-``-sum(weight * advantage * logp)`` as `kernelgym_train.credit.credit` has it.
+sample's, less a penalty of the token's own if there is one, times the weight: the service sums
+losses over tokens and rows, which makes its loss ``-sum(weight * advantage * logp)`` as
+`kernelgym_train.credit.credit` has it.
 
 Pure: neither the SDK nor a tensor is needed.
 """
@@ -31,14 +32,21 @@ class DatumRow:
     logprobs: tuple[float, ...]
     """The sampler's, of the targets; 0 on the prompt."""
     advantages: tuple[float, ...]
-    """Advantage times weight; 0 on the prompt."""
+    """Advantage without penalty, times weight; 0 on the prompt."""
+    answered: tuple[float, ...]
+    """1 on the answer, 0 on the prompt; what a ratio of whole answers is taken over."""
 
 
-def datum_row(sample: Sample) -> DatumRow:
+def datum_row(sample: Sample, penalties: Sequence[float] = ()) -> DatumRow:
     """Return a sample's row.
 
+    Args:
+        sample: The sample.
+        penalties: What the advantage of each of its tokens falls by; nothing if empty.
+
     Raises:
-        ValueError: If it has no prompt, no answer or no log-probabilities of the sampler.
+        ValueError: If it has no prompt, no answer or no log-probabilities of the sampler, or
+            penalties are not one a token.
     """
     if not sample.prompt_ids or not sample.ids:
         raise ValueError(f"sample {tuple(sample.key)} has no prompt or no answer")
@@ -46,21 +54,35 @@ def datum_row(sample: Sample) -> DatumRow:
         raise ValueError(f"sample {tuple(sample.key)} has no log-probabilities of its sampler")
     whole = (*sample.prompt_ids, *sample.ids)
     before = (0.0,) * (len(sample.prompt_ids) - 1)
-    advantage = sample.advantage * sample.weight
+    worth = [sample.advantage] * len(sample.ids)
+    if penalties:
+        worth = [value - less for value, less in zip(worth, penalties, strict=True)]
     return DatumRow(
         whole[:-1],
         whole[1:],
         (*before, *sample.logprobs),
-        (*before, *(advantage for _ in sample.ids)),
+        (*before, *(value * sample.weight for value in worth)),
+        (*before, *(1.0 for _ in sample.ids)),
     )
 
 
-def updates_of(samples: Sequence[Sample], updates: int) -> list[tuple[Sample, ...]]:
+def updates_of(
+    samples: Sequence[Sample], updates: int, *, penalised: bool = False
+) -> list[tuple[Sample, ...]]:
     """Return the samples of each optimiser update, none of them twice.
 
     Samples without an advantage teach nothing and are left out; so are updates without samples.
+
+    Args:
+        samples: Those of a step.
+        updates: How many there are.
+        penalised: Whether tokens have penalties, which teach without an advantage, too.
     """
-    taught = [sample for sample in samples if sample.advantage * sample.weight and sample.ids]
+    taught = [
+        sample
+        for sample in samples
+        if sample.ids and (sample.weight if penalised else sample.advantage * sample.weight)
+    ]
     bounds = [len(taught) * number // updates for number in range(updates + 1)]
     parts = [tuple(taught[a:b]) for a, b in itertools.pairwise(bounds)]
     return [part for part in parts if part]

@@ -19,12 +19,29 @@ class Loss:
     name: str
     config: Mapping[str, float] = field(default_factory=dict)
     """Bounds of the ratios of learner and sampler."""
+    beta: float = 0.0
+    """Weight of DRO's quadratic penalty, for rows whose tokens weigh 1."""
+
+    def told(self, weight: float) -> Mapping[str, float]:
+        """Return what the service is told beside the name.
+
+        DRO's penalty is not among the advantages, which carry the weight of their tokens. It is
+        weighed here, so that the loss is ``weight * (advantage * logp - beta / 2 * d ** 2)``.
+
+        Args:
+            weight: Weight of each token of the rows.
+        """
+        return {"beta": self.beta * weight} if self.name == "dro" else self.config
 
 
 def loss_of(config: Config) -> Loss:
     """Return the loss of a run, which its settings were checked for."""
     optimiser = config.optimiser
-    name = "ppo" if optimiser.loss == "auto" else optimiser.loss
+    name = optimiser.loss
+    if name == "auto":
+        name = "gspo" if optimiser.importance == "sequence" else "ppo"
+    if name == "dro":
+        return Loss(name, beta=config.tinker.dro_beta)
     if name == "importance_sampling":
         return Loss(name)
     bounds = {

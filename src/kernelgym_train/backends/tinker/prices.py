@@ -2,7 +2,9 @@
 
 Contract: pure. Bounds are of what a configuration may take at most: every prompt and answer as long
 as allowed, every refill round played, no token of a prompt found in the service's cache. Steps
-mostly take less. A model that is not in `PRICES` has no price, and none is made up for it.
+mostly take less. With ``optimiser.kl_beta`` the base model reads each row that is learned from, and
+samples the one token that a request for log-probabilities costs. A model that is not in `PRICES`
+has no price, and none is made up for it.
 
 Does not cover what checkpoints cost (0.10 USD per gigabyte and month by the same page), nor servers
 of one's own, which charge nothing.
@@ -112,7 +114,12 @@ def most_of_step(config: Config) -> Tokens:
     learned = sampling.problems_per_step * sampling.group_size * turns
     played = learned * (1 + sampling.refill_rounds)
     prompt, answer = sampling.max_prompt_tokens, sampling.max_new_tokens
-    return Tokens(played * prompt, played * answer, learned * (prompt + answer))
+    scored = learned if config.optimiser.kl_beta else 0
+    return Tokens(
+        played * prompt + scored * (prompt + answer),
+        played * answer + scored,
+        learned * (prompt + answer),
+    )
 
 
 def most_of_run(config: Config, held_out: int) -> Tokens:

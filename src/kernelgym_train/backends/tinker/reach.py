@@ -1,8 +1,8 @@
-"""One plain request to a Tinker server, before the SDK's first.
+"""Plain requests to a Tinker server, before the SDK's first.
 
-Contract: says within ten seconds what is wrong with address, key or model, in one `UsageError`. The
-SDK itself tries a refused port for over a minute. A redirect is not followed: the key would go with
-it. Uses the standard library only, and changes nothing on the server.
+Contract: each says within ten seconds what is wrong with address, key, model or checkpoint, in one
+`UsageError`. The SDK itself tries a refused port for over a minute. A redirect is not followed: the
+key would go with it. Uses the standard library only, and changes nothing on the server.
 
 It does not cover what a key is allowed to do, and whether the account is paid for.
 """
@@ -15,7 +15,7 @@ import os
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,20 @@ from urllib.parse import urlsplit
 
 from kernelgym import UsageError
 
-__all__ = ["HOSTED", "ServedModel", "find_model", "reach", "server_address"]
+__all__ = [
+    "HOSTED",
+    "KeptWeights",
+    "ServedModel",
+    "find_model",
+    "find_weights",
+    "reach",
+    "server_address",
+]
 
 HOSTED = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 """Address of the hosted service, as in the SDK."""
 _ASKED = "/api/v1/get_server_capabilities"
+_WEIGHTS = "/api/v1/weights_info"
 _PATIENCE_S = 8.0
 
 
@@ -38,6 +47,18 @@ class ServedModel:
     name: str
     context: int | None
     """Tokens that its context holds; None if the server does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWeights:
+    """What a server says of weights that it keeps."""
+
+    path: str
+    """Their address, ``tinker://...``."""
+    base_model: str
+    """Name of the model that they are an adapter of; empty if the server does not tell."""
+    rank: int | None
+    """Rank of the adapter; None if the server does not tell."""
 
 
 def server_address(base_url: str) -> str:
@@ -74,33 +95,40 @@ def reach(base_url: str, key: str, *, limit_s: float = _PATIENCE_S) -> tuple[Ser
     Raises:
         UsageError: If the server is not there, refuses the key, or is no Tinker server.
     """
-    found: list[bytes | Exception] = []
-
-    def ask() -> None:
-        try:
-            found.append(_get(base_url + _ASKED, key, limit_s))
-        except urllib.error.HTTPError as error:
-            error.close()  # it holds the connection
-            found.append(error)
-        except Exception as error:
-            found.append(error)
-
-    # Looking up a host's name knows no limit of its own.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if not found:
-        raise _not_there(base_url, f"no answer within {limit_s:g} s")
-    answer = found[0]
-    if isinstance(answer, urllib.error.HTTPError):
-        raise _refused(base_url, answer.code)
-    if isinstance(answer, http.client.HTTPException):
-        raise _no_tinker(base_url, "its answer is not HTTP")
-    if isinstance(answer, urllib.error.URLError):
-        raise _not_there(base_url, str(answer.reason))
-    if isinstance(answer, Exception):
-        raise _not_there(base_url, str(answer) or type(answer).__name__)
+    answer = _asked(base_url, _ASKED, key, limit_s)
+    if isinstance(answer, int):
+        raise _refused(base_url, answer)
     return _models(base_url, answer)
+
+
+def find_weights(
+    base_url: str, key: str, path: str, *, limit_s: float = _PATIENCE_S
+) -> KeptWeights:
+    """Return what a server says of weights that it keeps.
+
+    Args:
+        base_url: Its address.
+        key: The key that it is asked with; none if empty.
+        path: Address of the weights, ``tinker://...``.
+        limit_s: Seconds that it may take.
+
+    Raises:
+        UsageError: If the server is not there, refuses the key, or has no such weights.
+    """
+    answer = _asked(base_url, _WEIGHTS, key, limit_s, {"tinker_path": path})
+    if answer in (400, 404, 422):
+        raise UsageError(
+            f"the Tinker server at {base_url} has no {path} (HTTP {answer}): it was kept on "
+            "another server, or deleted since; give a path that it has, or set tinker.base_url to "
+            "its server"
+        )
+    if isinstance(answer, int):
+        raise _refused(base_url, answer)
+    try:
+        told = json.loads(answer)
+        return KeptWeights(path, str(told.get("base_model") or ""), told.get("lora_rank"))
+    except (ValueError, AttributeError):
+        raise _no_tinker(base_url, f"it does not tell what {path} is") from None
 
 
 def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> ServedModel:
@@ -129,12 +157,61 @@ def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> Ser
     )
 
 
-def _get(url: str, key: str, limit_s: float) -> bytes:
+def _asked(
+    base_url: str, path: str, key: str, limit_s: float, content: Mapping[str, Any] | None = None
+) -> bytes | int:
+    """Return a server's answer, or the HTTP status of its refusal.
+
+    Args:
+        base_url: Its address.
+        path: What is asked for there.
+        key: The key that it is asked with; none if empty.
+        limit_s: Seconds that it may take, looking its name up included.
+        content: What is sent, as JSON; a plain GET if None.
+
+    Raises:
+        UsageError: If it is not there, or does not speak HTTP.
+    """
+    found: list[bytes | Exception] = []
+
+    def ask() -> None:
+        try:
+            found.append(_fetch(base_url + path, key, limit_s, content))
+        except urllib.error.HTTPError as error:
+            error.close()  # it holds the connection
+            found.append(error)
+        except Exception as error:
+            found.append(error)
+
+    # Looking up a host's name knows no limit of its own.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not found:
+        raise _not_there(base_url, f"no answer within {limit_s:g} s")
+    answer = found[0]
+    if isinstance(answer, urllib.error.HTTPError):
+        return answer.code
+    if isinstance(answer, http.client.HTTPException):
+        raise _no_tinker(base_url, "its answer is not HTTP")
+    if isinstance(answer, urllib.error.URLError):
+        raise _not_there(base_url, str(answer.reason))
+    if isinstance(answer, Exception):
+        raise _not_there(base_url, str(answer) or type(answer).__name__)
+    return answer
+
+
+def _fetch(url: str, key: str, limit_s: float, content: Mapping[str, Any] | None) -> bytes:
     headers = {"Accept": "application/json", "User-Agent": "kernelgym"}
     if key:
         headers["X-API-Key"] = key
+    sent = None
+    if content is not None:
+        headers["Content-Type"] = "application/json"
+        sent = json.dumps(content).encode()
     opener = urllib.request.build_opener(_NoRedirect)
-    with opener.open(urllib.request.Request(url, headers=headers), timeout=limit_s) as answer:
+    request = urllib.request.Request(url, data=sent, headers=headers)
+    with opener.open(request, timeout=limit_s) as answer:
         data: bytes = answer.read(1 << 22)
         return data
 

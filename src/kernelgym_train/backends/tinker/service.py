@@ -22,6 +22,8 @@ from kernelgym_train.backends.tinker.keys import tinker_key
 __all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated"]
 
 _MOST_SEED = 2**31 - 1
+_DELETION_S = 60.0
+"""A run goes on without a deletion: it waits no longer for one."""
 
 
 class ServiceTimeout(TimeoutError):
@@ -89,6 +91,25 @@ class Sampler:
         told = tuple(float(value) for value in found.logprobs)
         return Answered(tuple(int(i) for i in found.tokens), told, found.stop_reason == "stop")
 
+    async def score(
+        self, prompt: Sequence[int], answer: Sequence[int], *, limit_s: float
+    ) -> tuple[float, ...]:
+        """Return the log-probability of each token of an answer.
+
+        Raises:
+            ServiceTimeout: If it takes longer than `limit_s`.
+            ValueError: If the service leaves one out.
+        """
+        from tinker import types
+
+        whole = types.ModelInput.from_ints([*prompt, *answer])
+        found = await _within(self._client.compute_logprobs(whole), limit_s, "log-probabilities")
+        # From the end: of the first token there is none, which some servers leave out.
+        told = tuple(found)[-len(answer) :]
+        if len(told) < len(answer) or any(value is None for value in told):
+            raise ValueError(f"the service told {len(told)} of {len(answer)} log-probabilities")
+        return tuple(map(float, told))
+
 
 class Learner:
     """The remote weights that are trained, with their optimiser."""
@@ -125,7 +146,7 @@ class Learner:
             learning_rate=learning_rate, weight_decay=weight_decay, grad_clip_norm=max_grad_norm
         )
         backward = self._client.forward_backward(
-            [_datum(row) for row in rows], loss, dict(loss_config) or None
+            [_datum(row, loss) for row in rows], loss, dict(loss_config) or None
         )
         step = self._client.optim_step(adam)
         found = await _within(backward, self._limit_s, "a backward pass")
@@ -133,6 +154,29 @@ class Learner:
         told = tuple(tuple(output["logprobs"].tolist()) for output in found.loss_fn_outputs)
         measured = {**dict(found.metrics or {}), **dict(taken.metrics or {})}
         return Updated(told, {name: float(value) for name, value in measured.items()})
+
+    async def has_loss(self, loss: str, loss_config: Mapping[str, float]) -> bool:
+        """Return whether the service has a loss.
+
+        No request tells that, so one is tried on a row of two tokens, forward only: nothing is
+        learned. The client is of no use after a refusal.
+
+        Raises:
+            ServiceTimeout: If it takes longer than the learner's limit.
+        """
+        import tinker
+
+        row = DatumRow((0, 1), (1, 0), (0.0, 0.0), (0.0, 0.0), (0.0, 1.0))
+        try:
+            asked = self._client.forward([_datum(row, loss)], loss, dict(loss_config) or None)
+            await _within(asked, self._limit_s, "a forward pass")
+        except (tinker.BadRequestError, tinker.UnprocessableEntityError):
+            return False
+        except tinker.RequestFailedError as error:
+            if error.category is not tinker.types.RequestErrorCategory.User:
+                raise
+            return False
+        return True
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep weights and optimiser; returns their path and the sampler's."""
@@ -161,7 +205,8 @@ class Service:
         os.environ.setdefault("TINKER_TELEMETRY", "0")
         self._limit_s = limit_s
         key = tinker_key(base_url).value
-        self._client = tinker.ServiceClient(base_url=base_url or None, api_key=key or None)
+        self._given: dict[str, Any] = {"base_url": base_url or None, "api_key": key or None}
+        self._client = tinker.ServiceClient(**self._given)
 
     async def create(self, model: str, rank: int, seed: int) -> Learner:
         """Return a fresh adapter on a base model."""
@@ -213,6 +258,23 @@ class Service:
         except tinker.NotFoundError:
             raise _no_such(path or base_model) from None
 
+    async def delete(self, path: str) -> None:
+        """Delete weights that are kept; those that are gone already are no error.
+
+        Args:
+            path: Their address, ``tinker://...``.
+
+        Raises:
+            ServiceTimeout: If it takes longer than a minute, or than the service's limit.
+        """
+        import tinker
+
+        asked = tinker.RestClient(**self._given).delete_checkpoint_from_tinker_path(path)
+        try:
+            await _within(asked, min(self._limit_s, _DELETION_S), "the deletion of a checkpoint")
+        except tinker.NotFoundError:
+            return
+
     def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
         """End the session; the service may free what it holds."""
         self._client.close(status)
@@ -225,7 +287,7 @@ def _no_such(path: str) -> UsageError:
     )
 
 
-def _datum(row: DatumRow) -> Any:
+def _datum(row: DatumRow, loss: str) -> Any:
     from tinker import types
 
     # The SDK takes lists for the keys it knows, and says so in no type.
@@ -234,6 +296,8 @@ def _datum(row: DatumRow) -> Any:
         "logprobs": list(row.logprobs),
         "advantages": list(row.advantages),
     }
+    if loss == "gspo":  # servers refuse keys that a loss has no use for, or ignore them
+        inputs["sequence_ratio_mask"] = list(row.answered)
     tokens = types.ModelInput.from_ints(list(row.tokens))
     return types.Datum(model_input=tokens, loss_fn_inputs=inputs)
 

@@ -7,6 +7,7 @@ on one server (its models, its losses) is not looked at here.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kernelgym.errors import UnknownName, UsageError
@@ -16,10 +17,13 @@ from kernelgym_train.config.unused import refuse_given
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["LOSSES", "check_settings"]
+__all__ = ["EVERYWHERE", "LOSSES", "check_address", "check_settings"]
 
-LOSSES = ("importance_sampling", "ppo", "cispo")
-"""The service's names of the losses that rows are made for; ``auto`` is ppo."""
+EVERYWHERE = ("importance_sampling", "ppo", "cispo")
+"""Losses that every server known to us has."""
+LOSSES = (*EVERYWHERE, "gspo", "dro")
+"""The service's names of the losses that rows are made for; ``auto`` is ppo, or gspo with
+``optimiser.importance=sequence``."""
 
 _SERVICE = "the service decides it"
 _TRAINING = "the service tells log-probabilities at 1, whatever was sampled at"
@@ -37,11 +41,13 @@ _UNUSED = {
     "optimiser.micro_batch": "the service divides an update by itself",
     "sampling.temperature": f"{_TRAINING}; evaluation.temperature is apart",
     "sampling.top_p": _TRAINING,
-    "optimiser.importance": "ratios of whole answers are not among the losses it is sent",
-    "optimiser.kl_beta": "rows for it carry no such term in this version",
     "run.options": "it has no options beside the settings",
 }
 
+_ADVICE = (
+    "give one such as tinker://RUN/weights/NAME, which a row of a run's checkpoints.jsonl has as "
+    "state_path"
+)
 _CLIPS = ("optimiser.clip_low", "optimiser.clip_high")
 
 
@@ -66,13 +72,54 @@ def check_settings(config: Config, processes: int = 1) -> None:
     optimiser = config.optimiser
     if optimiser.loss not in ("auto", *LOSSES):
         raise UnknownName("loss of backend tinker", optimiser.loss, ("auto", *LOSSES))
-    if optimiser.loss == "importance_sampling":
+    if optimiser.importance == "sequence" and optimiser.loss not in ("auto", "gspo"):
+        raise UsageError(
+            f"optimiser.importance=sequence and optimiser.loss={optimiser.loss} do not fit: ratios "
+            "of whole answers are a Tinker service's loss gspo; leave optimiser.loss auto"
+        )
+    if optimiser.loss in ("importance_sampling", "dro"):
         refuse_given(config, "tinker", dict.fromkeys(_CLIPS, "its loss clips nothing"))
+    if optimiser.loss != "dro":
+        refuse_given(config, "tinker", {"tinker.dro_beta": "only optimiser.loss=dro reads it"})
+    elif config.credit.normaliser == "sequence":
+        raise UsageError(
+            "credit.normaliser=sequence and optimiser.loss=dro do not fit: the service takes one "
+            "weight of DRO's penalty for all answers; set credit.normaliser to token or constant"
+        )
+    _check_start(config.tinker.start_from)
     _check_caps(config)
     if processes > 1:
         raise UsageError(
             f"{processes} processes were started (WORLD_SIZE), and a run on a Tinker service is "
             "one; start it without torchrun or accelerate launch"
+        )
+
+
+def check_address(given: str, path: str) -> None:
+    """Refuse what is no address of weights on a service.
+
+    Args:
+        given: The setting or option with the address, as it was given.
+        path: The address.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    if not re.fullmatch(r"tinker://[^/\s]+(/[^/\s]+)+", path):
+        raise UsageError(
+            f"{given} is no address of weights on a Tinker service; {_ADVICE}; a run in a "
+            "folder is gone on with by --resume RUN"
+        )
+
+
+def _check_start(path: str) -> None:
+    """Refuse what is no address of weights that can be trained."""
+    if not path:
+        return
+    check_address(f"tinker.start_from={path}", path)
+    if "/sampler_weights/" in path:
+        raise UsageError(
+            f"tinker.start_from={path} are weights for sampling, which cannot be trained; {_ADVICE}"
         )
 
 

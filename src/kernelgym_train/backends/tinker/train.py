@@ -32,15 +32,17 @@ from kernelgym_train.backends.tinker.checkpoint import Kept, checkpoint_name
 from kernelgym_train.backends.tinker.datums import DatumRow, datum_row, logprob_gap, updates_of
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.reference import Scores, divergence, reference_logprobs
 from kernelgym_train.backends.tinker.service import Updated
+from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import ChatText, Sampling
 from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
+from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Step, Steps
 from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
-from kernelgym_train.types import Key
+from kernelgym_train.types import Key, Sample
 
 __all__ = ["Learning", "Remote", "Trains", "train"]
 
@@ -63,6 +65,9 @@ class Learning(Protocol):
     ) -> Updated:
         """Take one optimiser step on the rows."""
 
+    async def has_loss(self, loss: str, loss_config: Mapping[str, float]) -> bool:
+        """Return whether the service has a loss; nothing is learned."""
+
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep weights and optimiser; returns their path and the sampler's."""
 
@@ -75,6 +80,12 @@ class Trains(Protocol):
 
     async def restore(self, path: str, *, optimiser: bool = True) -> Learning:
         """Return an adapter as a checkpoint has it."""
+
+    async def sampler(self, path: str = "", *, base_model: str = "") -> Scores:
+        """Return what tells log-probabilities of kept weights, or of a base model."""
+
+    async def delete(self, path: str) -> None:
+        """Delete weights that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +169,7 @@ class _Stretch:
         self._kept = _kept_at_start(progress)
         self._version = self._kept.version if self._kept else 0
         self._sampled: tuple[int, Snapshot] | None = None
+        self._base: Scores | None = None
         start, spending = progress.log.start, remote.spending
         if start is not None and not spending.spent.total:  # a rollback takes nothing back
             spending.load(start.state().get("spent", {}))
@@ -167,6 +179,8 @@ class _Stretch:
         self._end_if_spent()
         if not progress.ends or self._kept is None:
             learner = await self._open()
+            if self._kept is None and self._loss.name not in EVERYWHERE:
+                await self._check_loss(learner)
             while not progress.ends:
                 await self._step(learner, progress.done)
                 self._end_if_spent()
@@ -186,9 +200,22 @@ class _Stretch:
         if self._kept is not None:
             self._steps.activity.now = "restoring the checkpoint on the service"
             return await service.restore(self._kept.state_path, optimiser=True)
+        if path := config.tinker.start_from:
+            self._steps.activity.now = "taking over another run's weights on the service"
+            return await service.restore(path, optimiser=False)
         self._steps.activity.now = "making an adapter on the service"
         return await service.create(
             self._remote.base_model, config.model.lora_rank, config.run.seed
+        )
+
+    async def _check_loss(self, learner: Learning) -> None:
+        """Refuse a loss that the server does not have."""
+        if await learner.has_loss(self._loss.name, self._loss.told(1.0)):
+            return
+        raise UsageError(
+            f"the Tinker server at {self._remote.server} does not have the loss {self._loss.name}; "
+            f"set optimiser.loss to one that it has: {', '.join(EVERYWHERE)}, and leave "
+            "optimiser.importance=token"
         )
 
     async def _step(self, learner: Learning, step: int) -> None:
@@ -226,17 +253,21 @@ class _Stretch:
         """Take a step's updates; returns what was measured, and the mean gap."""
         optimiser, sampling = self._config.optimiser, self._config.sampling
         sampled_by = _versions(taken)
-        parts = updates_of(taken.credit.samples, optimiser.updates_per_step)
+        parts = updates_of(
+            *(taken.credit.samples, optimiser.updates_per_step),
+            penalised=optimiser.kl_beta > 0,
+        )
+        penalties, found = await self._penalties(parts)
         first = step * optimiser.updates_per_step
         rates, losses, norms = [], [], []
         gap = most_gap = None
         for number, samples in enumerate(parts):
-            rows = [datum_row(sample) for sample in samples]
+            rows = [datum_row(sample, penalties.get(sample.key, ())) for sample in samples]
             rates.append(learning_rate_at(optimiser, self._progress.learning_rate, first + number))
             done = await learner.update(
                 rows,
                 loss=self._loss.name,
-                loss_config=self._loss.config,
+                loss_config=self._loss.told(samples[0].weight),
                 learning_rate=rates[-1],
                 weight_decay=optimiser.weight_decay,
                 max_grad_norm=optimiser.max_grad_norm,
@@ -251,6 +282,7 @@ class _Stretch:
             norms += _found(done.metrics, "grad_norm")
         planned = learning_rate_at(optimiser, self._progress.learning_rate, first)
         measured = {
+            **found,
             "train/learning_rate": rates[0] if rates else planned,
             "train/updates": float(len(parts)),
             "train/datums": float(sum(map(len, parts))),
@@ -264,6 +296,30 @@ class _Stretch:
         if sampling.temperature == 1.0 and sampling.top_p == 1.0:
             measured |= _entropy(taken)
         return measured, gap
+
+    async def _penalties(
+        self, parts: Sequence[Sequence[Sample]]
+    ) -> tuple[dict[Key, tuple[float, ...]], dict[str, float]]:
+        """Return what each token's advantage falls by, and the divergence as a metric."""
+        beta, remote = self._config.optimiser.kl_beta, self._remote
+        samples = [sample for part in parts for sample in part]
+        if not beta or not samples:
+            return {}, {}
+        if self._base is None:
+            self._base = await remote.service.sampler(base_model=remote.base_model)
+        told = await reference_logprobs(
+            *(self._base, samples),
+            limit_s=remote.answer_timeout_s,
+            at_once=self._config.sampling.at_once,
+        )
+        for sample in samples:
+            remote.spending.sampled(len(sample.prompt_ids) + len(sample.ids), 1)
+        found = divergence(samples, told)
+        penalties = {
+            sample.key: tuple(beta * value for value in excess)
+            for sample, excess in zip(samples, found.excess, strict=True)
+        }
+        return penalties, {"train/kl": found.kl}
 
     async def _snapshot(self, learner: Learning) -> Snapshot:
         """Return a snapshot of the weights; the last one if unchanged."""
@@ -286,7 +342,22 @@ class _Stretch:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
             kept = {"tinker": self._kept.state(), "spent": remote.spending.state()}
-            progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+            pruned = progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+            await self._delete(pruned)
+
+    async def _delete(self, pruned: Iterable[Checkpoint]) -> None:
+        """Delete checkpoints on the service; a failure is an event and no more."""
+        names = ("state_path", "sampler_path")
+        paths = [str(each.facts[name]) for each in pruned for name in names if name in each.facts]
+        ended = await asyncio.gather(
+            *(self._remote.service.delete(path) for path in paths), return_exceptions=True
+        )
+        for path, error in zip(paths, ended, strict=True):
+            if isinstance(error, Exception):
+                reason = f"{type(error).__name__}: {error}"
+                self._progress.log.event("not_deleted", path=path, reason=reason)
+            elif error is not None:
+                raise error  # an interrupt
 
 
 def _kept_at_start(progress: Progress) -> Kept | None:

@@ -186,6 +186,13 @@ class TrlBackend:
         """Return the model that a run has left, its weights not loaded."""
         return TrlModel(config, str(folder))
 
+    def kept(self, config: Config, address: str) -> TrlModel:
+        """Refuse weights by an address: models of this process are folders."""
+        raise UsageError(
+            f"{address} is an address on a Tinker service, and the backend is trl; give --backend "
+            "tinker, or set model.id to a model's folder"
+        )
+
 
 BACKEND = TrlBackend()
 

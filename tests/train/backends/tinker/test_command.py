@@ -174,6 +174,87 @@ def test_run_without_a_key_is_refused(
     assert list(tmp_path.iterdir()) == [] and made == []
 
 
+def test_run_begins_with_weights_of_another(tmp_path, model_folder, served, capsys, monkeypatch):
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import KeptWeights
+
+    store, _ = served
+    model = str(model_folder.resolve())
+    told = {"path": "tinker://run-0/weights/a", "base_model": model, "rank": 4}
+    monkeypatch.setattr(backend, "find_weights", lambda url, key, path: KeptWeights(**told))
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "evaluation.every=0"]
+    given.append(f"load_checkpoint_path={told['path']}")
+    for name, other in (("base_model", "Qwen/Other"), ("rank", 8)):
+        with monkeypatch.context() as patch:
+            patch.setitem(told, name, other)
+            assert main(given) == 2
+        assert f"{other}, and model." in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["--dry-run", *given]) == 0
+    assert f"weights     begin with {told['path']}" in capsys.readouterr().out
+    momentum = [3.0] * 9
+    store.kept[told["path"]] = ([0.5] * 8 + [-1.0], momentum)
+    assert main([*given, "run.name=one", "optimiser.steps=1"]) == 0
+    assert (store.created, store.restored) == ([], [told["path"]])
+    assert store.began == [fake_tinker.fresh()[1]], "the optimiser begins anew"
+    ((rows_sent, _),) = store.updates
+    assert all(row.logprobs[-1] < -2.0 for row in rows_sent if row.targets[-1] == fake_tinker.END)
+    # A resumed run goes on from its own checkpoint.
+    assert main(["--resume", str(tmp_path / "one"), "optimiser.steps=2"]) == 0
+    assert len(store.restored) == 2 and store.restored[1] != told["path"]
+
+
+@pytest.fixture
+def kept(served, model_folder, monkeypatch):
+    """Have the server keep weights of rank 4; returns its store."""
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import KeptWeights
+
+    store, _ = served
+    store.kept["tinker://run-0/weights/a"] = ([0.5] * 8 + [-1.0], [3.0] * 9)
+    told = KeptWeights("tinker://run-0/weights/a", str(model_folder.resolve()), 4)
+    monkeypatch.setattr(backend, "find_weights", lambda url, key, path: told)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("what", "restored"),
+    [
+        ("untrained", []),
+        ("tinker://run-0/sampler_weights/a", []),
+        ("tinker://run-0/weights/a", ["tinker://run-0/weights/a"]),
+    ],
+)
+def test_model_without_a_run_is_evaluated(what, restored, tmp_path, model_folder, kept, capsys):
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    given += ["model.lora_rank=8", "evaluation.greedy=false"]  # the weights tell their own
+    assert main(["--evaluate", what, *given]) == 0
+    said = capsys.readouterr()
+    assert "eval/pass@1 " in said.out and f"is kept in '{tmp_path}/one'" in said.err
+    (row,) = rows(tmp_path / "one" / "evaluations.jsonl")
+    assert row["step"] == 0 and f"{row['eval/pass@1']:.4f}" in said.out
+    assert rows(tmp_path / "one" / "events.jsonl")[-1]["event"] == "evaluated"
+    assert (kept.created, kept.restored, kept.updates) == ([], restored, [])
+    assert main(["--evaluate", what, *given]) == 2
+    assert "there is a run in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("what", "more", "said"),
+    [
+        ("tinker://run-1/sampler_weights/b", [], "has no tinker://run-1"),
+        ("tinker://run", [], "--evaluate tinker://run is no address of weights"),
+        ("untrained", ["tinker.start_from=tinker://run-0/weights/a"], "evaluate them by --evaluat"),
+    ],
+)
+def test_model_that_is_not_there_is_told(what, more, said, tmp_path, model_folder, kept, capsys):
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", *more]
+    assert main(["--evaluate", what, *given]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1, err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_samples_need_not_divide_by_micro_batches():
     fake_tinker.config("sampling.problems_per_step=1", "sampling.group_size=3", "env.max_turns=3")
 

@@ -34,6 +34,18 @@ def test_row_is_shifted_by_one():
     assert row.targets == (6, 7, 8, 9)
     assert row.logprobs == (0.0, 0.0, -0.5, -1.0)
     assert row.advantages == (0.0, 0.0, 0.5, 0.5)
+    assert row.answered == (0.0, 0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("loss", "more"), [("ppo", set()), ("gspo", {"sequence_ratio_mask"})])
+def test_datum_has_what_its_loss_reads(loss, more):
+    pytest.importorskip("tinker")
+    from kernelgym_train.backends.tinker.service import _datum
+
+    row = datum_row(Sample(Key(0, 0), (5, 6), (8, 9), (-0.5, -1.0), 2.0, 0.25))
+    given_ = _datum(row, loss).loss_fn_inputs
+    assert set(given_) == {"target_tokens", "logprobs", "advantages", *more}
+    assert all(given_[name].tolist() == [0.0, 1.0, 1.0] for name in more)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ import pytest
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.reach import (
     HOSTED,
+    KeptWeights,
     ServedModel,
     find_model,
+    find_weights,
     reach,
     server_address,
 )
@@ -39,6 +41,11 @@ def answering(status=200, body=MODELS, headers=(), wait=None):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body.encode())
+
+        def do_POST(self):
+            length = int(self.headers["Content-Length"])
+            keys.append(json.loads(self.rfile.read(length)))
+            self.do_GET()
 
         def log_message(self, *_):
             pass
@@ -150,6 +157,33 @@ def test_hosted_address_is_the_sdks():
     # Read, not imported: that takes seconds.
     source = (Path(found.origin).parent / "lib" / "base_url.py").read_text()
     assert f'DEFAULT_BASE_URL = "{HOSTED}"' in source
+
+
+PATH = "tinker://a/weights/b"
+
+
+def test_kept_weights_come_with_model_and_rank():
+    told = json.dumps({"base_model": "one", "is_lora": True, "lora_rank": 8})
+    with answering(body=told) as (url, asked):
+        assert find_weights(url, "tml-key", PATH) == KeptWeights(PATH, "one", 8)
+    assert asked == [{"tinker_path": PATH}, "tml-key"]
+    with answering(body="{}") as (url, _):
+        assert find_weights(url, "tml-key", PATH) == KeptWeights(PATH, "", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (404, "", f"has no {PATH}.*on another server, or deleted since"),
+        (400, "", f"has no {PATH}"),
+        (401, "", "refuses the key"),
+        (503, "", "look at its status"),
+        (200, "[]", f"does not tell what {PATH} is"),
+    ],
+)
+def test_weights_a_server_lacks_are_refused(status, body, said):
+    with answering(status, body) as (url, _), pytest.raises(UsageError, match=said):
+        find_weights(url, "tml-key", PATH)
 
 
 def test_model_is_found_by_name_or_folder(tmp_path, monkeypatch):

@@ -7,10 +7,12 @@ import signal
 
 import pytest
 
+from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
 from kernelgym_train.backends.tinker.options import loss_of
+from kernelgym_train.backends.tinker.reach import KeptWeights, find_weights
 from kernelgym_train.backends.tinker.service import Service
-from kernelgym_train.backends.tinker.settings import LOSSES
+from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import load_config
 from kernelgym_train.types import Key, Sample
 from support import tiny
@@ -104,7 +106,7 @@ def test_every_loss_of_the_backend_is_taken(server):
         learner = await service.create(str(server.model), 8, seed=1)
         rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -0.5))
         found = {}
-        for name in LOSSES:
+        for name in EVERYWHERE:
             loss = loss_of(load_config(None, ("run.backend=tinker", f"optimiser.loss={name}")))
             more = {"loss": loss.name, "loss_config": loss.config, "learning_rate": 0.0}
             found[name] = (await updated(learner, rows, **more)).metrics["skyrl.ai/grad_norm"]
@@ -112,6 +114,36 @@ def test_every_loss_of_the_backend_is_taken(server):
 
     found = serve(server, play)
     assert all(norm == pytest.approx(found["ppo"], rel=1e-3) for norm in found.values()), found
+
+
+def test_loss_the_server_lacks_is_told(server):
+    async def play(service):
+        found = {}
+        for name in ("ppo", "gspo", "dro"):
+            learner = await service.create(str(server.model), 8, seed=1)
+            found[name] = await learner.has_loss(name, {})
+        return found
+
+    assert serve(server, play) == {"ppo": True, "gspo": False, "dro": False}
+
+
+def test_base_model_tells_log_probabilities(server):
+    """Those of the learner, as long as its adapter is fresh; a server may leave out the first."""
+
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        found = await answers(await learner.snapshot(), 2)
+        base = await service.sampler(base_model=str(server.model))
+        rows = rows_for(found, (1.0, -1.0))
+        before = [await base.score(PROMPT, one.ids, limit_s=LIMIT_S) for one in found]
+        await updated(learner, rows)
+        after = [await base.score(PROMPT, one.ids, limit_s=LIMIT_S) for one in found]
+        return found, before, after
+
+    found, before, after = serve(server, play)
+    for one, told in zip(found, before, strict=True):
+        assert told == pytest.approx(one.logprobs, abs=1e-4)
+    assert after == before, "the learner has moved away from it"
 
 
 def test_losses_are_summed_over_rows_and_tokens(server):
@@ -145,6 +177,29 @@ def test_update_survives_sampling_an_older_snapshot(server):
     found, before, again, after = serve(server, play)
     assert again == found  # the snapshot is what it was
     assert before.logprobs == after.logprobs  # and so are the learner's weights
+
+
+def test_checkpoint_deleted_is_gone(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        state, sampler = await learner.save("gone", keep_days=0)
+        for path in (state, sampler, state):
+            await service.delete(path)
+        with pytest.raises(UsageError, match="the Tinker server has no tinker://"):
+            await service.restore(state)
+
+    serve(server, play)
+
+
+def test_weights_tell_their_model_and_rank(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        return await learner.save("kept", keep_days=0)
+
+    path, _ = serve(server, play)
+    assert find_weights(server.url, "", path) == KeptWeights(path, str(server.model), 8)
+    with pytest.raises(UsageError, match="has no tinker://"):
+        find_weights(server.url, "", path.replace("kept", "other"))
 
 
 def test_checkpoint_restores_weights_after_a_kill(server):

@@ -37,6 +37,9 @@ def test_step_is_counted_by_hand() -> None:
     config = load_config(None, SMALL)
     assert most_of_step(config) == Tokens(24 * 100, 24 * 10, 12 * 110)
     assert PRICE.usd(most_of_step(config)) == pytest.approx((2400 + 240 * 3 + 1320 * 2) / 1e6)
+    # With a penalty, the base model reads each row that is learned from.
+    penalised = most_of_step(load_config(None, [*SMALL, "optimiser.kl_beta=0.1"]))
+    assert penalised == Tokens(24 * 100 + 12 * 110, 24 * 10 + 12, 12 * 110)
     # Two evaluations of 5 problems, (4 sampled + 1 greedy) episodes of 3 turns each.
     chosen = ("evaluation.every=3", "evaluation.max_turns=3")
     run = most_of_run(load_config(None, [*SMALL, *chosen]), held_out=5)

@@ -196,6 +196,15 @@ def test_killed_and_resumed_equals_unbroken(name, count, after, step, unbroken, 
     assert outcome(folder) == outcome(unbroken[0])
 
 
+def test_run_gone_back_equals_unbroken(unbroken, tmp_path):
+    folder, store = tmp_path / "run", Store()
+    fake_tinker.run(folder, fake_tinker.config(), store)
+    _, log, _ = fake_tinker.run(folder, fake_tinker.config(), store, from_step=2)
+    assert store.restored == [log.start.facts["state_path"]] and log.start.step == 2
+    assert len(store.updates) == 5 + 3
+    assert outcome(folder) == outcome(unbroken[0])
+
+
 def test_finished_run_asks_the_service_for_nothing(unbroken, tmp_path):
     folder, store = tmp_path / "run", Store()
     fake_tinker.run(folder, fake_tinker.config("optimiser.steps=2"), store)
@@ -260,6 +269,23 @@ def test_update_without_an_answer_is_not_sent_again(tmp_path):
         fake_tinker.run(tmp_path / "run", fake_tinker.config(), store)
     assert len(store.updates) == 3
     assert [row["step"] for row in rows(tmp_path / "run", "metrics.jsonl")] == [0, 1]
+
+
+@pytest.mark.parametrize("undeletable", [False, True])
+def test_pruned_checkpoints_are_deleted_remotely(undeletable, unbroken, tmp_path):
+    store = Store(undeletable=undeletable)
+    settings = fake_tinker.config("run.save_every=1", "run.keep_checkpoints=1")
+    _, log, _ = fake_tinker.run(tmp_path / "run", settings, store)
+    saved = rows(log.folder, "checkpoints.jsonl")
+    pruned = [row for row in saved if not (log.folder / row["path"]).exists()]
+    assert [row["step"] for row in pruned] == [2, 3, 4]
+    gone = [row[name] for row in pruned for name in ("state_path", "sampler_path")]
+    events = rows(log.folder, "events.jsonl")
+    told = [row["path"] for row in events if row["event"] == "not_deleted"]
+    assert (told, store.deleted) == ((gone, []) if undeletable else ([], gone))
+    assert all("within 1 s" in row["reason"] for row in events if row["event"] == "not_deleted")
+    assert {row["state_path"] for row in saved if row not in pruned} <= set(store.kept)
+    assert outcome(log.folder)["metrics"] == outcome(unbroken[0])["metrics"], "the run goes on"
 
 
 def test_run_of_another_backend_is_not_resumed(tmp_path, unbroken):
@@ -340,6 +366,36 @@ def test_update_is_told_loss_rate_and_clipping(tmp_path):
 def test_losses_know_their_bounds(name, told):
     found = loss_of(fake_tinker.config(f"optimiser.loss={name}"))
     assert found.name == name and bool(found.config) == told
+
+
+def test_ratios_of_whole_answers_are_gspo():
+    found = loss_of(fake_tinker.config("optimiser.importance=sequence"))
+    assert found.name == "gspo" and found.told(0.5) == loss_of(fake_tinker.config()).config
+
+
+@pytest.mark.parametrize(
+    "given", [("gspo", "optimiser.importance=sequence"), ("dro", "optimiser.loss=dro")]
+)
+def test_loss_the_server_lacks_is_refused_at_start(given, tmp_path):
+    loss, setting = given
+    store = Store(lacks=(loss,))
+    with pytest.raises(UsageError, match=f"http://fake does not have the loss {loss}; set optim"):
+        fake_tinker.run(tmp_path / "run", fake_tinker.config(setting), store)
+    assert store.updates == [] and store.snapshots == 0
+
+
+def test_loss_is_asked_about_once_where_it_may_lack(unbroken, tmp_path):
+    assert unbroken[1].tried == []
+    store, settings = Store(), fake_tinker.config("optimiser.loss=dro", "tinker.dro_beta=0.1")
+    _, log, _ = fake_tinker.run(tmp_path / "run", settings, store)
+    fake_tinker.run(tmp_path / "run", settings, store, from_step=2)
+    assert store.tried == ["dro"]
+    # The penalty weighs what the advantages of the same rows do.
+    for step, (_, told) in enumerate(store.updates[:5]):
+        played = [row for row in rows(log.folder, "tokens.jsonl") if row["key"][0] == step]
+        weight = told["loss_config"]["beta"] / 0.1
+        assert 1.0 / sum(len(row["ids"]) for row in played) <= weight * (1 + 1e-9)
+        assert (told["loss"], len(told["loss_config"])) == ("dro", 1)
 
 
 @pytest.mark.parametrize(

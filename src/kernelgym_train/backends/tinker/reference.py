@@ -1,0 +1,109 @@
+"""The penalty for leaving the base model, token by token, inside the advantages.
+
+Contract: a service's losses have no such term, so it is part of what each token is worth: the
+advantage of a sampled token falls by ``beta * (d - mean)``, where d is how much more probable the
+sampler found it than the base model does, in nats. On policy, that is the gradient of
+``beta * KL(policy || base)`` of each token's distribution. The mean is over the step's tokens, as
+the loss weighs them: it changes nothing of the expected gradient and takes away most of its noise.
+
+The base model is asked for each row once. A request that fails is repeated twice; then the step
+fails, before anything of it was learned.
+
+It does not cover the reference of a run that begins with another run's weights: that, too, is the
+base model. Needs no SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelgym import UsageError
+from kernelgym_train.types import Sample
+
+__all__ = ["Divergence", "Scores", "divergence", "reference_logprobs"]
+
+_ATTEMPTS = 3
+
+
+class Scores(Protocol):
+    """Tells log-probabilities; `kernelgym_train.backends.tinker.service.Sampler`."""
+
+    async def score(
+        self, prompt: Sequence[int], answer: Sequence[int], *, limit_s: float
+    ) -> tuple[float, ...]:
+        """Return the log-probability of each token of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """How far the sampler of a step is from the base model."""
+
+    kl: float
+    """Estimate of the divergence ``KL(policy || base)``, in nats a token: the mean of
+    ``exp(-d) + d - 1`` (http://joschu.net/blog/kl-approx.html), which is never negative."""
+    excess: tuple[tuple[float, ...], ...]
+    """Of each sample's tokens: d without its mean."""
+
+
+def divergence(samples: Sequence[Sample], reference: Sequence[Sequence[float]]) -> Divergence:
+    """Return how far samples are from the base model.
+
+    Args:
+        samples: With the sampler's log-probabilities.
+        reference: The base model's, of each sample's tokens.
+
+    Raises:
+        ValueError: If log-probabilities are missing.
+    """
+    apart = []
+    for sample, base in zip(samples, reference, strict=True):
+        if sample.logprobs is None:
+            raise ValueError(f"sample {tuple(sample.key)} has no log-probabilities of its sampler")
+        apart.append([mine - its for mine, its in zip(sample.logprobs, base, strict=True)])
+    tokens = [value for values in apart for value in values]
+    if not tokens:
+        return Divergence(0.0, tuple(() for _ in samples))
+    sums = [sample.weight * math.fsum(own) for sample, own in zip(samples, apart, strict=True)]
+    whole = math.fsum(sample.weight * len(sample.ids) for sample in samples)
+    mean = math.fsum(sums) / whole if whole else 0.0
+    kl = math.fsum(math.exp(-value) + value - 1.0 for value in tokens) / len(tokens)
+    return Divergence(kl, tuple(tuple(value - mean for value in values) for values in apart))
+
+
+async def reference_logprobs(
+    base: Scores, samples: Sequence[Sample], *, limit_s: float, at_once: int | None = None
+) -> list[tuple[float, ...]]:
+    """Return the base model's log-probabilities of each sample's tokens.
+
+    Args:
+        base: The base model.
+        samples: What was sampled.
+        limit_s: Seconds that one of them may take.
+        at_once: Most requests at a time; all of them if None.
+
+    Raises:
+        Exception: What the last of three requests for a sample raised.
+    """
+    gate = asyncio.Semaphore(at_once or max(1, len(samples)))
+
+    async def one(sample: Sample) -> tuple[float, ...]:
+        async with gate:
+            for _ in range(_ATTEMPTS - 1):
+                try:
+                    return await base.score(sample.prompt_ids, sample.ids, limit_s=limit_s)
+                except UsageError:
+                    raise  # such as a model that the service does not have
+                except Exception:
+                    continue
+            return await base.score(sample.prompt_ids, sample.ids, limit_s=limit_s)
+
+    tasks = [asyncio.ensure_future(one(sample)) for sample in samples]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
