@@ -1,0 +1,1 @@
+"""Search: finds a faster kernel from one that is correct."""
