@@ -9,7 +9,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
-	records.export judge judge.environment evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
+	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
 	benchmark.kernelbench
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
@@ -17,7 +17,9 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \
-	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration
+	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration \
+	mcgs.search mcgs.settings mcgs.task mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.graph mcgs.selection \
+	mcgs.progress mcgs.events mcgs.controller mcgs.finishing mcgs.files mcgs.moves.definition mcgs.moves.table
 
 .PHONY: help setup demo test test-all tinker-server test-tinker redteam lint bench docs clean
 

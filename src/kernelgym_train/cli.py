@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
+from kernelgym_train.backends.backend import check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.config.flat_names import read_from_step
 from kernelgym_train.config.settings import describe, plain
@@ -134,6 +135,8 @@ def _backend(name: str) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.backend == "mcgs":
+        return _search(options)
     if options.help_settings:
         for key in describe(Config):
             print(f"{key.path} = {key.default!r}\n    {key.help} ({key.type})")
@@ -151,9 +154,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     asked = _asked(options)
     if asked.config.run.backend == "mcgs":
-        raise UsageError(
-            "backend 'mcgs' is not in this version of kernelgym; those that are: trl, tinker"
-        )
+        raise UsageError("a search has settings of its own: give --backend mcgs, not run.backend")
     if options.dry_run:
         from kernelgym_train.launch.dry_run import dry_run
 
@@ -188,6 +189,23 @@ def _run(options: argparse.Namespace) -> int:
         _say(f"stopped after {outcome.steps} steps: {outcome.stopped}")
         return 1
     return 0
+
+
+def _search(options: argparse.Namespace) -> int:
+    """Run the search, whose settings are no training's."""
+    others = ("config", "resume", "evaluate", "merge", "assume_gpu")
+    if given := [name for name in others if getattr(options, name) is not None]:
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} is for training; a search takes key=value alone, "
+            "see --backend mcgs --help-settings"
+        )
+    check_packages("search", ("tree_sitter", "tree_sitter_cpp"))
+    from kernelgym_train.mcgs import command
+
+    if options.help_settings:
+        command.help_settings()
+        return 0
+    return command.run_search(options.settings, dry_run=options.dry_run)
 
 
 def _asked(options: argparse.Namespace) -> _Asked:

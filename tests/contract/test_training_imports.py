@@ -139,6 +139,23 @@ def test_what_computes_numbers_needs_no_framework(path: Path) -> None:
         assert not any(is_a(module, "kernelgym.judge") for module, _, _ in found)
 
 
+SEARCH_PURE = (
+    *("graph", "selection", "proposing", "variant", "kernel_file", "progress", "examples"),
+    *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.hoist"),
+)
+IO = {"asyncio", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "threading", "time"}
+
+
+def test_search_rules_and_graph_do_no_io() -> None:
+    folder = ROOT / "mcgs"
+    paths = {".".join(path.relative_to(folder).with_suffix("").parts): path for path in SOURCES
+             if path.is_relative_to(folder)}  # fmt: skip
+    rules = {name for name in paths if name.startswith(("cpp.", "moves."))}
+    assert rules > {name for name in SEARCH_PURE if "." in name}
+    for name in {*rules, *SEARCH_PURE}:
+        assert not {module.split(".")[0] for module, _, _ in imports(paths[name])} & IO, name
+
+
 def test_importing_what_is_pure_is_light() -> None:
     names = ", ".join(f"kernelgym_train.{name}" for name in sorted(PURE))
     code = (

@@ -142,7 +142,7 @@ def test_a_dry_run_for_a_gpu_that_is_not_here(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--backend", "mcgs"], "'mcgs' is not in this version"),
+        (["--backend", "mcgs"], "input= is missing"),
         (["--backend", "trll"], "did you mean trl"),
         (["optimiser.step=3"], "did you mean steps"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),

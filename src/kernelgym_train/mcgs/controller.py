@@ -1,0 +1,290 @@
+"""The controller: chooses, has judged, and confirms what is better.
+
+Contract:
+
+- every decision is an event, written before it counts: a proposal before it is judged, a verdict
+  before the graph knows it. What a kill leaves unjudged is judged first when the search goes on;
+- results are taken in in the order in which kernels were dispatched, so that equal verdicts give
+  equal searches, whatever the number of workers finishes first;
+- a proposal whose state is known costs nothing and is never judged again;
+- only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
+  compared with it once it has led for some evaluations, and the best few are at the end;
+- a stop (a limit, Ctrl-C) ends dispatching; what was dispatched is waited for, and the end follows
+  as ever (`kernelgym_train.mcgs.finishing`).
+
+Does not write a best: that is the end's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kernelgym import AwaitedEvaluator, Kernel, Problem, UsageError
+from kernelgym.evaluators.duel import Duel
+from kernelgym.types import Evaluator, Verdict
+from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.files import SearchFolder
+from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
+from kernelgym_train.mcgs.proposing import Proposer
+from kernelgym_train.mcgs.selection import ALGORITHMS, Surroundings
+from kernelgym_train.mcgs.settings import Budget
+from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.variant import state_key
+
+__all__ = ["Controller", "Duelling", "duel_fields"]
+
+_LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
+_CONTESTANTS = 3
+_MOST_ROUNDS = 6
+_REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
+
+
+class Duelling(Protocol):
+    """Compares two kernels; see `kernelgym.duel`."""
+
+    def __call__(
+        self,
+        evaluator: Evaluator,
+        problem: Problem,
+        first: Kernel,
+        second: Kernel,
+        *,
+        width: float = 0.02,
+        most: int = 12,
+        seed: str = "",
+    ) -> Duel:
+        """Return which of two kernels is faster."""
+
+
+class Controller:
+    """One search, from its start's verdict to the last of its evaluations.
+
+    Args:
+        task: What is searched.
+        evaluator: Judges the kernels; it must time them.
+        proposer: Proposes variants.
+        progress: The search as it stands.
+        log: Its log, open.
+        folder: Its folder.
+        context: Key of what times depend on.
+        algo: Name of an algorithm.
+        budget: The limits.
+        seed: Of the search's own random numbers.
+        workers: Kernels judged at the same time.
+        duel: Compares two kernels.
+        say: Is told a line for the reader at the terminal.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        evaluator: Evaluator,
+        proposer: Proposer,
+        progress: Progress,
+        log: EventLog,
+        folder: SearchFolder,
+        *,
+        context: str,
+        algo: str,
+        budget: Budget,
+        seed: int,
+        workers: int,
+        duel: Duelling,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._task, self._evaluator, self.progress = task, evaluator, progress
+        self._log, self._folder, self._context = log, folder, context
+        self._select, self._budget, self._workers = ALGORITHMS[algo], budget, workers
+        self._around = Surroundings(progress.graph, progress.variants, proposer, seed)
+        self._duel, self._say, self._clock = duel, say, clock
+        self._began = clock() - progress.seconds
+        self._stop = threading.Event()
+
+    @property
+    def seconds(self) -> float:
+        """For how long the search has run."""
+        return self._clock() - self._began
+
+    def stop(self) -> None:
+        """Dispatch nothing any more."""
+        self._stop.set()
+
+    def record(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Write an event, and take it in."""
+        self.progress.take(self._log.append(self.seconds, name, fields))
+
+    def judge_start(self) -> None:
+        """Judge the start twice, unless that was done.
+
+        That gives its speed, and how far times repeat.
+
+        Raises:
+            UsageError: If the start is not correct, or cannot be timed.
+        """
+        for _ in range(sum(event.name == "start" for event in self._log.past), 2):
+            verdict = self._evaluator.evaluate(self._task.problem, self._task.start)
+            if not verdict.correct or verdict.timing is None:
+                what = verdict.status if not verdict.correct else "correct, and was not timed"
+                raise UsageError(
+                    f"the start kernel is {what}: {verdict.message or 'no reason given'}; a search "
+                    "needs a correct kernel that the judge times"
+                )
+            self._folder.write_start(self._task.start, verdict)
+            self.record("start", {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)})
+
+    async def run(self) -> None:
+        """Evaluate until a limit is met, then compare the best few."""
+        async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
+            running: deque[tuple[str, asyncio.Task[Verdict]]] = deque()
+
+            def begin(key: str) -> None:
+                kernel = self.progress.variants[key].kernel()
+                judging = awaited.evaluate(self._task.problem, kernel)
+                running.append((key, asyncio.create_task(judging)))
+
+            for key in self.progress.open:  # dispatched before a kill
+                begin(key)
+            try:
+                while not self.progress.stopped:
+                    reason = ""
+                    while len(running) < self._workers and not (reason := self._reason_to_stop()):
+                        chosen = self._dispatch()
+                        if chosen is None:
+                            break
+                        begin(chosen)
+                    if not running:
+                        self.record("stopped", {"reason": reason or "space exhausted"})
+                        break
+                    key, judging = running.popleft()
+                    self._take_in(key, await judging)
+                    led, since = self.progress.led_since
+                    if self.progress.evaluations - since >= _LEADS_FOR:
+                        if self.progress.challenger() == led and not self._reason_to_stop():
+                            await self._challenge(led)
+            finally:
+                for _, judging in running:
+                    judging.cancel()
+            for _ in range(_CONTESTANTS):
+                challenger = self.progress.challenger()
+                if challenger is None or self._seconds_left() < self.reserve_s:
+                    break
+                await self._challenge(challenger)
+
+    @property
+    def reserve_s(self) -> float:
+        """Expected seconds of the last comparison and check."""
+        progress = self.progress
+        leader = progress.challenger() or progress.incumbent
+        best = progress.wall_s.get(leader, progress.start_wall_s)
+        return 3 * (progress.start_wall_s + best) + best
+
+    def _seconds_left(self) -> float:
+        return self._budget.seconds - self.seconds if self._budget.seconds else float("inf")
+
+    def rounds_left(self, most: int) -> int:
+        """Return how many rounds there is time for: 3 to `most`."""
+        left, each = self._seconds_left(), self.reserve_s / 4
+        return most if left == float("inf") else max(3, min(most, int(left / max(each, 1e-9))))
+
+    def _reason_to_stop(self) -> str:
+        if self._stop.is_set():
+            return "interrupted"
+        if self.progress.evaluations + len(self.progress.open) >= self._budget.builds:
+            return "budget_builds"
+        if self._seconds_left() < self.reserve_s:
+            return "seconds"
+        return ""
+
+    def _dispatch(self) -> str | None:
+        """Choose a new state; None if none is left for now."""
+        progress = self.progress
+        for _ in range(_REPEATS):
+            choice = self._select(self._around)
+            if choice is None:
+                return None
+            key = state_key(choice.proposal.variant)
+            fields: dict[str, Any] = {
+                "key": key,
+                "node": choice.node,
+                "move": choice.move,
+                "attempt": choice.attempt,
+            }
+            if progress.graph.knows(key):
+                self.record("repeated", fields)
+                continue
+            variant, risk = choice.proposal.variant, choice.proposal.risk
+            self._folder.write_variant(key, variant, self._task.start, self._context, risk)
+            fields |= {
+                "links": [list(link) for link in choice.links],
+                "scores": [[name, round(score, 6)] for name, score in choice.scores],
+                "variant": plain_variant(variant),
+                "risk": risk,
+            }
+            self.record("proposed", fields)
+            return key
+        return None
+
+    def _take_in(self, key: str, verdict: Verdict) -> None:
+        progress = self.progress
+        value = value_of(verdict, progress.start_speedup)
+        self._folder.write_verdict(key, verdict)
+        self.record(
+            "judged",
+            {
+                "key": key,
+                "status": verdict.status.value,
+                "value": value,
+                "speedup": verdict.speedup,
+                "speedup_low": verdict.speedup_low,
+                "wall_s": _wall_s(verdict),
+                "message": verdict.message[:300],
+            },
+        )
+        step = ", ".join(f"{s.move} ({s.choice})" for s in progress.variants[key].applied)
+        said = verdict.status.value if value is None else f"{_factor(value)} over the start"
+        self._say(f"{progress.evaluations:4d}  {self.seconds:6.0f} s  {said:>24}  {step}")
+
+    async def _challenge(self, key: str) -> None:
+        """Compare a node with the incumbent."""
+        first, second = (
+            self.progress.variants[each].kernel() for each in (self.progress.incumbent, key)
+        )
+        found = await asyncio.to_thread(
+            self._duel, self._evaluator, self._task.problem, first, second, most=_MOST_ROUNDS
+        )
+        self.record("duel", duel_fields(self.progress.incumbent, key, found))
+        won = "confirmed" if found.decided == "second" else "not confirmed"
+        self._say(
+            f"      {self.seconds:6.0f} s  {won}: {found.ratio:.3g}x the best before "
+            f"({found.low:.3g} to {found.high:.3g}, {found.rounds} rounds)"
+        )
+
+
+def duel_fields(first: str, second: str, found: Duel) -> dict[str, Any]:
+    """Return a duel as an event's fields."""
+    return {
+        "first": first,
+        "second": second,
+        "ratio": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "rounds": found.rounds,
+        "decided": found.decided,
+    }
+
+
+def _wall_s(verdict: Verdict) -> float:
+    built = verdict.stages.build_s if verdict.stages is not None else 0.0
+    return round(max(0.0, verdict.wall_s - built), 3)
+
+
+def _factor(value: float) -> str:
+    return f"{math.exp(value):.3g}x"

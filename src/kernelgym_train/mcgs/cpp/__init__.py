@@ -1,0 +1,1 @@
+"""Reads C++: text, loop nests, and what can be proven of them."""

@@ -1,0 +1,66 @@
+"""`Accumulation`: elements that are each a sum over an inner loop.
+
+::
+
+    for (j ...) {
+      float total = START;
+      for (k ...) { total += TERM; }
+      output[INDEX] = RESULT;         // may name total
+    }
+
+Contract: `read_accumulation` returns one only if elements are independent of each other, the inner
+loop's bounds do not depend on the element, ``total`` has the output's type, and TERM reads no
+output. So each element can be computed at any time, and with others. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelgym_train.mcgs.cpp.loops import Assign, Function, Let, Loop
+from kernelgym_train.mcgs.cpp.proofs import accesses, has_independent_iterations
+from kernelgym_train.mcgs.cpp.scope import Array
+from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+
+__all__ = ["Accumulation", "read_accumulation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """The parts of the loop above."""
+
+    elements: Loop
+    total: Let
+    terms: Loop
+    add: Assign
+    store: Assign
+    output: Array
+
+
+def read_accumulation(function: Function, loop: Loop) -> Accumulation | None:
+    """Return the accumulation that a loop is; None if it is none."""
+    if len(loop.body) != 3 or loop.step != 1:
+        return None
+    total, terms, store = loop.body
+    if not (isinstance(total, Let) and isinstance(terms, Loop) and isinstance(store, Assign)):
+        return None
+    if terms.pragmas or terms.step != 1 or len(terms.body) != 1:
+        return None
+    (add,) = terms.body
+    if not isinstance(add, Assign) or add.operator not in ("+=", "-="):
+        return None
+    if text_of(add.target) != total.name or total.name in identifiers(add.value):
+        return None
+    if store.operator != "=" or store.target.type != "subscript_expression":
+        return None
+    output = function.arrays[text_of(store.target.child_by_field_name("argument"))]
+    bounds = terms.lower.names | terms.upper.names
+    if output.element != total.type or loop.variable in bounds:
+        return None
+    if any(each.array == output.name and not each.writes for each in accesses(function, loop.body)):
+        return None
+    if terms.variable in identifiers(store.target) | identifiers(store.value):
+        return None
+    if not has_independent_iterations(function, loop):
+        return None
+    return Accumulation(loop, total, terms, add, store, output)

@@ -1,0 +1,54 @@
+"""Changes C++ text at places that the parser found.
+
+Contract: places are offsets into the text's UTF-8 bytes, as tree-sitter gives them. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tree_sitter import Node
+
+__all__ = ["indent_of", "replaced", "rewritten", "with_lines_before"]
+
+
+def replaced(text: str, edits: Iterable[tuple[Node, str]]) -> str:
+    """Return a text with others in place of disjoint nodes."""
+    data = text.encode()
+    for node, new in sorted(edits, key=lambda edit: edit[0].start_byte, reverse=True):
+        data = data[: node.start_byte] + new.encode() + data[node.end_byte :]
+    return data.decode()
+
+
+def with_lines_before(text: str, lines: Iterable[tuple[Node, str]]) -> str:
+    """Return a text with a line before each node."""
+    data = text.encode()
+    for node, line in sorted(lines, key=lambda edit: edit[0].start_byte, reverse=True):
+        blank = " " * node.start_point.column
+        if data[: node.start_byte].rpartition(b"\n")[2].strip():
+            line = f"\n{blank}{line}"  # a directive needs a line of its own
+        data = data[: node.start_byte] + f"{line}\n{blank}".encode() + data[node.start_byte :]
+    return data.decode()
+
+
+def rewritten(node: Node, rule: Callable[[Node], str | None]) -> str:
+    """Return a node's text, parts of it replaced by a rule."""
+    new = rule(node)
+    if new is not None:
+        return new
+    if not node.children:
+        return "" if node.text is None else node.text.decode()
+    parts, at = [], node.start_byte
+    whole = b"" if node.text is None else node.text
+    for child in node.children:
+        parts.append(whole[at - node.start_byte : child.start_byte - node.start_byte].decode())
+        parts.append(rewritten(child, rule))
+        at = child.end_byte
+    parts.append(whole[at - node.start_byte :].decode())
+    return "".join(parts)
+
+
+def indent_of(text: str, by: int) -> str:
+    """Return a text, indented from its second line on."""
+    return re.sub(r"\n(?=[^\n])", "\n" + " " * by, text)

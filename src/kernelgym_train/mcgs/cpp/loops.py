@@ -1,0 +1,356 @@
+"""Recognises counted loops in C++ text, and what they touch.
+
+Contract: `read_functions` yields only what it understands in full. A loop is recognised if it
+counts one whole number up by a constant to a bound that it does not change, and its body holds
+nothing but declarations of numbers, assignments to numbers and array elements, calls of known
+functions without side effects, and such loops. Whatever else stands in a body (a branch, a jump, a
+call, an address) makes the loop, and each loop around it, unrecognised.
+
+Arrays are pointers that are bound once to ``data_ptr`` of a tensor. An output is one whose tensor
+the function allocates and uses for nothing else before it returns it; all others are only read, so
+that no two arrays share memory where one is written.
+
+Needs tree-sitter. Does not follow values through memory, and no pointer arithmetic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tree_sitter_cpp
+from tree_sitter import Language, Node, Parser
+
+from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+from kernelgym_train.mcgs.cpp.scope import FLOATS, WHOLE, Array, Scope, constants
+from kernelgym_train.mcgs.cpp.syntax import (
+    children,
+    identifiers,
+    index_node,
+    polynomial_of,
+    text_of,
+    walk,
+)
+
+__all__ = [
+    "Assign",
+    "Function",
+    "Let",
+    "Loop",
+    "Statement",
+    "inner_loops",
+    "read_functions",
+    "walk_loops",
+]
+
+PURE_CALLS = frozenset(
+    f"{prefix}{name}{suffix}"
+    for name in (
+        *("exp", "log", "sqrt", "abs", "fabs", "tanh", "sin", "cos", "pow", "max", "min", "erf"),
+        *("floor", "ceil", "exp2", "log2", "fmax", "fmin", "log1p", "expm1"),
+    )
+    for prefix in ("std::", "")
+    for suffix in ("", "f")
+)
+"""Functions that a recognised loop may call: their value depends on their arguments alone."""
+_EXPRESSIONS = frozenset(
+    ("binary_expression", "unary_expression", "parenthesized_expression", "number_literal")
+)
+_OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A declaration of one number, in a loop's body."""
+
+    node: Node
+    name: str
+    type: str
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """An assignment to a number or an array element."""
+
+    node: Node
+    target: Node
+    operator: str
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A counted loop."""
+
+    node: Node
+    name: str
+    """Function, then the variables of the loops down to this one; siblings are numbered."""
+    variable: str
+    type: str
+    lower: Polynomial
+    upper: Polynomial
+    lower_text: str
+    upper_text: str
+    step: int
+    body: tuple[Statement, ...]
+    pragmas: tuple[str, ...]
+    """Directives that concern it: those right before it, or before a loop that it is part of."""
+
+
+Statement = Let | Assign | Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function, with the loops that were recognised in it."""
+
+    name: str
+    arrays: dict[str, Array]
+    types: dict[str, str]
+    """Types of the numbers that it declares outside of loops."""
+    loops: tuple[Loop, ...]
+    """Recognised ones that lie in no other recognised one."""
+
+
+@functools.lru_cache(maxsize=256)
+def read_functions(cpp: str) -> tuple[Function, ...]:
+    """Return the functions of a C++ text that hold a recognised loop."""
+    data = cpp.encode()
+    tree = Parser(Language(tree_sitter_cpp.language())).parse(data)
+    root = tree.root_node
+    macros = {
+        text_of(node.child_by_field_name("name")): text_of(node.child_by_field_name("value"))
+        for node in walk(root)
+        if node.type in ("preproc_def", "preproc_function_def")
+    }
+    numbers = {name for name, value in macros.items() if value.strip().isdigit()}
+    defined = [node for node in walk(root) if node.type == "function_definition"]
+    own = frozenset(_name_of(node) for node in defined)
+    fixed = frozenset(numbers | constants(root))
+    # A name that is a macro may stand for anything.
+    plain = [node for node in defined if not identifiers(node) & (set(macros) - numbers)]
+    found = (_function(node, own, fixed) for node in plain)
+    return tuple(each for each in found if each is not None and each.loops)
+
+
+def walk_loops(loops: tuple[Statement, ...]) -> Iterator[Loop]:
+    """Yield loops and all loops in them, outer ones first."""
+    for loop in loops:
+        if isinstance(loop, Loop):
+            yield loop
+            yield from walk_loops(loop.body)
+
+
+def inner_loops(loop: Loop) -> tuple[Loop, ...]:
+    """Return the loops directly in a loop's body."""
+    return tuple(each for each in loop.body if isinstance(each, Loop))
+
+
+def _name_of(function: Node) -> str:
+    declarator = function.child_by_field_name("declarator")
+    return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
+
+
+def _function(node: Node, own: frozenset[str], fixed: frozenset[str]) -> Function | None:
+    declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
+    if declarator is None or body is None or any(each.is_error for each in walk(node)):
+        return None
+    if declarator.type != "function_declarator":
+        return None
+    name = _name_of(node)
+    scope = Scope(declarator, body, own, fixed)
+    loops = tuple(_outermost(body, scope, name))
+    return Function(name, scope.arrays, scope.types, loops)
+
+
+def _outermost(node: Node, scope: Scope, path: str) -> Iterator[Loop]:
+    """Yield the recognised loops that stand directly in a function's body."""
+    pragmas: list[str] = []
+    counts: dict[str, int] = {}
+    for child in children(node):
+        if child.type == "preproc_call":
+            pragmas.append(text_of(child).strip())
+            continue
+        if child.type == "for_statement":
+            loop = _loop(child, scope, path, tuple(pragmas), {}, counts)
+            if loop is not None:
+                yield loop
+        pragmas = []
+
+
+def _loop(
+    node: Node,
+    scope: Scope,
+    path: str,
+    pragmas: tuple[str, ...],
+    outer: dict[str, str],
+    counts: dict[str, int],
+) -> Loop | None:
+    first, condition, update, body = (
+        node.child_by_field_name(name) for name in ("initializer", "condition", "update", "body")
+    )
+    if first is None or condition is None or update is None or body is None:
+        return None
+    if first.type != "declaration" or condition.type != "binary_expression":
+        return None
+    kind = text_of(first.child_by_field_name("type"))
+    start = first.child_by_field_name("declarator")
+    if kind not in WHOLE or start is None or start.type != "init_declarator":
+        return None
+    target, lower = (start.child_by_field_name(name) for name in ("declarator", "value"))
+    variable = text_of(target)
+    upper = condition.child_by_field_name("right")
+    if target is None or target.type != "identifier" or lower is None or upper is None:
+        return None
+    if text_of(condition.child_by_field_name("left")) != variable or variable in outer:
+        return None
+    if text_of(condition.child_by_field_name("operator")) != "<":
+        return None
+    step = _step(update, variable)
+    bounds = polynomial_of(lower), polynomial_of(upper)
+    if step is None or bounds[0] is None or bounds[1] is None:
+        return None
+    known = {**outer, variable: kind}
+    fixed = {name for bound in bounds if bound is not None for name in bound.names}
+    if not all(name in outer or scope.fixed(name) for name in fixed):
+        return None
+    if any(
+        text_of(child) == variable
+        for each in walk(body)
+        if each.type in ("assignment_expression", "update_expression")
+        for child in each.children[:2]
+    ):
+        return None
+    counts[variable] = counts.get(variable, 0) + 1
+    number = "" if counts[variable] == 1 else str(counts[variable])
+    name = f"{path}/{variable}{number}"
+    statements = _statements(body, scope, name, known)
+    if statements is None:
+        return None
+    if any("collapse" in pragma for pragma in pragmas):
+        # OpenMP takes both loops as one: nothing may come between them.
+        statements = tuple(
+            dataclasses.replace(each, pragmas=(*each.pragmas, *pragmas))
+            if isinstance(each, Loop)
+            else each
+            for each in statements
+        )
+    return Loop(
+        node,
+        name,
+        variable,
+        kind,
+        bounds[0],
+        bounds[1],
+        text_of(lower),
+        text_of(upper),
+        step,
+        statements,
+        pragmas,
+    )
+
+
+def _step(update: Node, variable: str) -> int | None:
+    text = text_of(update).replace(" ", "")
+    if text in (f"++{variable}", f"{variable}++"):
+        return 1
+    found = re.fullmatch(rf"{re.escape(variable)}\+=(\d+)", text)
+    return int(found[1]) or None if found else None
+
+
+def _statements(
+    body: Node, scope: Scope, path: str, known: dict[str, str]
+) -> tuple[Statement, ...] | None:
+    """Return a body's statements; None if one is not understood."""
+    nodes = children(body) if body.type == "compound_statement" else [body]
+    found: list[Statement] = []
+    pragmas: list[str] = []
+    counts: dict[str, int] = {}
+    known = dict(known)
+    for node in nodes:
+        if node.type == "preproc_call":
+            pragmas.append(text_of(node).strip())
+            continue
+        statement: Statement | None = None
+        if node.type == "for_statement":
+            statement = _loop(node, scope, path, tuple(pragmas), known, counts)
+        elif pragmas:
+            return None
+        elif node.type == "declaration":
+            statement = _let(node, scope, known)
+            if statement is not None:
+                if statement.name in known or statement.name in scope.types:
+                    return None  # a name with two meanings
+                known[statement.name] = statement.type
+        elif node.type == "expression_statement":
+            statement = _assign(node, scope, known)
+        if statement is None:
+            return None
+        pragmas = []
+        found.append(statement)
+    return tuple(found)
+
+
+def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
+    kind = text_of(node.child_by_field_name("type"))
+    parts = [part for part in children(node) if part.type == "init_declarator"]
+    if kind not in (*WHOLE, *FLOATS) or len(parts) != 1:
+        return None
+    target, value = (parts[0].child_by_field_name(name) for name in ("declarator", "value"))
+    if target is None or target.type != "identifier" or value is None:
+        return None
+    return Let(node, text_of(target), kind, value) if _pure(value, scope) else None
+
+
+def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
+    (inner,) = children(node) or [node]
+    if inner.type != "assignment_expression":
+        return None
+    target, value = inner.child_by_field_name("left"), inner.child_by_field_name("right")
+    operator = text_of(inner.child_by_field_name("operator"))
+    if target is None or value is None or operator not in _OPERATORS or not _pure(value, scope):
+        return None
+    if target.type == "identifier":
+        kind = known.get(text_of(target))
+        return Assign(node, target, operator, value) if kind in FLOATS else None
+    if target.type != "subscript_expression" or not _element(target, scope):
+        return None
+    array = scope.arrays[text_of(target.child_by_field_name("argument"))]
+    return Assign(node, target, operator, value) if array.output else None
+
+
+def _element(node: Node, scope: Scope) -> bool:
+    """Return True for ``array[polynomial]``."""
+    index = index_node(node)
+    name = text_of(node.child_by_field_name("argument"))
+    return name in scope.arrays and index is not None and polynomial_of(index) is not None
+
+
+def _pure(node: Node, scope: Scope) -> bool:
+    """Return True if an expression only computes: numbers, elements and known functions."""
+    if node.type == "identifier":
+        return text_of(node) not in scope.arrays
+    if node.type == "subscript_expression":
+        return _element(node, scope)
+    if node.type == "call_expression":
+        called, given = (node.child_by_field_name(name) for name in ("function", "arguments"))
+        text = re.sub(r"\s", "", text_of(called))
+        cast = re.fullmatch(r"static_cast<([\w:]+)>", text)
+        limit = re.fullmatch(r"-?std::numeric_limits<\w+>::(infinity|lowest|max|min)", text)
+        known = bool(cast and cast[1] in (*FLOATS, *WHOLE)) or bool(limit)
+        plain = re.sub(r"<(float|double)>$", "", text)
+        if not known and (plain not in PURE_CALLS or plain in scope.own):
+            return False
+        return given is not None and all(_pure(each, scope) for each in children(given))
+    if node.type in ("number_literal", "qualified_identifier"):
+        return node.type == "number_literal" or text_of(node) in ("INFINITY",)
+    if node.type in ("binary_expression", "unary_expression"):
+        if text_of(node.child_by_field_name("operator")) not in ("+", "-", "*", "/"):
+            return False
+    if node.type in _EXPRESSIONS:
+        return all(_pure(each, scope) for each in children(node))
+    return False

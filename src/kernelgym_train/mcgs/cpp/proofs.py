@@ -1,0 +1,240 @@
+"""What can be proven of a recognised loop: independent iterations, sums, invariants.
+
+Contract: True means proven. False means only that no proof was found. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.loops import Assign, Function, Let, Loop, Statement
+from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+from kernelgym_train.mcgs.cpp.syntax import (
+    children,
+    identifiers,
+    index_node,
+    polynomial_of,
+    text_of,
+    walk,
+)
+
+__all__ = [
+    "Access",
+    "accesses",
+    "carried",
+    "expression_type",
+    "has_independent_iterations",
+    "index_of",
+    "reductions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One element that is read or written."""
+
+    array: str
+    index: Polynomial
+    loops: tuple[Loop, ...]
+    """Loops around it, inside the one that was asked about."""
+    writes: bool
+
+
+def index_of(node: Node) -> Polynomial:
+    """Return the subscript of an element that was recognised."""
+    inner = index_node(node)
+    found = None if inner is None else polynomial_of(inner)
+    assert found is not None, "a recognised element has a polynomial for a subscript"
+    return found
+
+
+def accesses(function: Function, body: tuple[Statement, ...]) -> list[Access]:
+    """Return every element that statements read or write."""
+    return list(_accesses(function, body, ()))
+
+
+def _accesses(
+    function: Function, body: tuple[Statement, ...], loops: tuple[Loop, ...]
+) -> Iterator[Access]:
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from _accesses(function, statement.body, (*loops, statement))
+            continue
+        parts = [statement.value]
+        if isinstance(statement, Assign):
+            if statement.target.type == "subscript_expression":
+                name = text_of(statement.target.child_by_field_name("argument"))
+                yield Access(name, index_of(statement.target), loops, True)
+        for part in parts:
+            for node in walk(part):
+                if node.type == "subscript_expression":
+                    name = text_of(node.child_by_field_name("argument"))
+                    yield Access(name, index_of(node), loops, False)
+
+
+def carried(body: tuple[Statement, ...], own: frozenset[str] = frozenset()) -> set[str]:
+    """Return numbers that statements assign and that are declared outside of them."""
+    found: set[str] = set()
+    for statement in body:
+        if isinstance(statement, Let):
+            own = own | {statement.name}
+        elif isinstance(statement, Loop):
+            found |= carried(statement.body, own)
+        elif statement.target.type == "identifier" and text_of(statement.target) not in own:
+            found.add(text_of(statement.target))
+    return found
+
+
+def has_independent_iterations(
+    function: Function, loop: Loop, ignoring: frozenset[str] = frozenset()
+) -> bool:
+    """Return True if iterations may run in any order, or at once.
+
+    No number is carried from one to the next, and elements of an array that is written lie in a
+    stretch of their own for each iteration: ``stride * variable + offset`` with the offset below
+    the stride, by the bounds of the loops inside.
+
+    Args:
+        function: Where it stands.
+        loop: The loop.
+        ignoring: Numbers that may be carried all the same.
+    """
+    if carried(loop.body) - ignoring:
+        return False
+    found = accesses(function, loop.body)
+    for array in {access.array for access in found if access.writes}:
+        shared: set[tuple[Polynomial, Polynomial]] = set()
+        for access in (each for each in found if each.array == array):
+            stride = access.index.coefficient(loop.variable)
+            if stride is None or loop.variable in stride.names:
+                return False
+            inner = {each.variable: each for each in access.loops}
+            if stride.names & set(inner):
+                return False
+            rest = access.index - stride * Polynomial.name(loop.variable)
+            base = rest.without(inner)
+            if _names_a_let(loop.body, access.index) or not _fits(rest - base, inner, stride):
+                return False
+            shared.add((stride, base))
+        if len(shared) != 1:
+            return False
+    return True
+
+
+def _names_a_let(body: tuple[Statement, ...], index: Polynomial) -> bool:
+    """Return True if a subscript depends on a declared number."""
+    for statement in body:
+        if isinstance(statement, Let) and statement.name in index.names:
+            return True
+        if isinstance(statement, Loop) and _names_a_let(statement.body, index):
+            return True
+    return False
+
+
+def _fits(offset: Polynomial, inner: dict[str, Loop], stride: Polynomial) -> bool:
+    """Return True if an offset in mixed radix lies in [0, stride)."""
+    reached = Polynomial.number(1)  # offsets so far are below it
+    left = offset
+    while left.terms:
+        for name in sorted(left.names & set(inner)):
+            loop = inner[name]
+            low = loop.lower.constant
+            if left.coefficient(name) == reached and low is not None and low >= 0:
+                left = left - reached * Polynomial.name(name)
+                reached = reached * loop.upper
+                break
+        else:
+            return False
+    if reached == stride:
+        return True
+    # Offset 0 alone, or counted by constants: any stride at least as long will do.
+    size, room = reached.constant, stride.constant
+    return size is not None and room is not None and size <= room
+
+
+def reductions(loop: Loop) -> dict[str, str] | None:
+    """Return operators of sums, maxima and minima of an innermost loop.
+
+    None if it carries a number in another way.
+    """
+    found: dict[str, str] = {}
+    wanted = carried(loop.body)
+    for statement in loop.body:
+        if isinstance(statement, Loop):
+            return None
+        if isinstance(statement, Let):
+            if wanted & identifiers(statement.value):
+                return None
+            continue
+        name = text_of(statement.target)
+        if name not in wanted:
+            if wanted & identifiers(statement.node):
+                return None
+            continue
+        kind = _reduced_by(statement, name)
+        if kind is None or found.get(name, kind) != kind:
+            return None
+        if len(identifiers(statement.value) & wanted - {name}) > 0:
+            return None
+        found[name] = kind
+    return found
+
+
+def _reduced_by(statement: Assign, name: str) -> str | None:
+    value = statement.value
+    if statement.operator == "+=":
+        return None if name in identifiers(value) else "+"
+    if statement.operator == "=" and value.type == "call_expression":
+        called = text_of(value.child_by_field_name("function"))
+        given = value.child_by_field_name("arguments")
+        parts = [] if given is None else children(given)
+        if called in ("std::max", "std::min") and len(parts) == 2:
+            others = [part for part in parts if text_of(part) != name]
+            if len(others) == 1 and name not in identifiers(others[0]):
+                return called.removeprefix("std::")
+    return None
+
+
+def expression_type(function: Function, node: Node, known: dict[str, str]) -> str | None:
+    """Return an expression's type: float, double, or int for whole numbers.
+
+    Args:
+        function: Where it stands.
+        node: The expression.
+        known: Types of numbers that loops around it declare.
+    """
+    if node.type == "number_literal":
+        text = text_of(node)
+        if not any(sign in text for sign in ".eE") or text.startswith("0x"):
+            return "int"
+        return "float" if text[-1] in "fF" else "double"
+    if node.type == "identifier":
+        kind = known.get(text_of(node), function.types.get(text_of(node)))
+        return (kind if kind in ("float", "double") else "int") if kind else None
+    if node.type == "subscript_expression":
+        return function.arrays[text_of(node.child_by_field_name("argument"))].element
+    if node.type == "call_expression":
+        called = text_of(node.child_by_field_name("function"))
+        if called in ("static_cast<float>", "static_cast<double>"):
+            return called[12:-1]
+        given = node.child_by_field_name("arguments")
+        parts = [] if given is None else children(given)
+        kinds = [expression_type(function, part, known) for part in parts]
+        if called in ("std::max", "std::min"):
+            return kinds[0] if len(set(kinds)) == 1 else None
+        if called.startswith("std::") and "numeric_limits" not in called and kinds:
+            # A whole number counts as a double there: std::pow(float, int) is one.
+            return _wider(["double" if kind == "int" else kind for kind in kinds])
+        return None
+    if node.type in ("parenthesized_expression", "unary_expression", "binary_expression"):
+        return _wider([expression_type(function, each, known) for each in children(node)])
+    return None
+
+
+def _wider(kinds: list[str | None]) -> str | None:
+    if None in kinds:
+        return None
+    return next((kind for kind in ("double", "float") if kind in kinds), "int")

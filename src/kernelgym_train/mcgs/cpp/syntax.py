@@ -1,0 +1,66 @@
+"""Reads nodes of tree-sitter's syntax tree: texts, names, subscripts, polynomials. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+
+__all__ = ["children", "identifiers", "index_node", "polynomial_of", "text_of", "walk"]
+
+
+def text_of(node: Node | None) -> str:
+    """Return a node's text; empty if there is none."""
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def children(node: Node) -> list[Node]:
+    """Return a node's named children without comments."""
+    return [child for child in node.named_children if child.type != "comment"]
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it, from left to right."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+def identifiers(node: Node) -> set[str]:
+    """Return every name that an expression reads."""
+    return {text_of(each) for each in walk(node) if each.type == "identifier"}
+
+
+def index_node(node: Node) -> Node | None:
+    """Return the one subscript of ``array[subscript]``; None if there are more."""
+    indices = node.child_by_field_name("indices")
+    inner = [] if indices is None else children(indices)
+    return inner[0] if len(inner) == 1 else None
+
+
+def polynomial_of(node: Node) -> Polynomial | None:
+    """Return a whole-number expression of ``+``, ``-`` and ``*`` as a polynomial."""
+    if node.type == "identifier":
+        return Polynomial.name(text_of(node))
+    if node.type == "number_literal":
+        text = text_of(node).replace("'", "").rstrip("lLuU")
+        return Polynomial.number(int(text)) if text.isdigit() else None
+    if node.type == "parenthesized_expression":
+        inner = children(node)
+        return polynomial_of(inner[0]) if len(inner) == 1 else None
+    if node.type == "binary_expression":
+        left, right = (node.child_by_field_name(name) for name in ("left", "right"))
+        one = None if left is None else polynomial_of(left)
+        other = None if right is None else polynomial_of(right)
+        if one is None or other is None:
+            return None
+        match text_of(node.child_by_field_name("operator")):
+            case "+":
+                return one + other
+            case "-":
+                return one - other
+            case "*":
+                return one * other
+    return None

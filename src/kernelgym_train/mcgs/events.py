@@ -1,0 +1,120 @@
+"""`EventLog`: what happened in a search, one JSON object a line.
+
+Contract: a line holds its number, the seconds that the search had run for, the event's name, its
+fields, and a checksum of all that. `EventLog.open` reads what is there: a last line that a kill cut
+short is removed, a damaged line before it is a `UsageError`. Only one process has a log open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from kernelgym import UsageError
+
+__all__ = ["Event", "EventLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened."""
+
+    number: int
+    """From 0."""
+    seconds: float
+    """For how long the search had run, pauses between a kill and a resumption left out."""
+    name: str
+    fields: Mapping[str, Any]
+
+    def line(self) -> str:
+        """Return it as a line of JSON."""
+        row = {"number": self.number, "seconds": self.seconds, "event": self.name, **self.fields}
+        return json.dumps({**row, "crc": _checksum(row)}, allow_nan=False) + "\n"
+
+
+class EventLog:
+    """A log that is open for writing. Make one with `open`."""
+
+    def __init__(self, file: IO[bytes], events: list[Event]) -> None:
+        self._file = file
+        self.past = tuple(events)
+        """What the file held when it was opened."""
+        self._next = len(events)
+
+    @classmethod
+    def open(cls, path: Path) -> EventLog:
+        """Open a log, or begin one.
+
+        Raises:
+            UsageError: If another process has it open, or a line is damaged.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.seek(0)
+            data = file.read()
+            events, length = _read(data, path)
+            if length < len(data):
+                file.truncate(length)
+                os.fsync(file.fileno())
+        except BlockingIOError:
+            file.close()
+            raise UsageError(
+                f"a search is running in {str(path.parent)!r}; wait for it, or give another outdir"
+            ) from None
+        except BaseException:
+            file.close()
+            raise
+        return cls(file, events)
+
+    def append(self, seconds: float, name: str, fields: Mapping[str, Any]) -> Event:
+        """Write an event, and wait until it is on the disk."""
+        event = Event(self._next, round(seconds, 3), name, fields)
+        self._file.write(event.line().encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._next += 1
+        return event
+
+    def close(self) -> None:
+        """Let another process open it."""
+        self._file.close()
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _read(data: bytes, path: Path) -> tuple[list[Event], int]:
+    """Return whole events, and the number of bytes that they take."""
+    events: list[Event] = []
+    length = 0
+    for line in data.splitlines(keepends=True):
+        try:
+            row = json.loads(line)
+            sound = line.endswith(b"\n") and row.pop("crc") == _checksum(row)
+            sound = sound and row["number"] == len(events)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            sound = False
+        if not sound:
+            if length + len(line) < len(data):
+                raise UsageError(
+                    f"line {len(events) + 1} of {path} is damaged; remove the file to begin anew"
+                )
+            break
+        length += len(line)
+        events.append(Event(row.pop("number"), row.pop("seconds"), row.pop("event"), row))
+    return events, length
+
+
+def _checksum(row: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(row, sort_keys=True).encode()):08x}"

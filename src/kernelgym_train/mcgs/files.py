@@ -1,0 +1,133 @@
+"""The folder of one kernel's search, and what is written into it.
+
+::
+
+    outdir/
+      result.json               what came out, see `kernelgym_train.mcgs.finishing`
+      kernels/<name>/
+        events.jsonl            everything that happened: the truth, from which a search goes on
+        result.json             the same as above
+        trace.md                each evaluation, for a reader
+        baseline/               the start: kernel_module.py, result.json
+        variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json
+        best                    a link to the variant that won, or to baseline
+
+Contract: a file is written beside its place and moved there, so that a reader finds a whole one.
+What a log does not say is never read back.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelgym.types import Kernel, Verdict
+from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["SearchFolder", "diff_of"]
+
+
+def diff_of(before: Kernel, after: Kernel) -> str:
+    """Return a unified diff of two kernels' modules, which `git apply` takes."""
+    lines = difflib.unified_diff(
+        before.source.splitlines(keepends=True),
+        after.source.splitlines(keepends=True),
+        "a/kernel_module.py",
+        "b/kernel_module.py",
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+class SearchFolder:
+    """The folder of one kernel's search.
+
+    Args:
+        outdir: Folder of all results.
+        name: The kernel's.
+    """
+
+    def __init__(self, outdir: Path, name: str) -> None:
+        self.outdir = outdir
+        self.path = outdir / "kernels" / name
+
+    @property
+    def events(self) -> Path:
+        """File of the log."""
+        return self.path / "events.jsonl"
+
+    @property
+    def best(self) -> Path:
+        """Module of the kernel that won."""
+        return self.path / "best" / "kernel_module.py"
+
+    def write_start(self, start: Kernel, verdict: Verdict) -> None:
+        """Write the start kernel and its verdict."""
+        folder = self.path / "baseline"
+        _write(folder / "kernel_module.py", start.source)
+        _write(folder / "result.json", _json(verdict.to_dict()))
+
+    def write_variant(
+        self, key: str, variant: Variant, start: Kernel, context: str, risk: str
+    ) -> None:
+        """Write a variant before it is judged."""
+        folder, kernel = self.path / "variants" / key, variant.kernel()
+        control = {
+            "state": key,
+            "context": context,
+            "language": variant.language,
+            "flags": list(variant.flags),
+            "launch": dict(variant.launch),
+            "applied": [[step.move, step.target, step.choice] for step in variant.applied],
+            "risk": risk,
+            "digest": kernel.digest,
+        }
+        _write(folder / "control.json", _json(control))
+        _write(folder / "kernel_module.py", kernel.source)
+        _write(folder / "candidate.diff", diff_of(start, kernel))
+
+    def write_verdict(self, key: str, verdict: Verdict) -> None:
+        """Write a variant's verdict."""
+        _write(self.path / "variants" / key / "result.json", _json(verdict.to_dict()))
+
+    def link_best(self, key: str | None) -> None:
+        """Make `best` lead to a variant, or to the start if None."""
+        target = "baseline" if key is None else f"variants/{key}"
+        beside = self.path / ".best"
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(target)
+        os.replace(beside, self.path / "best")
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write what came out."""
+        _write(self.path / "result.json", _json(result))
+        _write(self.outdir / "result.json", _json(result))
+
+    def write_trace(self, progress: Progress) -> None:
+        """Write the evaluations, for a reader."""
+        lines = ["# Evaluations", "", "| speedup over the start | moves | risk | state |"]
+        lines.append("|---|---|---|---|")
+        for node in progress.graph.ranked():
+            steps = progress.variants[node.key].applied
+            moves = ", ".join(f"{each.move} ({each.choice})" for each in steps) or "the start"
+            factor = math.exp(node.value)
+            lines.append(f"| {factor:.3g} | {moves} | {progress.risks[node.key]} | {node.key} |")
+        for why, count in sorted(progress.failures.items()):
+            lines.append(f"\n{count} gave no node: {why}.")
+        _write(self.path / "trace.md", "\n".join(lines) + "\n")
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)

@@ -1,0 +1,132 @@
+"""The end of a search: the best is compared, checked and written.
+
+``result.json`` (version 1):
+
+- ``speedup, speedup_low, speedup_high``: of the best over the start, by a duel, with its 95 %
+  interval; 1.0 where nothing is better;
+- ``over_reference``: the same of the best over the problem's reference, by the last verdict;
+- ``evaluations, duplicates, failures, seconds, stopped``: what the search did, and why it ended;
+- ``noise``: how far two verdicts on the start lie apart, as abs(ln of their ratio);
+- ``approximate``: whether moves that lose accuracy were allowed; ``risk``: the best's own;
+- ``context``: what times depend on; ``start``: the start's digest and speedup over the reference;
+- ``best``: path, digest, moves and seed of the last verdict. The seed repeats that verdict.
+
+Contract: what is written was judged as it lies on the disk, on inputs that no earlier verdict saw,
+and its digest is that of the kernel that the duel timed. If that fails the start is the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernelgym import Kernel
+from kernelgym.types import Evaluator, Verdict
+from kernelgym_train.mcgs.controller import Controller, Duelling, duel_fields
+from kernelgym_train.mcgs.files import SearchFolder
+from kernelgym_train.mcgs.task import Task
+
+__all__ = ["VERSION", "finish", "sentence"]
+
+VERSION = 1
+_MOST_ROUNDS = 12
+
+
+def finish(
+    controller: Controller,
+    task: Task,
+    evaluator: Evaluator,
+    folder: SearchFolder,
+    *,
+    context: Mapping[str, str],
+    approximate: bool,
+    duel: Duelling,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Confirm the incumbent, write it as the best, and return the result."""
+    progress = controller.progress
+    best: str | None = progress.incumbent if progress.incumbent != progress.start else None
+    ratio = (1.0, 1.0, 1.0)
+    if best is not None:
+        kernel = progress.variants[best].kernel()
+        most = controller.rounds_left(_MOST_ROUNDS)
+        found = duel(evaluator, task.problem, task.start, kernel, most=most)
+        controller.record("confirmed", duel_fields(progress.start, best, found))
+        if found.decided == "second":
+            ratio = (found.ratio, found.low, found.high)
+        else:
+            say("the last comparison with the start does not confirm the best: the start stays")
+            best = None
+    folder.link_best(best)
+    verdict = _from_disk(folder, task, evaluator)
+    if best is not None and (
+        not verdict.correct or _read(folder, task).digest != progress.variants[best].kernel().digest
+    ):
+        say(f"the exported kernel is {verdict.status.value}: the start stays")
+        best, ratio = None, (1.0, 1.0, 1.0)
+        folder.link_best(None)
+        verdict = _from_disk(folder, task, evaluator)
+    timing = verdict.timing
+    over = {"speedup": 0.0, "speedup_low": 0.0, "speedup_high": 0.0}
+    if timing is not None:
+        over = {
+            "speedup": timing.speedup,
+            "speedup_low": timing.speedup_low,
+            "speedup_high": timing.speedup_high,
+        }
+    steps = () if best is None else progress.variants[best].applied
+    result = {
+        "version": VERSION,
+        "task": task.name,
+        "problem": task.problem.id,
+        "speedup": ratio[0],
+        "speedup_low": ratio[1],
+        "speedup_high": ratio[2],
+        "over_reference": over,
+        "evaluations": progress.evaluations,
+        "duplicates": progress.duplicates,
+        "failures": dict(sorted(progress.failures.items())),
+        "seconds": round(controller.seconds, 1),
+        "stopped": progress.stopped,
+        "noise": progress.noise,
+        "approximate": approximate,
+        "risk": "exact" if best is None else progress.risks[best],
+        "context": dict(context),
+        "start": {"digest": task.start.digest, "over_reference": progress.start_speedup},
+        "best": {
+            "path": str(folder.best.relative_to(folder.outdir)),
+            "diff": "" if best is None else str(_diff(folder).relative_to(folder.outdir)),
+            "digest": _read(folder, task).digest,
+            "moves": [[step.move, step.target, step.choice] for step in steps],
+            "seed": verdict.seed,
+        },
+    }
+    controller.record("finished", {"result": result})
+    folder.write_result(result)
+    folder.write_trace(progress)
+    return result
+
+
+def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
+    """Return a result in one sentence."""
+    done = f"after {result['evaluations']} evaluations in {result['seconds']:.0f} s"
+    if not result["best"]["diff"]:
+        return f"{result['task']}: nothing faster than the start was confirmed {done}."
+    return (
+        f"{result['task']}: {result['speedup']:.3g}x over the start "
+        f"({result['speedup_low']:.3g} to {result['speedup_high']:.3g}), "
+        f"{result['over_reference']['speedup']:.2g} of the "
+        f"reference's speed, {done}: {folder.best}"
+    )
+
+
+def _diff(folder: SearchFolder) -> Any:
+    return folder.best.with_name("candidate.diff")
+
+
+def _read(folder: SearchFolder, task: Task) -> Kernel:
+    return Kernel(folder.best.read_text(encoding="utf-8"), task.start.language)
+
+
+def _from_disk(folder: SearchFolder, task: Task, evaluator: Evaluator) -> Verdict:
+    return evaluator.evaluate(task.problem, _read(folder, task))

@@ -1,0 +1,201 @@
+"""`Graph`: states of a search, ways to them, and their worth.
+
+A node is a correct, timed kernel; its value is ln(speedup over the start). An action is a move at a
+node; its attempts lead to nodes, new or known, or fail. Failures are attempts and carry no value,
+and a wrong kernel is never a node.
+
+Contract:
+
+- one node for a key, however many ways lead to it;
+- an edge that would close a cycle is refused, so that values are well defined;
+- visits belong to edges, never to the node they lead to: a node reached by two ways counts for
+  each as often as that way was taken;
+- values follow from the edges alone, so computing them again changes nothing (KataGo's
+  formulation, docs/GraphSearch.md, D. Wu): with N(e) an edge's visits, U a node's own value and
+  M its best descendant's,
+  ``N = 1 + sum N(e)``, ``Q = (U + sum N(e) V(child)) / N``, ``V = (1 - beta) Q + beta M``;
+- nothing depends on the order of hashes, on time or on random numbers.
+
+Pure. Knows no kernels, only keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Action", "Graph", "Link", "Node"]
+
+Link = tuple[str, str, str]
+"""(node, move, node that the move led to)."""
+
+
+@dataclass(slots=True)
+class Action:
+    """A move at a node."""
+
+    attempts: int = 0
+    """Proposals made, those in flight and those that repeated a known state included."""
+    tried: set[int] = field(default_factory=set)
+    """Their numbers."""
+    failures: int = 0
+    in_flight: int = 0
+    passes: int = 0
+    """Attempts that ended, and selections that went on through a child."""
+    visits: dict[str, int] = field(default_factory=dict)
+    """How often each child was reached by this move."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A correct, timed state."""
+
+    key: str
+    created: int
+    """0 for the start, then in the order in which results were taken in."""
+    value: float
+    """ln(speedup over the start)."""
+    actions: dict[str, Action] = field(default_factory=dict)
+    parents: list[str] = field(default_factory=list)
+    visits: int = 1
+    best: float = 0.0
+    """Best value of the node and of all that is reached from it."""
+    worth: float = 0.0
+    """What a selection compares."""
+
+
+class Graph:
+    """The graph of one search.
+
+    Args:
+        start: Key of the start, whose value is 0.
+        beta: Share of the best descendant's value, 0 to 1, in a node's worth.
+    """
+
+    def __init__(self, start: str, beta: float = 1.0) -> None:
+        self.beta = beta
+        self.nodes: dict[str, Node] = {start: Node(start, 0, 0.0)}
+        self.start = start
+        self.failed: set[str] = set()
+        """Keys of states that were judged and are no node."""
+        self.in_flight: dict[str, tuple[tuple[Link, ...], str, str]] = {}
+        """Key: (links that led to the node, the node, the move)."""
+        self._waiting: dict[str, list[tuple[str, str]]] = {}
+
+    def action(self, node: str, move: str) -> Action:
+        """Return a move at a node."""
+        return self.nodes[node].actions.setdefault(move, Action())
+
+    def knows(self, key: str) -> bool:
+        """Return True if a state was judged, or is being judged."""
+        return key in self.nodes or key in self.failed or key in self.in_flight
+
+    def dispatch(self, links: Sequence[Link], node: str, move: str, attempt: int, key: str) -> None:
+        """Take in that a new state is being judged."""
+        action = self.action(node, move)
+        action.attempts += 1
+        action.tried.add(attempt)
+        for parent, name in [*((each[0], each[1]) for each in links), (node, move)]:
+            self.action(parent, name).in_flight += 1
+        self.in_flight[key] = (tuple(links), node, move)
+
+    def settle(self, key: str, value: float | None) -> None:
+        """Take in a new node's value, or None for a failure."""
+        links, node, move = self.in_flight.pop(key)
+        for parent, name in [*((each[0], each[1]) for each in links), (node, move)]:
+            action = self.action(parent, name)
+            action.in_flight -= 1
+            action.passes += 1
+        waiting = self._waiting.pop(key, [])
+        if value is None:
+            self.failed.add(key)
+            for parent, name in [(node, move), *waiting]:
+                self.action(parent, name).failures += 1
+        else:
+            self.nodes[key] = Node(key, len(self.nodes), value, best=value, worth=value)
+            for parent, name in [(node, move), *waiting]:
+                self._link(parent, name, key)
+        for parent, name, child in links:
+            self.action(parent, name).visits[child] += 1
+        self._back_up([key] if value is not None else [node])
+
+    def repeat(self, node: str, move: str, attempt: int, key: str) -> None:
+        """Take in a proposal of a known state: an attempt, no evaluation."""
+        action = self.action(node, move)
+        action.attempts += 1
+        action.tried.add(attempt)
+        action.passes += 1
+        if key in self.in_flight:
+            self._waiting.setdefault(key, []).append((node, move))
+        elif key in self.failed:
+            action.failures += 1
+        elif self._link(node, move, key):
+            self._back_up([key])
+
+    def reaches(self, one: str, other: str) -> bool:
+        """Return True if `other` is `one` or can be reached from it."""
+        seen, left = {one}, [one]
+        while left:
+            key = left.pop()
+            if key == other:
+                return True
+            for child in self._children(key):
+                if child not in seen:
+                    seen.add(child)
+                    left.append(child)
+        return False
+
+    def ranked(self) -> list[Node]:
+        """Return all nodes, the best first; of equal ones the oldest."""
+        return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
+
+    def back_up(self) -> None:
+        """Compute every node's visits and worth anew; changes nothing."""
+        self._back_up(list(self.nodes))
+
+    def _link(self, parent: str, move: str, child: str) -> bool:
+        """Count a way to a node; False if it closes a cycle."""
+        visits = self.action(parent, move).visits
+        if child not in visits:
+            if self.reaches(child, parent):
+                return False
+            visits[child] = 0
+            if parent not in self.nodes[child].parents:
+                self.nodes[child].parents.append(parent)
+        visits[child] += 1
+        return True
+
+    def _children(self, key: str) -> Iterator[str]:
+        for action in self.nodes[key].actions.values():
+            yield from action.visits
+
+    def _back_up(self, changed: list[str]) -> None:
+        """Compute the worth of nodes and all above, children first."""
+        affected, left = set(changed), list(changed)
+        while left:
+            for parent in self.nodes[left.pop()].parents:
+                if parent not in affected:
+                    affected.add(parent)
+                    left.append(parent)
+        done: set[str] = set()
+        stack = [(key, False) for key in sorted(affected, key=lambda k: self.nodes[k].created)]
+        while stack:
+            key, ready = stack.pop()
+            if key in done:
+                continue
+            if ready:
+                done.add(key)
+                self._compute(self.nodes[key])
+                continue
+            stack.append((key, True))
+            stack += [(child, False) for child in self._children(key) if child in affected]
+
+    def _compute(self, node: Node) -> None:
+        visits, total, best = 1, node.value, node.value
+        for move in sorted(node.actions):
+            for child, count in sorted(node.actions[move].visits.items()):
+                visits += count
+                total += count * self.nodes[child].worth
+                best = max(best, self.nodes[child].best)
+        node.visits, node.best = visits, best
+        node.worth = (1.0 - self.beta) * total / visits + self.beta * best

@@ -1,0 +1,199 @@
+"""`KernelFile`: the C++ text and compiler flags in a kernel's module.
+
+Contract: a module is understood if it calls ``load_inline`` once, its ``cpp_sources`` is one string
+literal (in the call, or bound once to a name), and its flags are lists of string literals. What is
+not understood is a `UsageError` that says what is missing. `KernelFile.with_cpp` and `with_flags`
+change only those parts of the text. The module is parsed and never run. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from kernelgym import UsageError
+
+__all__ = ["KernelFile", "read_kernel_file"]
+
+_Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFile:
+    """A kernel's module, its C++ text and its compiler flags."""
+
+    source: str
+    """The whole module."""
+    cpp: str
+    """The C++ text, as the compiler reads it."""
+    flags: tuple[str, ...]
+    """What ``extra_cflags`` lists."""
+    link_flags: tuple[str, ...]
+    """What ``extra_ldflags`` lists."""
+
+    def with_cpp(self, cpp: str) -> KernelFile:
+        """Return the module with another C++ text."""
+        if cpp == self.cpp:
+            return self
+        found = _Call(self.source)
+        return read_kernel_file(_spliced(self.source, [(found.cpp, _literal(cpp))]))
+
+    def with_flags(self, flags: tuple[str, ...]) -> KernelFile:
+        """Return the module with other compiler flags.
+
+        OpenMP's is given to the linker, too.
+        """
+        link = self.link_flags
+        if "-fopenmp" in flags and "-fopenmp" not in link:
+            link = (*link, "-fopenmp")
+        if (flags, link) == (self.flags, self.link_flags):
+            return self
+        found = _Call(self.source)
+        edits: list[tuple[_Span, str]] = []
+        for name, span, values in (
+            ("extra_cflags", found.flags, flags),
+            ("extra_ldflags", found.link_flags, link),
+        ):
+            text = f"[{', '.join(_quoted(value) for value in values)}]"
+            if span is not None:
+                edits.append((span, text))
+            elif values:
+                edits.append(((found.end, found.end), f"{found.comma} {name}={text}"))
+        return read_kernel_file(_spliced(self.source, edits))
+
+
+def read_kernel_file(source: str) -> KernelFile:
+    """Read a kernel's module.
+
+    Raises:
+        UsageError: If it is not Python, or builds no extension that a search can change.
+    """
+    found = _Call(source)
+    return KernelFile(
+        source, ast.literal_eval(found.cpp_node), found.values("flags"), found.values("link_flags")
+    )
+
+
+class _Call:
+    """The module's one call of ``load_inline``.
+
+    Places are offsets into the module's UTF-8 bytes.
+    """
+
+    def __init__(self, source: str) -> None:
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError) as error:
+            raise UsageError(f"the kernel is not a Python module: {error}") from None
+        lines = source.encode().split(b"\n")
+        self._starts = [0]
+        for line in lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        calls = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and (
+                (isinstance(node.func, ast.Name) and node.func.id == "load_inline")
+                or (isinstance(node.func, ast.Attribute) and node.func.attr == "load_inline")
+            )
+        ]
+        if len(calls) != 1:
+            raise UsageError(
+                f"a C++ kernel to search calls load_inline once, this one {len(calls)} times"
+            )
+        (call,) = calls
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        self._bound = _bound_once(tree)
+        self.cpp_node = self._text(given.get("cpp_sources"))
+        self.cpp = self._span(self.cpp_node)
+        self._lists = {
+            name: self._list(argument, given.get(argument))
+            for name, argument in (("flags", "extra_cflags"), ("link_flags", "extra_ldflags"))
+        }
+        before = source.encode()[: self._span(call)[1] - 1].rstrip()
+        self.end = len(before)
+        """Where another argument of the call can be put."""
+        self.comma = "" if before.endswith(b",") else ","
+
+    @property
+    def flags(self) -> _Span | None:
+        return None if (node := self._lists["flags"]) is None else self._span(node)
+
+    @property
+    def link_flags(self) -> _Span | None:
+        return None if (node := self._lists["link_flags"]) is None else self._span(node)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return the flags of a list, one a word."""
+        node = self._lists[name]
+        texts = [] if node is None else [str(ast.literal_eval(item)) for item in node.elts]
+        return tuple(word for text in texts for word in text.split())
+
+    def _span(self, node: ast.expr) -> _Span:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return (
+            self._starts[node.lineno - 1] + node.col_offset,
+            self._starts[node.end_lineno - 1] + node.end_col_offset,
+        )
+
+    def _value(self, node: ast.expr | None) -> ast.expr | None:
+        if isinstance(node, ast.Name):
+            return self._bound.get(node.id)
+        return node
+
+    def _text(self, node: ast.expr | None) -> ast.Constant:
+        node = self._value(node)
+        if isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1:
+            node = self._value(node.elts[0])
+        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            raise UsageError(
+                "a C++ kernel to search gives load_inline one string literal as cpp_sources, "
+                "or a name that is bound to one once"
+            )
+        return node
+
+    def _list(self, argument: str, node: ast.expr | None) -> ast.List | None:
+        node = self._value(node)
+        if node is None:
+            return None
+        if not isinstance(node, ast.List) or not all(
+            isinstance(item, ast.Constant) and isinstance(item.value, str) for item in node.elts
+        ):
+            raise UsageError(f"{argument} of load_inline must be a list of string literals")
+        return node
+
+
+def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the names that the module assigns once, with their values."""
+    stores = [
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and stores.count(target.id) == 1
+    }
+
+
+def _spliced(source: str, edits: list[tuple[_Span, str]]) -> str:
+    data = source.encode()
+    for (start, end), text in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        data = data[:start] + text.encode() + data[end:]
+    return data.decode()
+
+
+def _literal(text: str) -> str:
+    """Return a string literal that a reader can read."""
+    if '"""' in text or text.endswith('"') or "\r" in text or "\0" in text:
+        return repr(text)
+    prefix = "r" if "\\" in text and not text.endswith("\\") else ""
+    return repr(text) if "\\" in text and not prefix else f'{prefix}"""{text}"""'
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,1 @@
+"""Moves: changes that keep what a kernel computes, one file each."""

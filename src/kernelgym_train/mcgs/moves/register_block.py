@@ -1,0 +1,182 @@
+"""`register_block`: a tile of sums is kept in vector registers.
+
+For a nest of two loops over elements around a loop over terms, such as a matrix product. Each
+element's sum keeps its order. Vectors are the compiler's own (``vector_size``), so that a width
+that the machine lacks is slower and not wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
+from kernelgym_train.mcgs.cpp.editing import indent_of, replaced, rewritten
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, index_of
+from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of
+from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["REGISTER_BLOCK"]
+
+_TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
+"""(rows, vectors a row, elements a vector)."""
+_BYTES = {"float": 4, "double": 8}
+_ARITHMETIC = (
+    *("binary_expression", "parenthesized_expression", "unary_expression", "number_literal"),
+    *("identifier", "subscript_expression"),
+)
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield every tile for each nest that is recognised."""
+    file = variant.file
+    for function in read_functions(file.cpp):
+        for rows in walk_loops(function.loops):
+            found = _nest(function, rows)
+            if found is None:
+                continue
+            for height, vectors, lanes in _TILES:
+                text = _tile(function, rows, found, height, vectors, lanes)
+                cpp = replaced(file.cpp, [(rows.node, text)])
+                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                yield Realisation(rows.name, f"{height} x {vectors} x {lanes}", changed)
+
+
+def _nest(function: Function, rows: Loop) -> Accumulation | None:
+    """Return the accumulation that tiles of rows can compute, or None."""
+    if len(rows.body) != 1 or rows.step != 1 or any("collapse" in each for each in rows.pragmas):
+        return None
+    (columns,) = rows.body
+    if not isinstance(columns, Loop) or columns.pragmas:
+        return None
+    found = read_accumulation(function, columns)
+    if found is None or found.total.type not in _BYTES:
+        return None
+    i, j, k = rows.variable, columns.variable, found.terms.variable
+    if i in columns.lower.names | columns.upper.names | found.terms.lower.names:
+        return None
+    if i in found.terms.upper.names or {i, j} & identifiers(found.total.value):
+        return None
+    if found.total.name not in identifiers(found.store.value):
+        return None
+    if not has_independent_iterations(function, rows):
+        return None
+    kind = found.total.type
+    known = {name: "int" for name in (i, j, k)} | {found.total.name: kind}
+    parts = (found.add.value, found.store.value)
+    if not all(_is_arithmetic(function, part, j, kind, known) for part in parts):
+        return None
+    return found if _stride(found.store.target, j) == 1 else None
+
+
+def _is_arithmetic(
+    function: Function, node: Node, column: str, kind: str, known: dict[str, str]
+) -> bool:
+    """Return True if several columns can be computed at once."""
+    if node.type == "subscript_expression":
+        array = function.arrays[text_of(node.child_by_field_name("argument"))]
+        return array.element == kind and _stride(node, column) in (0, 1)
+    if node.type == "identifier":
+        return known.get(text_of(node), function.types.get(text_of(node))) == kind
+    if node.type == "number_literal":  # a double would widen a float's arithmetic
+        return (kind == "float") == text_of(node).endswith(("f", "F")) and "." in text_of(node)
+    if node.type not in _ARITHMETIC:
+        return False
+    return all(_is_arithmetic(function, each, column, kind, known) for each in children(node))
+
+
+def _stride(node: Node, column: str) -> int | None:
+    found = index_of(node).coefficient(column)
+    return None if found is None else found.constant
+
+
+def _tile(
+    function: Function, rows: Loop, found: Accumulation, height: int, vectors: int, lanes: int
+) -> str:
+    """Return the nest in tiles, its edges as they were."""
+    i, j, kind = rows.variable, found.elements.variable, found.total.type
+    name, width = found.total.name, vectors * lanes
+    taken = {i, j, found.terms.variable, name, *function.arrays, *function.types}
+    row, column, row_at, column_at, vector, tile = (
+        _fresh(wanted, taken) for wanted in (f"{i}_0", f"{j}_0", "r", "v", "vector_t", "tile")
+    )
+
+    def many(node: Node) -> str | None:
+        """Return a vector for an element that differs from column to column."""
+        if node.type == "subscript_expression" and _stride(node, j) == 1:
+            return f"*(const {vector}*)&{text_of(node)}"
+        if node.type == "identifier" and text_of(node) == name:
+            return f"{tile}[{row_at}][{column_at}]"
+        return None
+
+    def for_each_vector(pad: str, statement: str) -> list[str]:
+        return [
+            f"{pad}#pragma GCC unroll {height}",
+            f"{pad}for (int {row_at} = 0; {row_at} < {height}; ++{row_at}) {{",
+            f"{pad}  #pragma GCC unroll {vectors}",
+            f"{pad}  for (int {column_at} = 0; {column_at} < {vectors}; ++{column_at}) {{",
+            f"{pad}    const {rows.type} {i} = {row} + {row_at};",
+            f"{pad}    const {found.elements.type} {j} = {column} + {column_at} * {lanes};",
+            f"{pad}    (void){i}, (void){j};",
+            f"{pad}    {statement}",
+            f"{pad}  }}",
+            f"{pad}}}",
+        ]
+
+    here = f"{tile}[{row_at}][{column_at}]"
+    start = f"({text_of(found.total.value)}) - {vector}{{}}"  # minus zero keeps the sign of zero
+    add = f"{here} {found.add.operator} {rewritten(found.add.value, many)};"
+    store = f"*({vector}*)&{text_of(found.store.target)} = {rewritten(found.store.value, many)};"
+    terms, elements = found.terms, found.elements
+    deeper = rows.node.start_point.column + 8 - elements.node.start_point.column
+    body = indent_of(text_of(elements.node.child_by_field_name("body")), deeper)
+    lines = [
+        f"for ({rows.type} {row} = {rows.lower_text}; {row} < {rows.upper_text}; "
+        f"{row} += {height}) {{",
+        f"  typedef {kind} {vector} __attribute__((vector_size({lanes * _BYTES[kind]}), "
+        f"aligned({_BYTES[kind]}), may_alias));",
+        f"  for ({elements.type} {column} = {elements.lower_text}; "
+        f"{column} < {elements.upper_text}; {column} += {width}) {{",
+        f"    if ({row} + {height} <= {rows.upper_text} && "
+        f"{column} + {width} <= {elements.upper_text}) {{",
+        f"      {vector} {tile}[{height}][{vectors}];",
+        *for_each_vector("      ", f"{here} = {start};"),
+        f"      for ({terms.type} {terms.variable} = {terms.lower_text}; "
+        f"{terms.variable} < {terms.upper_text}; ++{terms.variable}) {{",
+        *for_each_vector("        ", add),
+        "      }",
+        *for_each_vector("      ", store),
+        "    } else {",
+        f"      for ({rows.type} {i} = {row}; {i} < {row} + {height} && {i} < {rows.upper_text}; "
+        f"++{i}) {{",
+        f"        for ({elements.type} {j} = {column}; {j} < {column} + {width} && "
+        f"{j} < {elements.upper_text}; ++{j}) {body}",
+        "      }",
+        "    }",
+        "  }",
+        "}",
+    ]
+    return ("\n" + " " * rows.node.start_point.column).join(lines)
+
+
+def _fresh(wanted: str, taken: set[str]) -> str:
+    """Return a name that is not taken, and take it."""
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted
+
+
+REGISTER_BLOCK = Move(
+    "register_block",
+    ("cpp",),
+    "exact",
+    31,
+    3.0,
+    "Keep a tile of the output in vector registers while its terms are added.",
+    _realise,
+)

@@ -1,0 +1,64 @@
+"""`vectorize`: innermost loops compute several elements at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from kernelgym_train.mcgs.cpp.editing import with_lines_before
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, inner_loops, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
+from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["VECTORIZE"]
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield OpenMP's simd directive for all loops, then for one."""
+    file = variant.file
+    found = [
+        (loop, directive)
+        for function in read_functions(file.cpp)
+        for loop in walk_loops(function.loops)
+        if (directive := _directive(function, loop)) is not None
+    ]
+    groups = [("all", found)]
+    exact = [each for each in found if "reduction" not in each[1]]
+    if exact and len(exact) < len(found):
+        groups.append(("exact", exact))
+    if len(found) > 1:
+        groups += [(loop.name, [(loop, directive)]) for loop, directive in found]
+    for choice, chosen in groups:
+        if not chosen:
+            continue
+        cpp = with_lines_before(file.cpp, [(loop.node, directive) for loop, directive in chosen])
+        changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+        if "-fopenmp" not in variant.flags:
+            changed = with_flag(changed, "-fopenmp-simd")
+        sums = any("reduction" in directive for _, directive in chosen)
+        yield Realisation("innermost", choice, changed, "reassociates" if sums else "exact")
+
+
+def _directive(function: Function, loop: Loop) -> str | None:
+    """Return what makes a loop a vector loop, or None."""
+    if inner_loops(loop) or loop.pragmas or loop.step != 1:
+        return None
+    carried = reductions(loop)
+    if carried is None:
+        return None
+    if not has_independent_iterations(function, loop, frozenset(carried)):
+        return None
+    clauses = [f"reduction({operator}:{name})" for name, operator in sorted(carried.items())]
+    return " ".join(["#pragma omp simd", *clauses])
+
+
+VECTORIZE = Move(
+    "vectorize",
+    ("cpp",),
+    "reassociates",
+    50,
+    1.5,
+    "Compute several elements of an innermost loop with one instruction; sums are taken by lanes.",
+    _realise,
+)

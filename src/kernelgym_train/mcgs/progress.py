@@ -1,0 +1,144 @@
+"""`Progress`: a search as it stands, folded from its events.
+
+Contract: `Progress.take` is the only place where a search's state changes. The live search writes
+an event and takes it in; a resumed one takes in what the log holds, and is where the other was.
+Does no IO and asks no clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelgym.types import Verdict
+from kernelgym_train.mcgs.events import Event
+from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.variant import Step, Variant
+
+__all__ = ["Progress", "plain_variant", "value_of", "variant_of"]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What has been tried, and what came of it."""
+
+    start: str
+    """Key of the start."""
+    variants: dict[str, Variant]
+    """By key: of all states that were proposed."""
+    graph: Graph
+    risks: dict[str, str] = field(default_factory=dict)
+    """Risk of each state."""
+    start_speedup: float = 0.0
+    """The start's over the reference, by its first verdict; 0.0 until there is one."""
+    start_wall_s: float = 0.0
+    """Time that judging the start took, without its build."""
+    noise: float = 0.0
+    """How far two verdicts on the start lie apart: abs(ln of their ratio)."""
+    evaluations: int = 0
+    """Results that are charged to the budget."""
+    duplicates: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    """Verdicts that gave no node, by status."""
+    open: list[str] = field(default_factory=list)
+    """Keys without a result, in the order in which they were dispatched."""
+    incumbent: str = ""
+    """Key of the best state that a duel has confirmed; the start at first."""
+    beaten: set[str] = field(default_factory=set)
+    """Keys that a duel has not confirmed."""
+    wall_s: dict[str, float] = field(default_factory=dict)
+    """Time that judging took, without the build, by key."""
+    led_since: tuple[str, int] = ("", 0)
+    """The node with the best value, and how many evaluations there were when it came to be."""
+    seconds: float = 0.0
+    stopped: str = ""
+    """Why the search ended; empty while it goes on."""
+    finished: Mapping[str, Any] | None = None
+    """The result, once it is written."""
+
+    @classmethod
+    def begin(cls, start: str, variant: Variant) -> Progress:
+        """Return a search that has done nothing."""
+        risks = {start: "exact"}
+        return cls(start, {start: variant}, Graph(start), risks, incumbent=start)
+
+    def take(self, event: Event) -> None:
+        """Take in one event."""
+        self.seconds = event.seconds
+        given = event.fields
+        match event.name:
+            case "start":
+                if not self.start_speedup:
+                    self.start_speedup = given["speedup"]
+                    self.start_wall_s = given["wall_s"]
+                self.noise = abs(math.log(given["speedup"] / self.start_speedup))
+            case "proposed":
+                key = given["key"]
+                links = [(link[0], link[1], link[2]) for link in given["links"]]
+                self.graph.dispatch(links, given["node"], given["move"], given["attempt"], key)
+                self.variants[key] = variant_of(given["variant"])
+                self.risks[key] = given["risk"]
+                self.open.append(key)
+            case "repeated":
+                self.duplicates += 1
+                self.graph.repeat(given["node"], given["move"], given["attempt"], given["key"])
+            case "judged":
+                self._judged(given)
+            case "duel":
+                if given["decided"] == "second":
+                    self.incumbent = given["second"]
+                else:
+                    self.beaten.add(given["second"])
+            case "stopped":
+                self.stopped = given["reason"]
+            case "finished":
+                self.finished = given["result"]
+
+    def _judged(self, given: Mapping[str, Any]) -> None:
+        key = given["key"]
+        self.open.remove(key)
+        self.evaluations += 1
+        self.wall_s[key] = given["wall_s"]
+        self.graph.settle(key, given["value"])
+        if given["value"] is None:
+            why = given["status"] if given["status"] != "correct" else "untimed"
+            self.failures[why] = self.failures.get(why, 0) + 1
+        leader = self.graph.ranked()[0].key
+        if leader != self.led_since[0]:
+            self.led_since = (leader, self.evaluations)
+
+    def challenger(self) -> str | None:
+        """Return the best node that may beat the incumbent, or None."""
+        least = self.graph.nodes[self.incumbent].value
+        for node in self.graph.ranked():
+            if node.value <= least:
+                return None
+            if node.key not in self.beaten:
+                return node.key
+        return None
+
+
+def value_of(verdict: Verdict, start_speedup: float) -> float | None:
+    """Return ln(speedup over the start); None if a verdict gives none."""
+    if not verdict.correct or verdict.timing is None:
+        return None
+    return math.log(verdict.timing.speedup / start_speedup)
+
+
+def plain_variant(variant: Variant) -> dict[str, Any]:
+    """Return a variant as JSON."""
+    return dataclasses.asdict(variant)
+
+
+def variant_of(data: Mapping[str, Any]) -> Variant:
+    """Return the variant that `plain_variant` wrote."""
+    return Variant(
+        data["source"],
+        data["language"],
+        tuple((name, value) for name, value in data["launch"]),
+        tuple(data["flags"]),
+        tuple(Step(**step) for step in data["applied"]),
+    )

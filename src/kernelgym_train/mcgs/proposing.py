@@ -1,0 +1,140 @@
+"""Proposers: what could be tried next from a variant.
+
+`RuleProposer` needs no model. A variant is its start and a set of steps; to make a move it adds a
+step to the set and replays all of them in the order of their moves, structure before directives
+before flags. So a directive can be added before or after the loops that it concerns were
+reordered, both ways lead to one state, and each step is proven anew in its new surroundings.
+
+Contract: a proposer reads the variant alone, and numbers its proposals from 0; the same variant,
+move and number give the same proposal. A proposal may repeat a known state: the search refuses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelgym import UnknownName, UsageError
+from kernelgym_train.mcgs.moves.definition import RISKS, Move, Realisation, Risk
+from kernelgym_train.mcgs.moves.table import MOVES
+from kernelgym_train.mcgs.variant import Step, Variant
+
+__all__ = ["Proposal", "Proposer", "RuleProposer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One variant to try."""
+
+    step: Step
+    variant: Variant
+    risk: Risk
+    """The most that any of the variant's steps has."""
+
+
+class Proposer(Protocol):
+    """Proposes variants; knows nothing of verdicts."""
+
+    def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
+        """Return the moves that fit a variant, with shares of 1."""
+
+    def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
+        """Return the proposal of that number; None if there are no more."""
+
+
+class RuleProposer:
+    """Proposes by the rules of `kernelgym_train.mcgs.moves`.
+
+    Args:
+        start: What the search starts from.
+        approximate: Whether moves that change results for good may be made.
+        moves: Ids of the moves to use; all if None.
+
+    Raises:
+        UnknownName: If there is no such move.
+        UsageError: If no move is for the start's language.
+    """
+
+    def __init__(
+        self, start: Variant, *, approximate: bool = False, moves: Collection[str] | None = None
+    ) -> None:
+        for name in moves or ():
+            if name not in MOVES:
+                raise UnknownName("move", name, MOVES)
+        self._start = dataclasses.replace(start, applied=())
+        self._most = RISKS.index("approximate" if approximate else "reassociates")
+        self._moves = {
+            move.id: move
+            for move in MOVES.values()
+            if start.language in move.languages
+            and (moves is None or move.id in moves)
+            and (approximate or move.risk != "approximate")
+        }
+        if not self._moves:
+            raise UsageError(f"no move is known for kernels in {start.language!r}")
+        self._offered = functools.lru_cache(maxsize=4096)(self._offered)  # type: ignore[method-assign]
+        self._proposals = functools.lru_cache(maxsize=4096)(self._proposals)  # type: ignore[method-assign]
+
+    def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
+        """Return the moves that fit a variant, each with a positive share."""
+        fit = [move for move in self._moves.values() if self._proposals(variant.applied, move.id)]
+        total = sum(move.weight for move in fit)
+        return tuple((move.id, move.weight / total) for move in fit)
+
+    def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
+        """Return the proposal of that number; None if there are no more."""
+        proposals = self._proposals(variant.applied, move)
+        return proposals[attempt] if attempt < len(proposals) else None
+
+    def replay(self, steps: Sequence[Step]) -> tuple[Variant, Risk] | None:
+        """Return the start with all steps made; None if one fails."""
+        variant, risk = self._start, 0
+        for step in self._ordered(steps):
+            found = next(
+                (
+                    each
+                    for each in self._offered(step.move, variant)
+                    if (each.target, each.choice) == (step.target, step.choice)
+                ),
+                None,
+            )
+            if found is None or RISKS.index(found.risk) > self._most:
+                return None
+            variant, risk = found.variant, max(risk, RISKS.index(found.risk))
+        return dataclasses.replace(variant, applied=self._ordered(steps)), RISKS[risk]
+
+    def _ordered(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        return tuple(sorted(steps, key=lambda step: (self._moves[step.move].phase, step)))
+
+    def _offered(self, move: str, variant: Variant) -> tuple[Realisation, ...]:
+        plain = dataclasses.replace(variant, applied=())
+        return tuple(self._moves[move].realise(plain))
+
+    def _proposals(self, steps: tuple[Step, ...], name: str) -> tuple[Proposal, ...]:
+        """Return every proposal of a move, in the order of its realisations."""
+        move = self._moves[name]
+        before = [step for step in steps if self._moves[step.move].phase < move.phase]
+        same = [step for step in steps if step.move == name]
+        places = [self.replay(before)]
+        places += [self.replay([*before, *same])] if same else []
+        found: dict[Step, Proposal] = {}
+        for place in places:
+            if place is None:
+                continue
+            for each in self._offered(name, place[0]):
+                step = Step(name, each.target, each.choice)
+                if step in steps or step in found:
+                    continue
+                kept = [other for other in steps if not _excludes(step, other, move)]
+                made = self.replay([*kept, step])
+                if made is not None:
+                    found[step] = Proposal(step, *made)
+        return tuple(found.values())
+
+
+def _excludes(step: Step, other: Step, move: Move) -> bool:
+    """Return True if a step stands in place of another one."""
+    return other.move == move.id and other.target == step.target

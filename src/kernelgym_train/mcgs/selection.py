@@ -1,0 +1,197 @@
+"""Algorithms: which move to try next, and where.
+
+All choose among the same proposals and see the same results, so that they can be compared:
+
+- ``mcgs``: walks from the start by PUCT with priors, and widens a move's ways by its attempts;
+- ``best_first``: the best node that has a proposal left;
+- ``random``: any node, any move, any proposal.
+
+Contract: a choice follows from the graph, the proposer and the seed alone. Proposals that repeat a
+known state are chosen like others: the caller takes them in and asks again. Pure.
+
+Does not remember anything between choices.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernelgym_train.mcgs.graph import Graph, Link, Node
+from kernelgym_train.mcgs.proposing import Proposal, Proposer
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["ALGORITHMS", "Algorithm", "Choice", "Surroundings", "stream"]
+
+_EXPLORATION = 0.1  # PUCT's c, on values normalised to [0, 1]
+_WIDENING, _WIDENING_POWER = 2.0, 0.5
+_AMONG_CHILDREN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to try next."""
+
+    node: str
+    move: str
+    attempt: int
+    proposal: Proposal
+    links: tuple[Link, ...] = ()
+    """The way that a selection took from the start; empty where it took none."""
+    scores: tuple[tuple[str, float], ...] = ()
+    """What the last decision compared: moves of the node, or nodes, with their scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a choice follows from."""
+
+    graph: Graph
+    variants: Mapping[str, Variant]
+    """Of each node."""
+    proposer: Proposer
+    seed: int
+
+    def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
+        """Return moves that fit a node, with their priors."""
+        return self.proposer.priors(self.variants[node.key])
+
+    def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
+        """Return the first untried proposal of a move, or None."""
+        tried = self.graph.action(node.key, move).tried
+        attempt = next(number for number in range(len(tried) + 1) if number not in tried)
+        found = self.proposer.propose(self.variants[node.key], move, attempt)
+        return None if found is None else (attempt, found)
+
+    def all_untried(self, node: Node, move: str) -> list[tuple[int, Proposal]]:
+        """Return every proposal of a move that was not tried."""
+        tried = self.graph.action(node.key, move).tried
+        found: list[tuple[int, Proposal]] = []
+        attempt = 0
+        while (each := self.proposer.propose(self.variants[node.key], move, attempt)) is not None:
+            if attempt not in tried:
+                found.append((attempt, each))
+            attempt += 1
+        return found
+
+
+Algorithm = Callable[[Surroundings], Choice | None]
+"""Returns None if nothing is left to try until a result comes in."""
+
+
+def stream(*parts: object) -> random.Random:
+    """Return random numbers that follow from the parts."""
+    return random.Random(":".join(str(part) for part in parts))
+
+
+def mcgs(around: Surroundings) -> Choice | None:
+    """Walk from the start to a move worth another attempt.
+
+    At a node, ``q + c p sqrt(1 + n) / (1 + n_a)`` is highest: q is the best worth that the move
+    led to (the node's own value before it led anywhere), scaled to [0, 1]; p is the prior, n and
+    n_a count the passes of all moves and of this one, with those in flight. A move gets another
+    proposal while it has fewer than ``ceil(2 sqrt(n_a + 1))``; otherwise the walk goes on to one
+    of its children.
+    """
+    graph = around.graph
+    values = [node.value for node in graph.nodes.values()]
+    low, high = min(values), max(values)
+    span = high - low or 1.0
+    closed: dict[str, bool] = {}
+    node, links = graph.nodes[graph.start], list[Link]()
+    if _is_closed(around, node, closed):
+        return None
+    while True:
+        moves = around.moves(node)
+        total = sum(_count(graph, node, move) for move, _ in moves)
+        scored: list[tuple[float, float, int, str]] = []
+        for order, (move, prior) in enumerate(moves):
+            if not _is_open(around, node, move, closed):
+                continue
+            children = graph.action(node.key, move).visits
+            worth = max((graph.nodes[child].worth for child in children), default=node.value)
+            bonus = math.sqrt(1 + total) / (1 + _count(graph, node, move))
+            score = (worth - low) / span + _EXPLORATION * prior * bonus
+            scored.append((score, prior, -order, move))
+        move = max(scored)[3]
+        action = graph.action(node.key, move)
+        limit = math.ceil(_WIDENING * (action.passes + action.in_flight + 1) ** _WIDENING_POWER)
+        found = around.untried(node, move)
+        below = [
+            child for child in action.visits if not _is_closed(around, graph.nodes[child], closed)
+        ]
+        if found is not None and (action.attempts < limit or not below):
+            scores = tuple((each[3], each[0]) for each in sorted(scored, reverse=True))
+            return Choice(node.key, move, found[0], found[1], tuple(links), scores)
+        spread = math.log(1 + _count(graph, node, move))
+        child = max(
+            below,
+            key=lambda key: (
+                (graph.nodes[key].worth - low) / span
+                + _AMONG_CHILDREN * math.sqrt(spread / (1 + action.visits[key])),
+                -graph.nodes[key].created,
+            ),
+        )
+        links.append((node.key, move, child))
+        node = graph.nodes[child]
+
+
+def best_first(around: Surroundings) -> Choice | None:
+    """Try the likeliest move of the best node that has one left."""
+    for node in around.graph.ranked():
+        scored = []
+        for order, (move, prior) in enumerate(around.moves(node)):
+            found = around.untried(node, move)
+            if found is not None:
+                attempts = around.graph.action(node.key, move).attempts
+                scored.append((prior / (1 + attempts), -order, move, found))
+        if scored:
+            _, _, move, (attempt, proposal) = max(scored, key=lambda each: each[:2])
+            scores = tuple((each[2], each[0]) for each in scored)
+            return Choice(node.key, move, attempt, proposal, (), scores)
+    return None
+
+
+def at_random(around: Surroundings) -> Choice | None:
+    """Try any proposal of any node."""
+    nodes = sorted(around.graph.nodes.values(), key=lambda node: node.created)
+    made = sum(action.attempts for node in nodes for action in node.actions.values())
+    numbers = stream(around.seed, "random", made)
+    for node in numbers.sample(nodes, len(nodes)):
+        moves = [move for move, _ in around.moves(node)]
+        for move in numbers.sample(moves, len(moves)):
+            if left := around.all_untried(node, move):
+                attempt, proposal = numbers.choice(left)
+                return Choice(node.key, move, attempt, proposal)
+    return None
+
+
+def _count(graph: Graph, node: Node, move: str) -> int:
+    action = graph.action(node.key, move)
+    return action.passes + action.in_flight
+
+
+def _is_open(around: Surroundings, node: Node, move: str, closed: dict[str, bool]) -> bool:
+    """Return True if something is left to try by a move."""
+    if around.untried(node, move) is not None:
+        return True
+    children = around.graph.action(node.key, move).visits
+    return any(not _is_closed(around, around.graph.nodes[child], closed) for child in children)
+
+
+def _is_closed(around: Surroundings, node: Node, closed: dict[str, bool]) -> bool:
+    """Return True if nothing is left at a node or below."""
+    if node.key not in closed:
+        closed[node.key] = not any(
+            _is_open(around, node, move, closed) for move, _ in around.moves(node)
+        )
+    return closed[node.key]
+
+
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
+    {"mcgs": mcgs, "best_first": best_first, "random": at_random}
+)
+"""By the name that a user gives."""

@@ -1,0 +1,135 @@
+"""`Variant`: one state of a search, and the keys of states.
+
+Contract: a variant renders to one `Kernel`, the same at every time and in every process. States
+whose kernels differ in comments, layout or the order of flags have one key. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kernelgym import Kernel
+from kernelgym.languages import LANGUAGES
+from kernelgym_train.mcgs.cpp.normal import normal_cpp
+from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
+
+__all__ = ["Step", "Variant", "context_key", "read_variant", "state_key"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Step:
+    """One move that was made, at one place, in one way."""
+
+    move: str
+    """Id of the move."""
+    target: str
+    """Where: one step of a move stands for each place."""
+    choice: str
+    """How."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kernel's text, and what is chosen beside it."""
+
+    source: str
+    """The kernel's module, with the flags and constants that it came with."""
+    language: str
+    launch: tuple[tuple[str, int], ...] = ()
+    """Values of constants of the module by name, where they differ from the text's."""
+    flags: tuple[str, ...] = ()
+    """Compiler flags."""
+    applied: tuple[Step, ...] = ()
+    """Moves that led here from the start. History: no part of the key."""
+
+    def kernel(self) -> Kernel:
+        """Render it."""
+        source = self.source
+        for name, value in self.launch:
+            source = _with_constant(source, name, value)
+        if _builds_extension(self.language):
+            source = read_kernel_file(source).with_flags(self.flags).source
+        return Kernel(source, self.language)
+
+    @property
+    def file(self) -> KernelFile:
+        """The module with the C++ text."""
+        return read_kernel_file(self.source)
+
+
+def read_variant(kernel: Kernel) -> Variant:
+    """Return the variant that a search starts from.
+
+    Raises:
+        UsageError: If the kernel's module is none that a search can change.
+    """
+    if not _builds_extension(kernel.language):
+        return Variant(kernel.source, kernel.language)
+    flags = read_kernel_file(kernel.source).flags
+    return Variant(kernel.source, kernel.language, flags=flags)
+
+
+def state_key(variant: Variant) -> str:
+    """Return 32 hexadecimal digits that variants with the same program share."""
+    module = ast.parse(variant.source)
+    cpp = ""
+    if _builds_extension(variant.language):
+        file = variant.file
+        cpp = normal_cpp(file.cpp)
+        # The text and the flags count once, in the form that a compiler sees.
+        module = ast.parse(file.with_flags(()).with_cpp("").source)
+    state = {
+        "language": variant.language,
+        "module": ast.unparse(_without_docstrings(module)),
+        "extension": cpp,
+        "launch": sorted(variant.launch),
+        "flags": sorted(set(variant.flags)),
+    }
+    return _digest(state)
+
+
+def context_key(parts: Iterable[tuple[str, str | Sequence[str]]]) -> str:
+    """Return 32 hexadecimal digits that searches with comparable times share.
+
+    Args:
+        parts: (what it is, value), such as the task's digest, the ruleset's label, the judge's
+            provenance and the package's version. States of other contexts are never compared.
+    """
+    return _digest(dict(parts))
+
+
+def _builds_extension(language: str) -> bool:
+    """Return True if kernels of a language hold C++ that ``load_inline`` builds."""
+    return "load_inline" in LANGUAGES[language].own_kernel.builders
+
+
+def _digest(data: object) -> str:
+    text = json.dumps(data, sort_keys=True, ensure_ascii=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _with_constant(source: str, name: str, value: int) -> str:
+    """Return a module with another value of a constant."""
+    lines = source.split("\n")
+    for node in ast.parse(source).body:
+        if (
+            isinstance(node, ast.Assign)
+            and [target.id for target in node.targets if isinstance(target, ast.Name)] == [name]
+            and node.lineno == node.end_lineno
+        ):
+            lines[node.lineno - 1] = f"{name} = {value}"
+            return "\n".join(lines)
+    raise ValueError(f"the module binds no constant {name!r} on a line of its own")

@@ -1,0 +1,62 @@
+"""Searches judged from a table, for tests: what moves are worth is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.search import search
+from kernelgym_train.mcgs.settings import Budget
+from kernelgym_train.mcgs.task import task_of
+
+WORTH = {
+    "vector_size(32)": 8.0,
+    "vector_size(16)": 5.0,
+    "vector_size(64)": 0.5,
+    "parallel for\n": 1.9,
+    "parallel for collapse": 1.7,
+    '"-O3"': 1.1,
+    "-march=native": 1.6,
+    "-funroll-loops": 1.05,
+    "omp simd": 0.9,
+    "GCC unroll 8\n": 1.02,
+}
+"""What a kernel of the matmul example is sped up by, by text in it."""
+TASK = task_of(*EXAMPLES["matmul"], "matmul")
+
+
+def speedup(kernel: Kernel) -> float:
+    """Return what the table says: a product of factors."""
+    product = 0.01
+    for text, factor in WORTH.items():
+        product *= factor if text in kernel.source else 1.0
+    return product
+
+
+def judged(problem: Problem, kernel: Kernel) -> Verdict:
+    """Judge by the table; kernels that prefer wide vectors are wrong."""
+    if "-mprefer-vector-width=512" in kernel.source:
+        return verdict("wrong")
+    return verdict("correct", speedup=speedup(kernel))
+
+
+def evaluator(script: Callable[[Problem, Kernel], Verdict] = judged) -> ScriptedEvaluator:
+    """Return an evaluator that knows the table."""
+    return ScriptedEvaluator(script)
+
+
+def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) -> dict[str, Any]:
+    """Search the matmul example, and return the result."""
+    options: dict[str, Any] = {
+        "budget": Budget(builds),
+        "algo": "best_first",
+        "approximate": False,
+        "seed": 0,
+        "workers": 2,
+        "resume": False,
+    }
+    return search(TASK, judge, outdir, **(options | given))

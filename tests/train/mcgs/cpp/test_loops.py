@@ -1,0 +1,130 @@
+"""What is recognised of C++ text, and what is proven of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
+
+HEAD = """
+constexpr int64_t SIDE = 8;
+torch::Tensor f(torch::Tensor x_in, double scale) {
+  auto x_c = x_in.contiguous();
+  const int64_t n = x_c.size(0);
+  const int64_t m = x_c.size(1);
+  auto out = torch::empty({n, m}, x_c.options());
+  const float* x = x_c.data_ptr<float>();
+  float* y = out.data_ptr<float>();
+"""
+
+
+def read(body: str, before: str = "") -> tuple[Function, ...]:
+    return read_functions(f"{before}{HEAD}{body}\n  return out;\n}}\n")
+
+
+def loops(body: str, before: str = "") -> dict[str, tuple[Function, Loop]]:
+    return {
+        loop.name: (function, loop)
+        for function in read(body, before)
+        for loop in walk_loops(function.loops)
+    }
+
+
+def nest(index: str, inner: str = "for (int64_t j = 0; j < m; ++j)") -> str:
+    return f"for (int64_t i = 0; i < n; ++i) {{ {inner} {{ y[{index}] = x[i * m + j]; }} }}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        nest("i * m + j"),
+        nest("m * i + (j)"),
+        nest("(i + 1) * m + j - m"),
+        nest("i * SIDE + j", "for (int j = 0; j < SIDE; j++)"),
+        nest("i * 8 + j", "for (int j = 0; j < 5; j += 1)"),
+        nest(
+            "(i * m + j) * SIDE + k",
+            "for (int64_t j = 0; j < m; ++j) for (int64_t k = 0; k < SIDE; ++k)",
+        ),
+        "for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;",
+        "for (int64_t i = 0; i < n; i += 2) { const float a = x[i]; y[i] = a; }",
+    ],
+)
+def test_loop_with_its_own_stretch_is_independent(body: str) -> None:
+    assert has_independent_iterations(*loops(body)["f/i"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        nest("i + j"),
+        nest("i * n + j"),
+        nest("i * m + j + j"),
+        nest("i * i + j"),
+        nest("j"),
+        nest("i * j", "for (int64_t j = 0; j < m; ++j)"),
+        nest("i * j + k", "for (int64_t j = 1; j < m; ++j) for (int64_t k = 0; k < j; ++k)"),
+        nest("i * 4 + j", "for (int j = 0; j < 5; ++j)"),
+        nest("i * m + j", "for (int64_t j = 0 - 1; j < m; ++j)"),
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; y[i + 1] = x[i]; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = y[n - i]; }",
+        "for (int64_t i = 0; i < n; ++i) { const int64_t k = i * 0; y[k] = x[i]; }",
+    ],
+)
+def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
+    assert not has_independent_iterations(*loops(body)["f/i"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int64_t i = 0; i < n; ++i) { if (x[i] > 0) y[i] = 1.0f; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = next(); }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i] > 0 ? x[i] : 0.0f; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; ++i; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; return out; }",
+        "for (int64_t i = 0; i < n; ++i) { x_c[i] = x[i]; }",
+        "for (int64_t i = n; i > 0; --i) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < size(); ++i) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < n; i *= 2) { y[i] = x[i]; }",
+        "for (float i = 0; i < n; ++i) { y[0] = x[0]; }",
+        "int64_t z = 3; z = 4; for (int64_t i = 0; i < z; ++i) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < n; ++i) { y[x[i]] = 1.0f; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = (y = nullptr, x[i]); }",
+    ],
+)
+def test_loop_that_is_not_understood_is_left_out(body: str) -> None:
+    assert not loops(body)
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["#define n bad()\n", "#define y(a) z\n", "float exp(float a) { count += 1; return a; }\n"],
+)
+def test_text_that_gives_names_a_meaning_is_left_out(before: str) -> None:
+    body = "for (int64_t i = 0; i < n; ++i) { y[i] = exp(x[i]); }"
+    assert loops(body) and not loops(body, before)
+
+
+@pytest.mark.parametrize(
+    ("statement", "wanted"),
+    [
+        ("s += x[i];", {"s": "+"}),
+        ("s = std::max(s, x[i]);", {"s": "max"}),
+        ("s += x[i]; t = std::min(x[i], t);", {"s": "+", "t": "min"}),
+        ("y[i] = x[i];", {}),
+        ("s = s * 0.5f + x[i];", None),
+        ("s += s * x[i];", None),
+        ("s += x[i]; y[i] = s;", None),
+        ("s += x[i]; t += s;", None),
+        ("s += x[i]; s = std::max(s, x[i]);", None),
+        ("s -= x[i];", None),
+    ],
+)
+def test_reductions_are_those_of_one_operator(
+    statement: str, wanted: dict[str, str] | None
+) -> None:
+    outer = "for (int64_t r = 0; r < 1; ++r) { float s = 0.0f; float t = 0.0f; "
+    found = loops(f"{outer} for (int64_t i = 0; i < n; ++i) {{ {statement} }} }}")
+    assert reductions(found["f/r/i"][1]) == wanted

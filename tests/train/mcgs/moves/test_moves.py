@@ -1,0 +1,197 @@
+"""Moves: each fires, is deterministic, keeps what a kernel computes, and stops at what it cannot
+prove."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelgym import UnknownName
+from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.moves.table import MOVES
+from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
+from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
+from support import cpp_nests
+
+STARTS = {name: read_variant(kernel) for name, (_, kernel) in EXAMPLES.items()}
+CALLS = {
+    "matmul": "matrix_product(t(0), t(1))",
+    "softmax": "row_softmax(t(0))",
+    "layernorm": "layer_norm(t(0), t(1), t(2), 1e-5)",
+}
+ODD = {
+    "matmul": ((13, 21), (21, 37)),
+    "softmax": ((5, 37),),
+    "layernorm": ((5, 37), (37,), (37,)),
+}
+"""Shapes at which every tile has edges."""
+
+
+def proposals(start: Variant, at: Variant, approximate: bool = True) -> Iterator[Proposal]:
+    proposer = RuleProposer(start, approximate=approximate)
+    for move, _ in proposer.priors(at):
+        number = 0
+        while (found := proposer.propose(at, move, number)) is not None:
+            yield found
+            number += 1
+
+
+def with_text(start: Variant, old: str, new: str) -> Variant:
+    file = start.file
+    assert old in file.cpp
+    return Variant(file.with_cpp(file.cpp.replace(old, new)).source, "cpp", flags=start.flags)
+
+
+def test_every_move_fires_on_an_example() -> None:
+    fired = {each.step.move for start in STARTS.values() for each in proposals(start, start)}
+    assert fired == set(MOVES)
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_proposals_are_the_same_each_time(name: str) -> None:
+    start = STARTS[name]
+    once, again = list(proposals(start, start)), list(proposals(start, start))
+    assert once == again
+    assert [each.variant.kernel() for each in once] == [each.variant.kernel() for each in again]
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_proposals_another_order_gives_one_state(name: str) -> None:
+    start = STARTS[name]
+    proposer = RuleProposer(start)
+    first = [each for each in proposals(start, start, False)]
+    met = 0
+    for one in first:
+        for two in first:
+            if one.step.move >= two.step.move:
+                continue
+            ways = [
+                proposer.replay([*pair]) for pair in ((one.step, two.step), (two.step, one.step))
+            ]
+            assert ways[0] == ways[1]
+            met += ways[0] is not None
+    assert met > 10
+
+
+def test_approximate_moves_are_off_unless_allowed() -> None:
+    start = STARTS["softmax"]
+    assert all(each.risk != "approximate" for each in proposals(start, start, False))
+    allowed = {each.step.move for each in proposals(start, start) if each.risk == "approximate"}
+    assert allowed == {"fast_math"}
+
+
+def deep(start: Variant, approximate: bool = False) -> list[Proposal]:
+    """Return proposals from the start, and from the first of every structural move."""
+    found = list(proposals(start, start, approximate))
+    for each in list(found):
+        if each.step.move in ("hoist", "loop_order", "register_block", "parallelise"):
+            found += proposals(start, each.variant, approximate)
+    unique = {state_key(each.variant): each for each in found}
+    return [each for each in unique.values() if each.step.move not in ("compiler_flags", "unroll")]
+
+
+@pytest.mark.parametrize(
+    "name", ["matmul", *(pytest.param(n, marks=pytest.mark.slow) for n in ("softmax", "layernorm"))]
+)
+def test_realisations_compute_what_the_start_does(name: str, tmp_path: Path) -> None:
+    start = STARTS[name]
+    found = deep(start)
+    texts = [start.file.cpp, *(each.variant.file.cpp for each in found)]
+    flags = ("-O1", "-ffp-contract=off", "-fopenmp")
+    library = cpp_nests.build(tmp_path, texts, CALLS[name], flags)
+    numbers = np.random.default_rng(1)
+    inputs = [numbers.standard_normal(shape, np.float32) for shape in ODD[name]]
+    shape = (13, 37) if name == "matmul" else (5, 37)
+    wanted = cpp_nests.run(library, 0, inputs, shape)
+    assert np.isfinite(wanted).all()
+    for at, each in enumerate(found, 1):
+        got = cpp_nests.run(library, at, inputs, shape)
+        if each.risk == "exact":
+            np.testing.assert_array_equal(got, wanted, str(each.variant.applied))
+        else:
+            np.testing.assert_allclose(got, wanted, 1e-5, 1e-6, err_msg=str(each.variant.applied))
+
+
+STRUCTURE = ("hoist", "parallelise", "loop_order", "register_block", "vectorize")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("y[i * columns + j] = total;", "y[i * columns + 2 * j] = total;"),
+        ("y[i * columns + j] = total;", "y[j] = total;"),
+        ("y[i * columns + j] = total;", "y[i * inner + j] = total;"),
+        ("y[i * columns + j] = total;", "y[i * columns + j / 2] = total;"),
+        ("y[i * columns + j] = total;", "if (total > 0) y[i * columns + j] = total;"),
+        ("y[i * columns + j] = total;", "y[i * columns + j] = total; rows_left -= 1;"),
+        ("y[i * columns + j] = total;", "*(y + i * columns + j) = total;"),
+        ("++i) {", "++i) { if (i == 7) break;"),
+        ("i < rows", "i <= rows"),
+        ("auto out = torch::empty({rows, columns}, a_c.options());", "auto out = a_c;"),
+        ("const float* b = b_c", "const float* b = out"),
+        ("const float* b = b_c", "auto z = out.view({-1}); const float* b = z"),
+        ("float* y = out.data_ptr<float>();", "float* y = out.data_ptr<float>() + 1;"),
+        ("float* y = out.data_ptr<float>();", "float* y = out.data_ptr<float>(); y = nullptr;"),
+        ("float total = 0.0f;", "float total = next();"),
+    ],
+)
+def test_nest_that_is_not_understood_gives_nothing(old: str, new: str) -> None:
+    changed = with_text(STARTS["matmul"], old, new)
+    loops = {each.step.target for each in proposals(changed, changed) if "/" in each.step.target}
+    assert "matrix_product/i" not in loops, "the outer loop is not proven"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "move"),
+    [
+        ("total += a[", "total *= a[", "register_block"),
+        ("k < inner", "k < i", "register_block"),
+        ("* b[k * columns + j]", "* std::exp(b[k * columns + j])", "register_block"),
+        ("* b[k * columns + j]", "* b[k * columns + 2 * j]", "register_block"),
+        ("* b[k * columns + j]", "* b[k * columns + j] * 2.0", "register_block"),
+        ("float total = 0.0f;", "double total = 0.0;", "register_block"),
+        ("k < inner", "k < j", "loop_order"),
+        ("float total = 0.0f;", "double total = 0.0;", "loop_order"),
+        ("total += a[", "total = total * 0.5f + a[", "vectorize"),
+    ],
+)
+def test_precondition_that_fails_stops_its_move(old: str, new: str, move: str) -> None:
+    before, after = STARTS["matmul"], with_text(STARTS["matmul"], old, new)
+    assert any(each.step.move == move for each in proposals(before, before))
+    stopped = [
+        each
+        for each in proposals(after, after)
+        if each.step.move == move and each.step.choice != "swapped"
+    ]
+    assert not stopped
+
+
+def test_hoist_keeps_nothing_that_changes_between() -> None:
+    start = STARTS["softmax"]
+    between = "    best = best + 1.0f;\n    for (int64_t c = 0; c < columns; ++c) {\n      y["
+    changed = with_text(start, "    for (int64_t c = 0; c < columns; ++c) {\n      y[", between)
+    assert any(each.step.choice == "keep" for each in proposals(start, start))
+    assert not any(each.step.choice == "keep" for each in proposals(changed, changed))
+
+
+def test_directives_survive_a_later_change_of_loops() -> None:
+    start = STARTS["matmul"]
+    proposer = RuleProposer(start)
+    steps = [each.step for each in proposals(start, start)]
+    wanted = [
+        next(step for step in steps if step.move == "register_block"),
+        next(step for step in steps if step.choice == "parallel for"),
+    ]
+    found = proposer.replay(wanted)
+    assert found is not None
+    assert re.search(r"#pragma omp parallel for\n\s+for \(int64_t i_0", found[0].file.cpp)
+    assert "-fopenmp" in found[0].flags
+
+
+def test_proposer_unknown_move_is_refused() -> None:
+    with pytest.raises(UnknownName, match="unknown move 'tile'"):
+        RuleProposer(STARTS["matmul"], moves=["tile"])

@@ -1,0 +1,120 @@
+"""``kernelgym-train --backend mcgs``: what it says, and bad input in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.cli import main
+from kernelgym_train.mcgs import command
+from support import searches
+
+MATMUL = ("--backend", "mcgs", "input=example:matmul")
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
+    """Have a table judge in place of this machine; returns the evaluators that were made."""
+    made: list[ScriptedEvaluator] = []
+
+    def evaluator(**_: Any) -> ScriptedEvaluator:
+        made.append(searches.evaluator())
+        return made[-1]
+
+    monkeypatch.setattr(command, "LocalEvaluator", evaluator)
+    return made
+
+
+def test_command_ends_with_one_sentence(
+    table: list[ScriptedEvaluator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MATMUL, "budget_builds=8", f"outdir={tmp_path}"]) == 0
+    said = capsys.readouterr()
+    (line,) = said.out.splitlines()
+    assert line.startswith(
+        "matmul: 26.8x over the start (26.8 to 26.8), 0.27 of the reference's speed, after"
+    )
+    assert line.endswith(str(tmp_path / "kernels" / "matmul" / "best" / "kernel_module.py"))
+    assert Path(line.rpartition(": ")[2]).is_file()
+    assert said.err.startswith("start: 0.01 of the reference's speed, noise 0.0%")
+    assert "register_block (4 x 2 x 8)" in said.err
+    assert all(evaluator.closed for evaluator in table)
+
+
+def test_command_resumed_when_finished_says_the_same(
+    table: list[ScriptedEvaluator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*MATMUL, "budget_builds=3", f"outdir={tmp_path}"]
+    assert main(given) == 0
+    first = capsys.readouterr().out
+    assert main([*given, "resume=true"]) == 0
+    assert capsys.readouterr().out == first
+    assert not table[-1].judged
+
+
+def test_command_own_problem_and_kernel(
+    table: list[ScriptedEvaluator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("p.py", searches.TASK.problem), ("mine.py", searches.TASK.start)):
+        (tmp_path / name).write_text(text.source)
+    given = [f"problem={tmp_path / 'p.py'}", f"kernel={tmp_path / 'mine.py'}"]
+    out = tmp_path / "out"
+    assert main(["--backend", "mcgs", *given, "budget_builds=2", f"outdir={out}"]) == 0
+    assert (out / "kernels" / "mine" / "best").is_symlink()
+
+
+def test_command_dry_run_judges_nothing(
+    table: list[ScriptedEvaluator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MATMUL, f"outdir={tmp_path / 'x'}", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "register_block: 7 ways from the start" in said and "budget_builds: 60" in said
+    assert not table and not (tmp_path / "x").exists()
+
+
+def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--backend", "mcgs", "--help-settings"]) == 0
+    said = capsys.readouterr().out
+    assert "budget_builds = 60" in said and "optimiser" not in said
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, or problem="),
+        (["input=example:matmul", "problem=p.py"], "not both"),
+        (["input=example:matmull"], "did you mean matmul?"),
+        (["input=kernels/"], "input=kernels/ is no input"),
+        (["problem=Synthetic/L1/2"], "kernel=FILE is missing"),
+        (["kernel=k.py"], "problem=ID_or_FILE is missing"),
+        (["problem=Synthetic/L1/2", "kernel=no/such.py"], "cannot read the kernel no/such.py"),
+        (["problem=Synthetic/L1/2", f"kernel={__file__}"], "calls load_inline once"),
+        (
+            ["problem=Synthetic/L1/2", f"kernel={__file__}", "language=triton"],
+            "language=triton cannot be searched; those that can: cpp",
+        ),
+        (["input=example:matmul", "algo=mcts"], "unknown algorithm 'mcts'; did you mean mcgs?"),
+        (["input=example:matmul", "budget_builds=0"], "a search needs at least 1"),
+        (["input=example:matmul", "seconds=-1"], "give a time, or 0 for no limit"),
+        (["input=example:matmul", "workers=0"], "at least 1 kernel"),
+        (["input=example:matmul", "budget=3"], "unknown setting 'budget'"),
+        (["input=example:matmul", "ruleset=lax"], "unknown ruleset 'lax'"),
+        (["input=example:matmul", "--config", "x.yaml"], "--config is for training"),
+        (["input=example:matmul", "--resume", "runs/x"], "--resume is for training"),
+    ],
+)
+def test_command_bad_input_is_one_line(
+    given: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--backend", "mcgs", f"outdir={tmp_path / 'x'}", *given]) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err and said.err.count("\n") == 1 and not said.out
+    assert not (tmp_path / "x").exists()
+
+
+def test_search_is_not_a_training_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run.backend=mcgs"]) == 2
+    assert "give --backend mcgs" in capsys.readouterr().err
