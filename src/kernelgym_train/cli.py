@@ -193,7 +193,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _search(options: argparse.Namespace) -> int:
     """Run the search, whose settings are no training's."""
-    others = ("config", "resume", "evaluate", "merge", "assume_gpu")
+    others = ("config", "resume", "from_step", "evaluate", "merge", "assume_gpu")
     if given := [name for name in others if getattr(options, name) is not None]:
         raise UsageError(
             f"--{given[0].replace('_', '-')} is for training; a search takes key=value alone, "

@@ -104,6 +104,7 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["input=example:matmul", "ruleset=lax"], "unknown ruleset 'lax'"),
         (["input=example:matmul", "--config", "x.yaml"], "--config is for training"),
         (["input=example:matmul", "--resume", "runs/x"], "--resume is for training"),
+        (["input=example:matmul", "--from-step", "4"], "--from-step is for training"),
     ],
 )
 def test_command_bad_input_is_one_line(
