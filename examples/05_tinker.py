@@ -1,4 +1,6 @@
-"""Train on a Tinker server: it holds the model, this machine plays the episodes and judges.
+"""Train on a Tinker server.
+
+It holds the model; this machine plays the episodes and judges.
 
 Give it the server's address: `python examples/05_tinker.py http://127.0.0.1:8004`. Model and
 problems are the demonstration's, made by `python -m kernelgym_train.demo --prepare`, and

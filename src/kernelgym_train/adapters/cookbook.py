@@ -286,7 +286,7 @@ _TABLES: dict[str, _Table] = {}
 
 
 def _table(config: Config) -> _Table:
-    """Return this process's judge and tokenizer for a configuration; start them if needed."""
+    """Return this process's judge and tokenizer; start them if needed."""
     name = dump_config(config)
     if name not in _TABLES:
         tokenizer = load_tokenizer(config.model)
