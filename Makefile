@@ -21,7 +21,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	mcgs.search mcgs.settings mcgs.task mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.graph mcgs.selection \
 	mcgs.progress mcgs.events mcgs.controller mcgs.finishing mcgs.files mcgs.moves.definition mcgs.moves.table
 
-.PHONY: help setup demo test test-all tinker-server test-tinker redteam lint bench docs clean
+.PHONY: help setup demo test test-all tinker-server test-tinker test-cookbook redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -38,10 +38,10 @@ demo: setup  ## Watch a small model learn to write kernels from verdicts (six mi
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
-	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker" -n 2 --dist loadfile
+	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker and not cookbook" -n 2 --dist loadfile
 
 test-all: setup  ## Run every test that needs no GPU, the red team's whole corpus among them
-	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker"
+	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker and not cookbook"
 
 # A third party's Tinker server on the CPU, in an environment of its own (2.2 GB): it needs other
 # versions than the trainer, asks for Python 3.12 and runs on 3.11.
@@ -64,6 +64,20 @@ test-tinker: setup $(TINKER_STAMP)  ## Run the Tinker backend against that serve
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow"
 
+# tinker-cookbook wants an older transformers than trl does, so it has an environment of its own.
+COOKBOOK_VENV := .venv-cookbook
+COOKBOOK_STAMP := $(COOKBOOK_VENV)/.installed
+
+$(COOKBOOK_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(COOKBOOK_VENV)
+	$(COOKBOOK_VENV)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 tinker==0.38.0 \
+		pytest hypothesis -e ".[tinker-cookbook]"
+	@touch $@
+
+test-cookbook: setup $(TINKER_STAMP) $(COOKBOOK_STAMP)  ## Run tinker-cookbook's trainer on our episodes and that server
+	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
+	$(COOKBOOK_VENV)/bin/pytest --hypothesis-profile=ci tests/train/adapters
+
 redteam: setup  ## Judge one exploit and one honest look-alike of each style: none may pass, none be refused
 	$(BIN)/kernelgym redteam --sample --workers 2
 
@@ -81,4 +95,4 @@ docs: setup  ## Write the API reference to build/docs
 		kernelgym_train $(TRAINING:%=kernelgym_train.%)
 
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) $(TINKER_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TINKER_VENV) $(COOKBOOK_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -129,8 +129,13 @@ def _run_all(options: argparse.Namespace, plan: Plan) -> list[str]:
     return failed
 
 
-def run_stage(work: Path, plan: Plan, seed: int, stage: str, threads: int, workers: int) -> str:
-    """Run the start of a seed, or one of its arms, unless that is done; returns a line about it."""
+def run_stage(
+    work: Path, plan: Plan, seed: int, stage: str, threads: int, workers: int, arm: str = ""
+) -> str:
+    """Run the start of a seed, or one of its arms, unless that is done.
+
+    It returns a line about it. `arm` is what the stage learns by, where that is not its name.
+    """
     import torch
 
     torch.set_num_threads(threads)
@@ -149,11 +154,11 @@ def run_stage(work: Path, plan: Plan, seed: int, stage: str, threads: int, worke
     with contextlib.ExitStack() as closing, open_judge(workers) as judge:
         known = VerdictLog(judge, verdicts)
         if stage != START:
-            rules = rules_of(stage)
+            rules = rules_of(arm or stage)
             other = None if rules == judge.ruleset else open_judge(workers, rules)
             try:
                 rewarding = known if other is None else VerdictLog(other, verdicts)
-                policy = run_arm(stage, prepared, rewarding, closing)
+                policy = run_arm(arm or stage, prepared, rewarding, closing, name=stage)
             finally:
                 if other is not None:
                     other.close()

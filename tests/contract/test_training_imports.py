@@ -29,7 +29,7 @@ PURE = {
         "backends.tinker.prices",
     ),
 }
-APART = ("backends", "mcgs")
+APART = ("backends", "mcgs", "adapters")
 """Folders whose rooms know the shared modules, but not each other."""
 
 

@@ -1,10 +1,16 @@
 """Every example runs as its first lines say, and comes to its end."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from kernelgym.suites.synthetic import SyntheticSuite
+from kernelgym_train.demo.folders import write_problems
+from support import tiny
+from support.fake_tinker import Store, served_by
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LAST_LINES = {
@@ -17,8 +23,12 @@ LAST_LINES = {
 """How the last line of each begins."""
 
 
+TINKER = "05_tinker.py"
+"""Needs a server, so it has tests of its own."""
+
+
 def test_none_is_left_out():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == LAST_LINES.keys()
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*LAST_LINES, TINKER}
 
 
 FIRST = "01_one_kernel.py"
@@ -33,3 +43,42 @@ def test_it_runs(name, tmp_path):
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1].startswith(LAST_LINES[name]), ran.stdout
+
+
+def test_tinker_without_a_server_says_so(prepared):
+    command = [sys.executable, str(EXAMPLES / TINKER), "http://127.0.0.1:9"]
+    ran = subprocess.run(command, cwd=prepared, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 2, ran.stderr
+    (line,) = ran.stdout.splitlines()
+    assert line.startswith("nothing was made: ") and "http://127.0.0.1:9" in line
+    assert not (prepared / "runs" / "example").exists()
+
+
+def test_tinker_trains_on_a_service(prepared, monkeypatch, capsys):
+    monkeypatch.chdir(prepared)
+    store = Store()
+    served_by(monkeypatch, store, prepared / "runs" / "demo" / "start")
+    spec = importlib.util.spec_from_file_location("example_tinker", EXAMPLES / TINKER)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.SETTINGS += (
+        *("optimiser.steps=2", "sampling.problems_per_step=2", "sampling.group_size=4"),
+        *("sampling.max_new_tokens=6", "reward.preset=stage2", "env.ruleset=kernelbench"),
+        "judge.stop_at_first_failure=false",
+    )
+    assert example.main("http://127.0.0.1:9") == 0
+    *steps, weights = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in steps] == ["step 0", "step 1"]
+    assert len(store.updates) == 2 and weights.startswith("weights: tinker://")
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    """Return a folder with what the demonstration prepares, the model being the tiny one."""
+    words, demo = tiny.tokenizer(), tmp_path / "runs" / "demo"
+    tiny.model(len(words)).save_pretrained(demo / "start")
+    words.save_pretrained(demo / "start")
+    found = SyntheticSuite().problems(level=1)
+    folders = {"practice": found[:8], "compositions": found[8:10]}
+    write_problems(demo / "problems", folders)
+    return tmp_path

@@ -229,3 +229,34 @@ def run(
     counted = Spending(None) if spending is None else spending
     remote = Remote(FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0, counted)
     return train(settings, log, steps, remote), log, steps
+
+
+def served_by(monkeypatch: Any, store: Store, *models: Any) -> list[FakeService]:
+    """Have a store stand for the server at any address; returns the connections that are made.
+
+    Args:
+        monkeypatch: Pytest's.
+        store: The server.
+        models: Folders that it serves. Their answers are judged by a script.
+    """
+    from kernelgym.testing import ScriptedEvaluator
+    from kernelgym_train.backends.tinker import backend
+    from kernelgym_train.backends.tinker.reach import ServedModel
+    from kernelgym_train.launch import launch
+    from support import tiny
+
+    made: list[FakeService] = []
+
+    def connect(url: str, limit_s: float) -> FakeService:
+        made.append(FakeService(store))
+        return made[-1]
+
+    def judge(config: Any, **_: Any) -> ScriptedEvaluator:
+        return ScriptedEvaluator(tiny.judge, ruleset=config.rules)
+
+    served = tuple(ServedModel(str(model.resolve()), None) for model in models)
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+    monkeypatch.setattr(backend, "Service", connect)
+    monkeypatch.setattr(backend, "reach", lambda url, key: served)
+    monkeypatch.setattr(launch, "local_evaluator", judge)
+    return made

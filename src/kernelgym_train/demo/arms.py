@@ -1,4 +1,4 @@
-"""The arms of a demonstration: learning from rewards, and what it is compared with.
+"""The arms of a demonstration: learning from rewards, and comparisons.
 
 Contract: every arm begins with the same warm-started model, sees the same practice problems and
 returns what samples with the trained one. They differ in one thing from ``main``, which learns from
@@ -67,24 +67,27 @@ def run_arm(
     judge: Evaluator,
     closing: contextlib.ExitStack,
     watchers: Iterable[Watcher] = (),
+    *,
+    name: str = "",
 ) -> PolicyFor:
     """Train the warm-started model in an arm; return what samples.
 
     Args:
         arm: A name from `ARMS`.
-        prepared: Where it begins; a run's folder is made there, called as the arm.
+        prepared: Where it begins; a run's folder is made there.
         judge: Judges by `rules_of` the arm.
         closing: Releases the model; until then it can be sampled.
         watchers: Are told of every step, in the arms that have steps.
+        name: Of the run's folder; the arm's if empty.
 
     Raises:
         UnknownName: If there is no such arm.
-        UsageError: If the arm's folder exists.
+        UsageError: If the run's folder exists.
     """
     rules_of(arm)
     if arm in ("rejection_sft", "clean_sft"):
         return _fitted(arm, prepared, judge)
-    config = config_of(prepared, arm)
+    config = config_of(prepared, name or arm)
     shuffled = arm == "shuffled"
     model = learn(config, prepared.practice, judge, watchers=watchers, shuffled=shuffled)
     closing.callback(model.close)

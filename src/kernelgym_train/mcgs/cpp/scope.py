@@ -1,4 +1,7 @@
-"""What a C++ function declares outside of its loops: numbers, and pointers to tensors. Pure."""
+"""What a C++ function declares outside of its loops.
+
+Numbers, and pointers to tensors. Pure.
+"""
 
 from __future__ import annotations
 

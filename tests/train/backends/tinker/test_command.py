@@ -8,12 +8,11 @@ import json
 
 import pytest
 
-from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.backends.tinker.service import ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.cli import main
 from support import fake_tinker, tiny
-from support.fake_tinker import FakeSampler, FakeService, Store
+from support.fake_tinker import FakeSampler, Store, served_by
 
 SMALL = (
     *("--backend", "tinker", "env.suite=Synthetic", "env.split=rl", "env.levels=[1]"),
@@ -39,25 +38,8 @@ def model_folder(tmp_path_factory):
 @pytest.fixture
 def served(monkeypatch, model_folder):
     """Have a store stand for the server at any address; returns it and its connections."""
-    from kernelgym_train.backends.tinker import backend
-    from kernelgym_train.backends.tinker.reach import ServedModel
-    from kernelgym_train.launch import launch
-
-    store, made = Store(), []
-
-    def connect(url, limit_s):
-        made.append(FakeService(store))
-        return made[-1]
-
-    def judge(config, **_):
-        return ScriptedEvaluator(tiny.judge, ruleset=config.env.ruleset)
-
-    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
-    monkeypatch.setattr(backend, "Service", connect)
-    models = (ServedModel(str(model_folder.resolve()), None),)
-    monkeypatch.setattr(backend, "reach", lambda url, key: models)
-    monkeypatch.setattr(launch, "local_evaluator", judge)
-    return store, made
+    store = Store()
+    return store, served_by(monkeypatch, store, model_folder)
 
 
 def rows(path):

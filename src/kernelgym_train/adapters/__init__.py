@@ -1,0 +1,1 @@
+"""Episodes for other projects' trainers; one module a project."""

@@ -1,0 +1,303 @@
+"""Episodes for tinker-cookbook's trainers: its `Env`, `EnvGroupBuilder` and `RLDatasetBuilder`.
+
+`EpisodeDatasetBuilder` is what ``tinker_cookbook.rl.train.Config(dataset_builder=...)`` takes; it
+is made from a configuration of ``kernelgym-train``. Contract:
+
+- problems, prompts, turns, verdicts and scores are those of a run by that configuration. Prompts
+  are rendered by the model's own chat template, not by one of the cookbook's renderers;
+- the rewards of an episode add up to the return of its first turn, by ``reward.gamma`` and
+  ``reward.returns``. The cookbook subtracts the group's mean and gives every token of the episode
+  what is left: credit by turn is ``kernelgym-train``'s alone;
+- a kernel that could not be judged, for a fault that is not the candidate's, raises `JudgeError`
+  and is never scored; with ``rollout_error_tolerance=True`` the cookbook plays the episode anew;
+- what a batch holds follows from the settings and the batch's number, so a run that the cookbook
+  resumes plays what it would have played. No problem comes twice before all have come once;
+- group builders pickle; each process that plays them has one judge, which ends with it.
+
+It does not cover the curriculum, refills, guards and the run's folder. The settings of optimiser,
+credit, sampling temperature and run are not read: the cookbook has its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import chz
+import tinker
+from tinker_cookbook.rl.types import (
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
+
+from kernelgym import JudgeError, Observer
+from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.playing import EpisodeSeat
+from kernelgym.evaluators.awaited import AwaitedEvaluator
+from kernelgym.types import Answer, Problem
+from kernelgym_train.config.config import Config, dump_config, load_config
+from kernelgym_train.launch.assembly import (
+    episode_rules,
+    held_out_problems,
+    local_evaluator,
+    token_counter,
+    training_observer,
+    training_problems,
+    with_memory_budget,
+)
+from kernelgym_train.launch.prompts import check_prompts
+from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
+from kernelgym_train.rollout.play import history_budget
+from kernelgym_train.rollout.policies import ChatText
+
+__all__ = ["EpisodeDataset", "EpisodeDatasetBuilder", "EpisodeEnv", "EpisodeGroupBuilder"]
+
+_STOP_REASONS = {"solved": "completed", "no_improvement": "completed", "budget": "max_turns"}
+"""The cookbook's names for why an episode ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the episodes of one configuration share in a process."""
+
+    config: Config
+    judge: AwaitedEvaluator
+    text: ChatText
+    stop: tuple[int, ...]
+    """Ids that end an answer."""
+
+    def observer(self, max_turns: int | None) -> Observer:
+        """Return what the model reads, counted in its own tokens."""
+        device = self.judge.evaluator.device
+        count = token_counter(self.text.tokenizer)
+        return training_observer(self.config, device, count, max_turns=max_turns)
+
+
+class EpisodeEnv(Env):  # type: ignore[misc]
+    """One episode, played once.
+
+    Args:
+        seat: The episode.
+        table: What it shares with others.
+    """
+
+    def __init__(self, seat: EpisodeSeat, table: _Table) -> None:
+        self._seat, self._table = seat, table
+        self._opened = ""
+        self._return = 0.0
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
+        """Return the first prompt's ids, and the ids that end an answer."""
+        return self._shown()
+
+    async def step(self, action: Sequence[int], *, extra: Mapping[str, Any] | None = None) -> Any:
+        """Take an answer and return what came of it, as a ``StepResult``.
+
+        Args:
+            action: The answer's ids, as they were sampled.
+            extra: ``stop_reason``: ``length`` if a limit of tokens cut the answer off.
+
+        Raises:
+            JudgeError: If the kernel could not be judged.
+        """
+        cut_off = (extra or {}).get("stop_reason") == "length"
+        answer = Answer(self._table.text.answer(action, self._opened), cut_off=cut_off)
+        seat = self._seat
+        kernel = seat.read(answer)
+        judge = self._table.judge
+        seat.take(answer, None if kernel is None else await judge.evaluate(seat.problem, kernel))
+        played = seat.trajectory
+        turn = played.turns[-1]
+        if not played.valid:
+            raise JudgeError(f"{seat.problem.id} was not judged: {turn.verdict.message}")
+        config = self._table.config
+        value = played.returns(config.reward.gamma, config.reward.returns)[0]
+        reward, self._return = value - self._return, value
+        metrics = {
+            "correct": float(turn.verdict.correct),
+            "parsed": float(turn.reply.kernel is not None),
+            "cut_off": float("cut_off" in turn.reply.defects),
+            "score": turn.score.total,
+        }
+        if seat.over:
+            shown: tuple[tinker.ModelInput, list[int]] = (tinker.ModelInput.empty(), [])
+            metrics[f"stop/{_STOP_REASONS[played.ended]}"] = 1.0
+        else:
+            shown = self._shown()
+        return StepResult(
+            reward=reward,
+            episode_done=seat.over,
+            next_observation=shown[0],
+            next_stop_condition=shown[1],
+            metrics=metrics,
+            logs={"problem": seat.problem.id, "status": str(turn.verdict.status)},
+        )
+
+    def _shown(self) -> tuple[tinker.ModelInput, list[int]]:
+        ids, self._opened = self._table.text.prompt(self._seat.observation())
+        return tinker.ModelInput.from_ints(list(ids)), list(self._table.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeGroupBuilder(EnvGroupBuilder):  # type: ignore[misc]
+    """Makes the episodes of one group, all on one problem."""
+
+    config: Config
+    problem: Problem
+    episodes: int
+    """Episodes of the group."""
+    step: int
+    """Number of the batch, from 0; says which reward of a schedule scores."""
+    max_turns: int | None = None
+    """Answers of an episode; those of the configuration if None."""
+
+    async def make_envs(self) -> list[EpisodeEnv]:
+        """Return the episodes; the process's judge is started if there is none."""
+        table = _table(self.config)
+        observer = table.observer(self.max_turns)
+        rules = episode_rules(self.config)
+        budget = history_budget(self.problem, observer, rules)
+        return [
+            EpisodeEnv(
+                EpisodeSeat(
+                    Episode(
+                        self.problem,
+                        language=observer.language,
+                        ruleset=table.judge.evaluator.ruleset,
+                        reward=self.config.schedule.at(self.step),
+                        max_turns=observer.max_turns,
+                        stop_when=rules.stop_when,
+                        feedback_level=rules.feedback_level,
+                        feedback_tokens=rules.feedback_tokens,
+                        count=observer.count,
+                    ),
+                    observer,
+                    budget,
+                ),
+                table,
+            )
+            for _ in range(self.episodes)
+        ]
+
+    def logging_tags(self) -> list[str]:
+        """Return suite and level, such as ``Synthetic-L1``."""
+        return [f"{self.problem.suite}-L{self.problem.level}"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeDataset(RLDataset):  # type: ignore[misc]
+    """Batches of groups.
+
+    Raises:
+        IndexError: From `get_batch`, if there is no such batch.
+    """
+
+    config: Config
+    problems: tuple[Problem, ...]
+    batches: int
+    per_batch: int
+    """Groups of a batch."""
+    episodes: int
+    """Episodes of a group."""
+    shuffled: bool = True
+    """Draw problems by the run's seed; else each comes once, in its order."""
+    max_turns: int | None = None
+
+    def get_batch(self, index: int) -> list[EpisodeGroupBuilder]:
+        """Return the groups of a batch."""
+        if not 0 <= index < self.batches:
+            raise IndexError(f"there are {self.batches} batches, and number {index} was asked for")
+        places = range(index * self.per_batch, (index + 1) * self.per_batch)
+        drawn = self._drawn(places) if self.shuffled else self.problems[places.start : places.stop]
+        return [
+            EpisodeGroupBuilder(
+                self.config,
+                problem,
+                self.episodes,
+                index if self.shuffled else 0,
+                self.max_turns,
+            )
+            for problem in drawn
+        ]
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def _drawn(self, places: range) -> list[Problem]:
+        count = len(self.problems)
+        orders = {
+            each: random.Random(f"{self.config.run.seed}/{each}").sample(range(count), count)
+            for each in {place // count for place in places}
+        }
+        return [self.problems[orders[place // count][place % count]] for place in places]
+
+
+@chz.chz
+class EpisodeDatasetBuilder(RLDatasetBuilder):  # type: ignore[misc]
+    """Makes the datasets of a configuration.
+
+    Training has ``optimiser.steps`` batches of ``sampling.problems_per_step`` groups of
+    ``sampling.group_size`` episodes; the test has ``evaluation.samples`` episodes of each held-out
+    problem, and there is none if ``evaluation.every`` is 0.
+    """
+
+    config: str
+    """YAML file of settings, or a ready configuration's name."""
+    settings: tuple[str, ...] = ()
+    """Settings over those of the file, as ``key.path=value``."""
+
+    async def __call__(self) -> tuple[EpisodeDataset, EpisodeDataset | None]:
+        """Return the datasets to train on and to test on.
+
+        Raises:
+            UsageError: If a setting cannot be used, a problem or the tokenizer is not there, or
+                prompts do not fit into the model's context.
+        """
+        config = with_memory_budget(load_config(self.config, list(self.settings)))
+        problems, chosen = training_problems(config), config.evaluation
+        held_out = held_out_problems(config) if chosen.every else ()
+        context = context_tokens(load_shape(config.model))
+        tokenizer = load_tokenizer(config.model)
+        check_prompts(config, tokenizer, context, problems, held_out, device=config.judge.device)
+        per_batch, sampling = config.sampling.problems_per_step, config.sampling
+        train = EpisodeDataset(
+            config, problems, config.optimiser.steps, per_batch, sampling.group_size
+        )
+        if not held_out:
+            return train, None
+        return train, EpisodeDataset(
+            config,
+            held_out,
+            -(-len(held_out) // per_batch),
+            per_batch,
+            chosen.samples,
+            shuffled=False,
+            max_turns=chosen.max_turns,
+        )
+
+
+_TABLES: dict[str, _Table] = {}
+
+
+def _table(config: Config) -> _Table:
+    """Return this process's judge and tokenizer; start them if needed."""
+    name = dump_config(config)
+    if name not in _TABLES:
+        tokenizer = load_tokenizer(config.model)
+        ends = (tokenizer.eos_token_id, *declared_end_ids(config.model))
+        evaluator = local_evaluator(config)
+        # Worker processes that are still up at exit would be left behind.
+        atexit.register(evaluator.close)
+        _TABLES[name] = _Table(
+            config,
+            AwaitedEvaluator(evaluator),
+            ChatText(tokenizer, {"enable_thinking": config.sampling.thinking}),
+            tuple(dict.fromkeys(each for each in ends if each is not None)),
+        )
+    return _TABLES[name]
