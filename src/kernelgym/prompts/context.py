@@ -1,4 +1,4 @@
-"""What a later turn sees of earlier ones: policies, and how they are put together.
+"""What a later turn sees of earlier ones: policies, and their union.
 
 Contract: a policy is a pure function from the turns played to what is shown of them, the oldest
 first; it says how much, and `kernelgym.prompts.observer` cuts that to the budget. A `Context` is a
@@ -10,10 +10,11 @@ Thinking is repeated only by ``whole``: it is most of a conversation's length an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.types import Status, Turn
@@ -130,13 +131,19 @@ its thinking (Kevin-32B, arXiv 2507.11948); all kernels, the oldest dropped by t
 whole conversation."""
 
 
-def context_policy(policy: str | ContextPolicy) -> ContextPolicy:
-    """Return a policy by name, or `policy` itself.
+def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPolicy:
+    """Return a policy by name or fields of a `Context`, or itself.
 
     Raises:
-        UnknownName: If there is no policy of that name.
+        UnknownName: If there is no policy of that name, or a `Context` has no such field.
         UsageError: If it is no policy.
     """
+    if isinstance(policy, Mapping):
+        known = [field.name for field in dataclasses.fields(Context)]
+        for name in policy:
+            if name not in known:
+                raise UnknownName("field of a context", name, known)
+        return Context(**policy)
     if isinstance(policy, str):
         if policy not in CONTEXTS:
             raise UnknownName("context", policy, CONTEXTS)
@@ -150,7 +157,7 @@ def context_policy(policy: str | ContextPolicy) -> ContextPolicy:
 
 
 def best_turn(turns: Sequence[Turn]) -> int | None:
-    """Return which attempt is best so far: correct, fast, most trials passed, compiled.
+    """Return the best attempt's index: correct, fast, most trials passed, compiled.
 
     None if no attempt held a kernel that was judged. Of equals, the earliest: what came after was
     no improvement. Scores play no part: what is read must not depend on how it is paid.
@@ -172,7 +179,7 @@ def best_turn(turns: Sequence[Turn]) -> int | None:
 
 
 def own_summary(turn: Turn) -> str:
-    """Return the model's own summary of an answer; empty if it gave none.
+    """Return the model's own summary of an answer, or an empty text.
 
     That is what it put inside ``<SUMMARY>`` and ``</SUMMARY>``; else the last paragraph of what
     it thought.
