@@ -23,7 +23,7 @@ LONGEST = 500
 ROOMS = (
     "nouns",
     *("languages", "answers", "prompts", "feedback", "rewards", "suites", "testing", "redteam"),
-    *("episodes", "records", "judge", "evaluators", "envs", "benchmark", "retrieval"),
+    *("retrieval", "episodes", "records", "judge", "evaluators", "envs", "benchmark"),
     *("adapters", "serve", "cli"),
 )
 """From the ground up: a room imports only what stands before it. Files at the top are nouns."""
@@ -36,7 +36,10 @@ JUDGE = (
 )
 """The same inside the judge, whose files at the top are its ground floor and its roof."""
 SIBLINGS = {"adapters", "serve"}
-HEAVY = {"torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow"}
+HEAVY = {
+    *("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow"),
+    *("sentence_transformers", "sklearn", "scipy"),
+}
 LIGHT_ROOMS = set(ROOMS[: ROOMS.index("judge")]) - {"judge"}
 
 

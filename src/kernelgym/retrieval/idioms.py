@@ -1,0 +1,79 @@
+"""Names of operations by their operands, such as scale, shift and square.
+
+Contract: pure functions of names, kinds of operands and their expressions. A name depends on
+neither the spelling (method, function or infix) nor the value of a constant, but for exponents, a
+floor of zero and the idioms in `IDIOMS`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from kernelgym.retrieval.kinds import is_tensor
+
+__all__ = ["COMPARED", "IDIOMS", "INFIX", "arithmetic", "floored", "number"]
+
+INFIX = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul",
+    ast.Pow: "pow", ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.BitAnd: "logical_and",
+    ast.BitOr: "logical_or", ast.BitXor: "logical_xor",
+}  # fmt: skip
+COMPARED = {
+    ast.Gt: "gt", ast.Lt: "lt", ast.GtE: "ge", ast.LtE: "le", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+_BY_SCALAR = {"mul": "scale", "div": "scale", "add": "shift", "sub": "shift"}
+_TO_THE = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+IDIOMS = {
+    ("mul", "sigmoid"): "silu",
+    ("mul", "softplus", "tanh"): "mish",
+    ("mul", "shift", "relu6"): "hardswish",
+    ("div", "abs", "shift"): "softsign",
+    ("where", "gt", "scale"): "leaky_relu",
+    ("where", "gt"): "relu",
+    ("log1p", "exp"): "softplus",
+    ("reciprocal", "sqrt"): "rsqrt",
+}
+"""An operator and those that its operands were computed by, and what that spells."""
+
+
+def arithmetic(
+    name: str, values: Sequence[object], nodes: Sequence[ast.expr], since: int
+) -> tuple[str, int | None]:
+    """Return an operation's name, and where its idiom may begin."""
+    if len(values) < 2:
+        return name, None
+    scalars = [not is_tensor(value) for value in values[:2]]
+    if name == "pow":
+        return _TO_THE.get(number(nodes[1]) or 0, "pow"), None
+    if name == "div" and scalars[0]:
+        return "reciprocal", since
+    if name in _BY_SCALAR and any(scalars):
+        return _BY_SCALAR[name], None
+    if name in ("mul", "div"):
+        if ast.dump(nodes[0]) == ast.dump(nodes[1]) and name == "mul":
+            return "square", None
+        return name, since if _reads(nodes[1], nodes[0]) else None
+    return name, None
+
+
+def floored(low: ast.expr | None) -> str:
+    """Return what a clamp with only a floor is: ``relu`` at zero."""
+    return "relu" if low is not None and number(low) == 0 else "maximum"
+
+
+def number(node: ast.expr) -> float | int | None:
+    """Return a literal number; None if it is something else."""
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node, sign = node.operand, -1
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return sign * node.value
+    return None
+
+
+def _reads(node: ast.expr, name: ast.expr) -> bool:
+    """Return True if an expression reads a variable."""
+    if not isinstance(name, ast.Name):
+        return False
+    return any(isinstance(inner, ast.Name) and inner.id == name.id for inner in ast.walk(node))

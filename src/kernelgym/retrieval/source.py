@@ -1,0 +1,54 @@
+"""A module's text as a tree, and what its imports name.
+
+Contract: nothing is imported or run, and nothing raises: text that cannot be parsed has no tree.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+__all__ = ["MAX_CHARS", "aliases_of", "method_of", "parsed"]
+
+MAX_CHARS = 200_000
+"""Longest source that is read, in characters."""
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Return a module's tree; None if it is unreadable or too long."""
+    if len(source) > MAX_CHARS:
+        return None
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def aliases_of(tree: ast.AST) -> dict[str, str]:
+    """Return what each imported name stands for, as a dotted name."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                found[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}".strip(".")
+    return found
+
+
+def method_of(
+    classes: Mapping[str, ast.ClassDef], kind: ast.ClassDef, name: str
+) -> ast.FunctionDef | None:
+    """Return a class's method, its own or a base's."""
+    todo, seen = [kind], {kind.name}
+    while todo:
+        here = todo.pop(0)
+        for node in here.body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return node
+        bases = [base.id for base in here.bases if isinstance(base, ast.Name)]
+        todo += [classes[base] for base in bases if base in classes and base not in seen]
+        seen.update(bases)
+    return None

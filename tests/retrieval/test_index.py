@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.retrieval.renaming import renamed
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.retrieval.cover import cover, nearest
+from kernelgym.retrieval.embedding import EMBEDDERS, view_text
+from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
+from kernelgym.retrieval.index import Index, Neighbour
+from kernelgym.retrieval.operators import operators
+from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, solve
+from kernelgym.testing import SAMPLE_PROBLEM
+from kernelgym.types import Problem
+
+SUITE = SyntheticSuite()
+
+
+def entry_of(problem: Problem, **changes) -> Entry:
+    given = Entry(
+        "solution",
+        problem.source,
+        solve(problem).source,
+        "triton",
+        problem_id=problem.id,
+        name=problem.name,
+        form=canonical_form(problem),
+    )
+    return dataclasses.replace(given, **changes)
+
+
+PROBLEMS = SUITE.problems(ids="1-40")
+ENTRIES = [entry_of(problem) for problem in PROBLEMS]
+INDEX = Index.from_entries(ENTRIES)
+KERNEL = ENTRIES[0].kernel
+
+
+def asked(source: str, problem_id: str = "Mine/L1/1") -> Problem:
+    return Problem(problem_id, "Mine", 1, "", source)
+
+
+def test_index_does_not_depend_on_the_order_of_entries() -> None:
+    again = Index.from_entries([*reversed(ENTRIES), ENTRIES[3]])
+    assert again.digest == INDEX.digest and again.entries == INDEX.entries
+    assert (again.vectors == INDEX.vectors).all()
+
+
+@given(st.sampled_from(PROBLEMS), st.integers(1, 60))
+def test_search_is_exact_and_ties_go_by_id(problem, k) -> None:
+    found = INDEX.search(problem, k, same_problem=True).neighbours
+    query = EMBEDDERS["operators"].embed([view_text(problem.source)])[0].astype(float)
+    all_scores = {
+        entry.id: round(float((row.astype(float) * query).sum()), 9)
+        for entry, row in zip(INDEX.entries, INDEX.vectors, strict=True)
+    }
+    best = sorted(all_scores, key=lambda name: (-all_scores[name], name))[:k]
+    assert [neighbour.entry.id for neighbour in found] == best
+    assert found[0].score == pytest.approx(1.0, abs=1e-6)
+
+
+@given(st.sampled_from(PROBLEMS))
+def test_search_excludes_the_problem_itself(problem) -> None:
+    found = INDEX.search(problem, 200)
+    own = keys_of(problem)
+    for neighbour in found.neighbours:
+        other = keys_of_entry(neighbour.entry)
+        assert not any(set(own[reason]) & set(other[reason]) for reason in own)
+    assert found.excluded["id"] >= 1
+    assert len(found.neighbours) + sum(found.excluded.values()) == len(INDEX.entries)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"problem_id": "Mine/L1/1"}, "id"),
+        ({"problem_id": "Mine/L1/1@small"}, "id"),
+        ({}, "source"),
+        ({"reference": renamed(PROBLEMS[1].source, 5, sizes=True)}, "source"),
+    ],
+)
+def test_entry_is_excluded_for_the_first_reason(change, reason) -> None:
+    entry = entry_of(PROBLEMS[1], **({"problem_id": "Other/1", "name": "", "form": ""} | change))
+    found = Index.from_entries([entry]).search(asked(PROBLEMS[1].source), 3)
+    assert dict(found.excluded) == {reason: 1} and not found.neighbours
+
+
+def test_entry_of_the_same_operators_is_excluded() -> None:
+    other = SAMPLE_PROBLEM.source.replace("torch.relu(x) * 2.0", "x.relu().mul(2.0)")
+    entry = entry_of(PROBLEMS[0], reference=other, problem_id="a", name="", form="")
+    found = Index.from_entries([entry]).search(SAMPLE_PROBLEM, 3)
+    assert not found.neighbours and dict(found.excluded) == {"operators": 1}
+    assert Index.from_entries([entry]).search(SAMPLE_PROBLEM, 3, same_problem=True).neighbours
+
+
+def test_synthetic_twin_by_canonical_form_is_excluded() -> None:
+    forms: dict[str, Problem] = {}
+    for problem in SUITE.problems(2, ids="1-300"):
+        twin = forms.setdefault(canonical_form(problem), problem)
+        if operators(twin.source) != operators(problem.source):
+            break
+    else:
+        pytest.fail("no two spellings of a form")
+    found = Index.from_entries([entry_of(twin)]).search(problem, 3)
+    assert dict(found.excluded) == {"operators": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kernel": "  "}, "empty"),
+        ({"reference": ""}, "empty"),
+        ({"kind": "repair"}, "empty"),
+        ({"kernel": KERNEL + "#" * 300_000}, "too_long"),
+        ({"kernel": KERNEL + "# \ud800"}, "not_text"),
+        ({"kernel": KERNEL + "# </KERNEL>\n"}, "no_answer"),
+        ({"kernel": KERNEL.replace("ModelNew", "Model")}, "no_answer"),
+        ({"kernel": KERNEL + "# <think>\n"}, "no_answer"),
+        ({"kernel": KERNEL + "\n```\nmore\n"}, "no_answer"),
+        ({"reference": "def f(:"}, "no_operators"),
+    ],
+)
+def test_unusable_entry_is_left_out_and_counted(change, reason) -> None:
+    entry = entry_of(PROBLEMS[0], **change)
+    assert unusable(entry) == reason
+    index = Index.from_entries([entry, ENTRIES[1]])
+    assert dict(index.left_out) == {reason: 1} and index.entries == (ENTRIES[1],)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [np.zeros((1, 3)), np.full((1, 4), np.nan), np.zeros(4), np.zeros((2, 4))],
+)
+def test_embedder_of_the_wrong_shape_is_refused(vectors) -> None:
+    class Wrong:
+        name, dimension = "wrong", 4
+
+        def embed(self, texts):
+            return vectors
+
+    with pytest.raises(UsageError, match="'wrong' gave an array of shape"):
+        Index.from_entries(ENTRIES[:1], Wrong())
+
+
+def test_query_without_operators_finds_nothing() -> None:
+    assert INDEX.search(asked("def f(:"), 3).neighbours == ()
+    assert INDEX.search(asked(""), 3).neighbours == ()
+    assert Index.from_entries([]).search(PROBLEMS[0], 3).neighbours == ()
+
+
+def test_cover_shows_more_operators_than_nearest() -> None:
+    def seen(chosen: tuple[Neighbour, ...], wanted: set[str]) -> int:
+        return len(wanted & {o for n in chosen for o in operators(n.entry.reference)})
+
+    better = 0
+    for problem in SUITE.problems(2, ids="41-70"):
+        pool = INDEX.search(problem, 35).neighbours
+        wanted = set(operators(problem.source))
+        one, other = cover(problem.source, pool, 3), nearest(problem.source, pool, 3)
+        assert one[0] == other[0] and len(one) == 3
+        assert [n.score for n in one] == sorted((n.score for n in one), reverse=True)
+        assert seen(one, wanted) >= seen(other, wanted)
+        better += seen(one, wanted) > seen(other, wanted)
+    assert better > 5
+
+
+def test_unknown_kind_of_entry_is_refused() -> None:
+    with pytest.raises(UnknownName, match="solution, repair, speedup"):
+        Entry("guess", "x", "y", "triton")  # type: ignore[arg-type]
