@@ -19,6 +19,7 @@ from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver
+from kernelgym.retrieval.part import Retrieval
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Message, Turn, Verdict
 from support.feedback_cases import CASES, timed, wrong
@@ -96,6 +97,11 @@ FILES = {
     },
     "prompts/triton_interpreter.txt": (prompt, ("triton", "cpu"), {"examples": 0}),
     "prompts/triton_short.txt": (short_prompt, (), {}),
+    "prompts/triton_retrieval.txt": (
+        prompt,
+        ("triton", "cpu"),
+        {"examples": 0, "parts": (Retrieval(),)},
+    ),
     "prompts/triton_kernelbench_few_shot_hardware.txt": (
         prompt,
         ("triton", "cuda:0"),

@@ -108,7 +108,7 @@ def test_any_history_fits_its_budget_and_can_be_encoded(steps, budget, context) 
 def test_parts_add_to_the_prompt_and_empty_ones_do_not() -> None:
     seen = []
 
-    def similar(problem, turns):
+    def similar(problem, turns, room):
         seen.append((problem, len(turns)))
         return "# Similar kernels\n\nnone yet"
 

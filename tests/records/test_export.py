@@ -16,6 +16,7 @@ from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import CONTEXTS, Context, Detail
 from kernelgym.prompts.observer import Observer, render
+from kernelgym.prompts.parts import Room
 from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.records.export import (
@@ -335,7 +336,7 @@ def test_records_of_version_0_1_0_still_export() -> None:
     assert row["messages"][-1]["content"].endswith(record.trajectory.turns[-1].action)
 
 
-def note(problem: Problem, turns: Sequence[Turn]) -> str:
+def note(problem: Problem, turns: Sequence[Turn], room: Room) -> str:
     return "# A note\n\nMind the edges."
 
 

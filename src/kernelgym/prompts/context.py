@@ -10,10 +10,11 @@ Thinking is repeated only by ``whole``: it is most of a conversation's length an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.types import Status, Turn
@@ -130,13 +131,19 @@ its thinking (Kevin-32B, arXiv 2507.11948); all kernels, the oldest dropped by t
 whole conversation."""
 
 
-def context_policy(policy: str | ContextPolicy) -> ContextPolicy:
-    """Return a policy by name, or `policy` itself.
+def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPolicy:
+    """Return a policy by name or by the fields of a `Context`, or itself.
 
     Raises:
-        UnknownName: If there is no policy of that name.
+        UnknownName: If there is no policy of that name, or a `Context` has no such field.
         UsageError: If it is no policy.
     """
+    if isinstance(policy, Mapping):
+        known = [field.name for field in dataclasses.fields(Context)]
+        for name in policy:
+            if name not in known:
+                raise UnknownName("field of a context", name, known)
+        return Context(**policy)
     if isinstance(policy, str):
         if policy not in CONTEXTS:
             raise UnknownName("context", policy, CONTEXTS)

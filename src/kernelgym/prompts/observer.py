@@ -1,13 +1,15 @@
 """The text a model reads at each turn: prompt, earlier attempts, feedback.
 
 Contract: `Observer.observe` is a pure function of (problem, turns, budget). Environments and
-trainers hold the same observer, so what is added to it is what is trained on. The prompt is always
+trainers hold the same observer, so what is added to it is what is trained on. The problem is always
 given in full; the budget, in tokens, is for what was tried before. What that is a context policy
 decides (`kernelgym.prompts.context`); where it does not fit, older attempts are shown in less
 detail, then in a line, then not at all, and the best one is the last to go.
 
-To add something (retrieved examples, notes on hardware), pass a part: a function of problem and
-turns that returns text for the first user message.
+To add something (retrieved examples, notes on hardware), pass a part (`kernelgym.prompts.parts`).
+
+With `Observer.prompt_tokens` no prompt is longer than that. It is divided at every turn: the
+problem whole, then the last attempt with its feedback, then what parts add, then older attempts.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from kernelgym.prompts.context import (
     context_policy,
     own_summary,
 )
+from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts
 from kernelgym.prompts.problem import (
     SUMMARY_REQUEST,
     Hardware,
     example_count,
+    hardware_of,
     problem_prompt,
     system_prompt,
 )
@@ -37,15 +41,12 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_TOKENS", "Observer", "Part", "render", "sound"]
+__all__ = ["HISTORY_TOKENS", "Observer", "render", "sound"]
 
 HISTORY_TOKENS = 6_000
 """Default budget for earlier attempts."""
 _LEAST_ATTEMPT_TOKENS = 250
 _SUMMARY_TOKENS = 100
-
-Part = Callable[[Problem, Sequence[Turn]], str]
-"""Adds text to the first user message; an empty string adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Observer:
     """Most tokens for that."""
     count: TokenCounter = estimate_tokens
     """Counts tokens; four characters each if not given."""
+    prompt_tokens: int | None = None
+    """Most tokens of the whole prompt, without what a chat template adds; None for no limit."""
 
     def __post_init__(self) -> None:
         # Faults of the caller show here, not at the first observation.
@@ -81,12 +84,10 @@ class Observer:
                 f"context_tokens must be at least 0, got {self.context_tokens}; 0 shows no earlier "
                 "turn but the last, cut short"
             )
-        if self.hardware is not None and not isinstance(self.hardware, Hardware):
-            raise UsageError(
-                f"hardware is a kernelgym.prompts.problem.Hardware, got {self.hardware!r}; give "
-                "Hardware(name='NVIDIA H100') with what else the prompt should tell, or leave the "
-                "option out"
-            )
+        limit = self.prompt_tokens
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+            raise UsageError(f"prompt_tokens is a number of tokens or None, got {limit!r}")
+        object.__setattr__(self, "hardware", hardware_of(self.hardware))
 
     def observe(
         self,
@@ -105,9 +106,75 @@ class Observer:
                 `context_tokens` if None. The last attempt is shown even beyond it, cut to about
                 250 tokens, and so is its feedback.
             start: A kernel to improve on, shown with the prompt.
+
+        Raises:
+            UsageError: If the problem and the least of an attempt exceed `prompt_tokens`.
         """
-        policy = context_policy(self.context)
-        prompt = [
+        return self._prompt(problem, turns, budget, start).messages
+
+    def retrieved(
+        self,
+        problem: Problem,
+        turns: Sequence[Turn] = (),
+        budget: int | None = None,
+        *,
+        start: Kernel | None = None,
+    ) -> tuple[tuple[str, ...], int]:
+        """Return ids of the entries that `observe` shows, and their tokens."""
+        if not self.parts:
+            return (), 0
+        added = self._prompt(problem, turns, budget, start).added
+        ids = tuple(entry for addition in added for entry in addition.entries)
+        return ids, sum(addition.tokens for addition in added if addition.entries)
+
+    def _prompt(
+        self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
+    ) -> _Prompt:
+        """Return the prompt, divided among its claims where it has a limit."""
+        room = self.context_tokens if budget is None else budget
+        before, after = self._fixed(problem, start)
+
+        def made(part_room: int, history_room: int, chosen: Sequence[Shown]) -> _Prompt:
+            place = Room(self.language, self.device, part_room, self.count)
+            added = add_parts(self.parts, problem, turns, place) if part_room else ()
+            attempts, lines = self._history(turns, chosen, history_room)
+            texts = [*before, *(addition.text for addition in added), *after]
+            user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
+            system = Message("system", system_prompt(self.language))
+            messages = tuple(sound(message) for message in (system, user, *attempts))
+            return _Prompt(messages, added, self.tokens(messages))
+
+        chosen = context_policy(self.context).choose(turns)
+        limit = self.prompt_tokens
+        if limit is None:
+            return made(UNLIMITED, room, chosen)
+        bare = made(0, 0, ())
+        least = bare.tokens
+        if not turns and self.max_turns > 1:
+            least += 2 * _LEAST_ATTEMPT_TOKENS
+        if least > limit:
+            raise UsageError(
+                f"the prompt for {problem.id} needs {least} tokens, with the least of an attempt "
+                f"and its feedback, and prompt_tokens={limit}; raise it, show fewer examples, or "
+                "leave the problem out"
+            )
+        # What the last attempt takes when it is cut to the least is part of `bare`.
+        spare = limit - bare.tokens
+        last, last_room = _shrunk(
+            lambda r: made(0, r, ()), min(room, spare + 2 * _LEAST_ATTEMPT_TOKENS), limit
+        )
+        with_parts, part_room = _shrunk(
+            lambda r: made(r, last_room, ()), limit - last.tokens, limit
+        )
+        left = limit - with_parts.tokens
+        whole, _ = _shrunk(
+            lambda r: made(part_room, max(r, last_room), chosen), min(room, last_room + left), limit
+        )
+        return whole if whole.tokens <= limit else with_parts
+
+    def _fixed(self, problem: Problem, start: Kernel | None) -> tuple[list[str], list[str]]:
+        """Return the first user message's texts before parts, and after them."""
+        before = [
             problem_prompt(
                 problem,
                 self.language,
@@ -118,21 +185,14 @@ class Observer:
                 max_turns=self.max_turns,
             )
         ]
-        if policy.asks_summary and self.max_turns > 1:
-            prompt.append(SUMMARY_REQUEST)
-        prompt += [text for part in self.parts if (text := part(problem, turns))]
-        if start is not None:
-            prompt.append(
-                "# The kernel to start from\n\nIt has not been judged yet. Improve on it.\n\n"
-                f"```python\n{start.source.strip()}\n```"
-            )
-        room = self.context_tokens if budget is None else budget
-        attempts, lines = self._history(turns, policy.choose(turns), room)
-        if lines:
-            prompt.append(lines)
-        system = Message("system", system_prompt(self.language))
-        user = Message("user", "\n\n".join(prompt))
-        return tuple(sound(message) for message in (system, user, *attempts))
+        if context_policy(self.context).asks_summary and self.max_turns > 1:
+            before.append(SUMMARY_REQUEST)
+        if start is None:
+            return before, []
+        return before, [
+            "# The kernel to start from\n\nIt has not been judged yet. Improve on it.\n\n"
+            f"```python\n{start.source.strip()}\n```"
+        ]
 
     def tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages, without what a chat template puts between them."""
@@ -155,6 +215,9 @@ class Observer:
             if index != last and (detail is Detail.LINE or (full and index != best)):
                 continue
             told = self._told(turns[index], index == last, index == best != last)
+            if self.prompt_tokens is not None:
+                most = max(room - _LEAST_ATTEMPT_TOKENS, _LEAST_ATTEMPT_TOKENS)
+                told = fit(told, most, self.count)
             answer = self._attempt(turns[index], detail, room - self.count(told))
             if answer is None and index == last:
                 least = max(room - self.count(told), _LEAST_ATTEMPT_TOKENS)
@@ -209,6 +272,29 @@ class Observer:
                 break
             lines.append(line)
         return "\n".join([title, *reversed(lines)]) if lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """A prompt, what parts added to it, and its tokens."""
+
+    messages: tuple[Message, ...]
+    added: tuple[Addition, ...]
+    tokens: int
+
+
+def _shrunk(make: Callable[[int], _Prompt], room: int, limit: int) -> tuple[_Prompt, int]:
+    """Return a prompt within the limit, and the room that it has.
+
+    Tokens of joined texts are not the sum of theirs for every tokenizer: what is too long is made
+    again with less room.
+    """
+    room = max(room, 0)
+    made = make(room)
+    while made.tokens > limit and room > 0:
+        room = max(0, room - max(1, made.tokens - limit))
+        made = make(room)
+    return made, room
 
 
 def render(messages: Sequence[Message]) -> str:

@@ -10,6 +10,8 @@ puts both together.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelgym.errors import UnknownName, UsageError
@@ -25,6 +27,7 @@ __all__ = [
     "SUMMARY_REQUEST",
     "Hardware",
     "example_count",
+    "hardware_of",
     "problem_prompt",
     "system_prompt",
 ]
@@ -73,6 +76,27 @@ class Hardware:
         )
         lines = [f"- {label}: {value}" for label, value in facts if value]
         return "\n".join([f"- Name: {self.name}", *lines])
+
+
+def hardware_of(given: object) -> Hardware | None:
+    """Return facts about the device, from themselves or a mapping.
+
+    Raises:
+        UsageError: If it is neither, or a field is unknown.
+    """
+    if given is None or isinstance(given, Hardware):
+        return given
+    if isinstance(given, Mapping) and "name" in given:
+        known = [field.name for field in dataclasses.fields(Hardware)]
+        for name in given:
+            if name not in known:
+                raise UnknownName("field of hardware", name, known)
+        return Hardware(**given)
+    raise UsageError(
+        f"hardware is a kernelgym.prompts.problem.Hardware, got {given!r}; give "
+        "Hardware(name='NVIDIA H100') with what else the prompt should tell, or leave the "
+        "option out"
+    )
 
 
 _REFUSED = {

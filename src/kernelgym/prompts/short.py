@@ -103,7 +103,8 @@ class ShortObserver(Observer):
             start: Must be None.
 
         Raises:
-            UsageError: If there is a kernel to start from, which is not shown.
+            UsageError: If there is a kernel to start from, which is not shown, or the question
+                exceeds `prompt_tokens`.
         """
         if start is not None:
             raise UsageError(
@@ -111,9 +112,17 @@ class ShortObserver(Observer):
                 "prompt (kernelgym.Observer)"
             )
         asked = tuple(sound(message) for message in question(problem, self.language))
+        limit = self.prompt_tokens
+        if limit is not None and self.tokens(asked) > limit:
+            raise UsageError(
+                f"the question about {problem.id} takes {self.tokens(asked)} tokens, and "
+                f"prompt_tokens={limit}; raise it, or leave the problem out"
+            )
         if not turns:
             return asked
         last = turns[-1]
         tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
         room = self.context_tokens if budget is None else budget
+        if limit is not None:
+            room = min(room, limit - self.tokens(asked))
         return (*asked, *tried) if self.tokens(tried) <= room else asked

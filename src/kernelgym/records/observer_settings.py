@@ -21,6 +21,7 @@ from kernelgym.prompts.context import Context
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver
+from kernelgym.retrieval.part import Retrieval
 from kernelgym.rulesets import recorded_ruleset
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["observer_settings", "recorded_observer"]
 
-_TYPES: dict[str, type] = {"context": Context, "hardware": Hardware}
+_TYPES: dict[str, type] = {"context": Context, "hardware": Hardware, "retrieval": Retrieval}
 """Types of settings, by the names that records use."""
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
 _OLD_NAMES = {"kernelgym.context:Context": "context", "kernelgym.prompts:Hardware": "hardware"}

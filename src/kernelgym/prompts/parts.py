@@ -1,0 +1,75 @@
+"""Parts: what is added to the first user message, beside the problem.
+
+Contract: a part is a pure function of problem, turns and `Room`; it returns text, or an `Addition`
+that also names the entries that were shown. Two equal parts add the same. A text that takes more
+tokens than the room has is left out where the observer has a budget for the whole prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kernelgym.tokens import TokenCounter
+from kernelgym.types import Problem, Turn
+
+__all__ = ["UNLIMITED", "Addition", "Part", "Room", "add_parts"]
+
+UNLIMITED = 1 << 40
+"""Tokens of a room without a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a part is told of the prompt that it adds to."""
+
+    language: str
+    """Language of the kernels."""
+    device: str
+    tokens: int
+    """Most tokens that the part may take."""
+    count: TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What a part adds."""
+
+    text: str = ""
+    """Empty to add nothing."""
+    entries: tuple[str, ...] = ()
+    """Ids of the entries of an index that the text shows."""
+    tokens: int = 0
+    """Tokens of the text, where it shows entries."""
+
+
+Part: TypeAlias = Callable[[Problem, Sequence[Turn], Room], str | Addition]
+"""Adds text to the first user message."""
+
+
+def add_parts(
+    parts: Sequence[Part], problem: Problem, turns: Sequence[Turn], room: Room
+) -> tuple[Addition, ...]:
+    """Return what parts add, the first served first.
+
+    Args:
+        parts: The parts; each is told what room is left.
+        problem: The problem being solved.
+        turns: The turns played so far.
+        room: The room of all of them together.
+    """
+    found: list[Addition] = []
+    left = room.tokens
+    for part in parts:
+        given = part(problem, turns, Room(room.language, room.device, left, room.count))
+        added = Addition(given) if isinstance(given, str) else given
+        if not added.text:
+            continue
+        if room.tokens < UNLIMITED:
+            taken = room.count(added.text)
+            if taken > left:
+                continue
+            left -= taken
+        found.append(added)
+    return tuple(found)

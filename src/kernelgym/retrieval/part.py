@@ -1,0 +1,221 @@
+"""The observer's part that shows solved problems like the one asked.
+
+Contract: a `Retrieval` is frozen plain data, so that it can be recorded, compared and given by a
+configuration; two equal ones show the same. Indexes are loaded once per process, by name. What is
+shown is a pure function of part, problem and room, and is remembered: an observer asks several
+times a turn. `ready_retrieval` finds what is wrong before the first turn, and notes the index's
+digest, by which a recorded prompt is made again or refused.
+
+It does not cover later turns' own needs (repairs, speed-ups), and indexes in folders.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.parts import Addition, Room
+from kernelgym.retrieval.cover import DIVERSITIES
+from kernelgym.retrieval.entry import KINDS
+from kernelgym.retrieval.index import POOL, Index
+from kernelgym.retrieval.page import fitting_page
+from kernelgym.retrieval.synthetic import synthetic_index
+from kernelgym.tokens import TokenCounter
+from kernelgym.types import Problem, Turn
+
+__all__ = ["INDEXES", "Retrieval", "load_index", "ready_retrieval", "retrieval_of"]
+
+INDEXES = ("synthetic",)
+"""Indexes that have a name."""
+
+When = Literal["first", "always"]
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """Shows solved problems like the one asked; equal ones show the same.
+
+    Raises:
+        UsageError: If a field is unknown or out of range.
+    """
+
+    index: str = "synthetic"
+    """Name of an index."""
+    k: int = 3
+    """Most entries that are shown."""
+    tokens: int = 2000
+    """Most tokens that they take; an entry is shown whole or not at all."""
+    kinds: tuple[str, ...] = ("solution",)
+    """Kinds of entries."""
+    when: When = "first"
+    """``first``: before the first answer only; ``always``: the same at every turn."""
+    same_problem: bool = False
+    """Show entries of the problem asked, and its twins, too."""
+    diversity: str = "cover"
+    """``cover``: those that together show most operators; ``nearest``: the most similar."""
+    digest: str = ""
+    """The index's digest; empty for the index as it is."""
+
+    def __post_init__(self) -> None:
+        for name in ("k", "tokens"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(
+                    f"retrieval's {name} is a whole number, at least 1, got {value!r}; leave "
+                    "retrieval out to show no examples"
+                )
+        if not isinstance(self.index, str) or not isinstance(self.digest, str):
+            raise UsageError(f"retrieval's index is a name, got {self.index!r}; known: synthetic")
+        given: object = self.kinds  # a file gives back a list
+        kinds = (given,) if isinstance(given, str) else tuple(self.kinds)
+        for kind in kinds:
+            if kind not in KINDS:
+                raise UnknownName("kind of entry", kind, KINDS)
+        if not kinds:
+            raise UsageError(f"retrieval shows at least one kind of entry: {', '.join(KINDS)}")
+        object.__setattr__(self, "kinds", kinds)
+        if self.when not in get_args(When):
+            raise UnknownName("time of retrieval", self.when, get_args(When))
+        if self.diversity not in DIVERSITIES:
+            raise UnknownName("diversity of retrieval", self.diversity, DIVERSITIES)
+        if not isinstance(self.same_problem, bool):
+            raise UsageError(
+                f"retrieval's same_problem is True or False, got {self.same_problem!r}"
+            )
+
+    def __call__(self, problem: Problem, turns: Sequence[Turn], room: Room) -> Addition:
+        """Return the page that is shown, and the ids of its entries.
+
+        Raises:
+            UsageError: If the index is not the one that `digest` names.
+        """
+        if turns and self.when == "first":
+            return Addition()
+        most = min(self.tokens, room.tokens)
+        asked = (self, problem, room.language, room.device, most, room.count)
+        remembered = _addition if _can_be_key(room.count) else _addition.__wrapped__
+        return remembered(*asked)
+
+
+def retrieval_of(given: object) -> Retrieval:
+    """Return a `Retrieval` from what an option may hold.
+
+    Args:
+        given: An index's name, a mapping of the fields of `Retrieval`, or one itself.
+
+    Raises:
+        UsageError: If it is none of these, or a field is unknown.
+    """
+    if isinstance(given, Retrieval):
+        return given
+    if isinstance(given, str | Path):
+        _check_name(str(given))
+        return Retrieval(str(given))
+    if isinstance(given, Mapping):
+        known = [field.name for field in dataclasses.fields(Retrieval)]
+        for name in given:
+            if name not in known:
+                raise UnknownName("field of retrieval", name, known)
+        settings: dict[str, Any] = dict(given)
+        return Retrieval(**settings)
+    raise UsageError(
+        "retrieval is an index's name such as 'synthetic', a mapping such as {'index': "
+        f"'synthetic', 'k': 3}}, or a kernelgym.Retrieval; got {given!r}"
+    )
+
+
+def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
+    """Return a `Retrieval` whose index is loaded and whose digest is noted.
+
+    Args:
+        given: As for `retrieval_of`.
+        language: Language of the kernels.
+        device: Device they run on.
+
+    Raises:
+        UsageError: If the index is unknown, another one than its digest says, holds no entry of
+            the language and kinds, or fewer than k.
+    """
+    retrieval = retrieval_of(given)
+    index = load_index(retrieval, language, device)
+    there = sum(entry.kind in retrieval.kinds for entry in index.entries)
+    kinds = " and ".join(retrieval.kinds)
+    if not there:
+        raise UsageError(
+            f"index {retrieval.index!r} holds no entry of kind {kinds} in {language!r}; choose "
+            "other kinds, or another index"
+        )
+    if retrieval.k > there:
+        raise UsageError(
+            f"retrieval's k={retrieval.k} is above the {there} entries of kind {kinds} that index "
+            f"{retrieval.index!r} holds in {language!r}; lower it"
+        )
+    return dataclasses.replace(retrieval, digest=index.digest)
+
+
+def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
+    """Return a retrieval's index; loaded once per process.
+
+    Raises:
+        UsageError: If there is none of that name or language, or its digest is another one.
+    """
+    _check_name(retrieval.index)
+    index = synthetic_index(language, _size(device))
+    if retrieval.digest not in ("", index.digest):
+        raise UsageError(
+            f"index {retrieval.index!r} has digest {index.digest} here, and examples of digest "
+            f"{retrieval.digest} were shown; use the version of kernelgym that showed them, or "
+            "leave the digest out to show those of this version"
+        )
+    return index
+
+
+def _check_name(name: str) -> None:
+    if name not in INDEXES:
+        raise UnknownName(
+            "index", name, INDEXES, "Indexes in folders cannot be read by this version."
+        )
+
+
+def _size(device: str) -> Literal["cpu", "gpu"]:
+    """Return for which sizes the embedded corpus's kernels are written."""
+    return "cpu" if device.partition(":")[0] == "cpu" else "gpu"
+
+
+def _can_be_key(value: object) -> bool:
+    """Return True if a value has a hash; some counters have none."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _addition(
+    retrieval: Retrieval,
+    problem: Problem,
+    language: str,
+    device: str,
+    most: int,
+    count: TokenCounter,
+) -> Addition:
+    """Return the page for a problem, of at most so many tokens."""
+    index = load_index(retrieval, language, device)
+    found = index.search(
+        problem,
+        retrieval.k + POOL,
+        kinds=retrieval.kinds,
+        same_problem=retrieval.same_problem,
+    )
+    choose = DIVERSITIES[retrieval.diversity]
+    chosen = choose(problem.source, found.neighbours, retrieval.k)
+    entries = [neighbour.entry for neighbour in chosen]
+    text, shown, tokens = fitting_page(entries, language, most, count)
+    return Addition(text, tuple(entry.id for entry in shown), tokens)
