@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernelgym.envs.recording import RecordTrajectories, RecordVectorTrajectories
     from kernelgym.envs.spaces import KernelText
     from kernelgym.envs.vector import KernelVectorEnv
-    from kernelgym.envs.wrappers import DiscountedReturn
+    from kernelgym.envs.wrappers import DiscountedReturn, RetrievalObservation
     from kernelgym.episodes.episode import Episode
     from kernelgym.errors import (
         DegenerateProblem,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         read_records,
         write_records,
     )
+    from kernelgym.retrieval.part import Retrieval
     from kernelgym.rewards import (
         REWARDS,
         RewardPreset,
@@ -114,6 +115,8 @@ __all__ = [
     "RecordTrajectories",
     "RecordVectorTrajectories",
     "Reply",
+    "Retrieval",
+    "RetrievalObservation",
     "RewardPreset",
     "RewardSchedule",
     "Ruleset",
@@ -166,6 +169,7 @@ _NAMES_BY_MODULE = {
     "prompts.observer": "Observer",
     "envs.recording": "RecordTrajectories RecordVectorTrajectories",
     "records.rescore": "rescore",
+    "retrieval.part": "Retrieval",
     "rewards": "REWARDS RewardPreset RewardSchedule discounted_returns reward_schedule",
     "rulesets": "RULESETS Ruleset ruleset",
     "benchmark.scoring": "fast_p geometric_mean_speedup pass_at_k",
@@ -176,7 +180,7 @@ _NAMES_BY_MODULE = {
     "types": "Answer Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score "
     "Severity Status Timing Trajectory Turn Verdict",
     "envs.vector": "KernelVectorEnv",
-    "envs.wrappers": "DiscountedReturn",
+    "envs.wrappers": "DiscountedReturn RetrievalObservation",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

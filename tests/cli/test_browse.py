@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kernelgym
+from kernelgym.prompts.observer import render
 from kernelgym.suites import get_problem
 from kernelgym.types import Problem
 
@@ -96,6 +97,8 @@ def test_show_prompt_is_the_first_observation(run, folder, language, says):
         (("show", "bad/nomodel.py"), "does not define Model"),
         (("show", "Synthetic/L1/1", "--prompt", "--language", "cuda"), "does not run on device"),
         (("show", "Synthetic/L1/1", "--prompt", "--max-turns", "0"), "at least 1"),
+        (("show", "Synthetic/L1/1", "--retrieval", "synthetic"), "give --prompt with it"),
+        (("show", "Synthetic/L1/1", "--prompt", "--retrieval", "web"), "unknown index 'web'"),
     ],
 )
 def test_usage_errors(run, tmp_path, monkeypatch, argv, said):
@@ -105,3 +108,12 @@ def test_usage_errors(run, tmp_path, monkeypatch, argv, said):
     code, out, err = run(*argv)
     assert (code, out) == (2, "") and said in err
     assert len(err.splitlines()) == 1
+
+
+def test_show_prompt_with_retrieval_shows_examples(run, folder):
+    arguments = ("show", "Synthetic/L1/2", "--prompt", "--language", "cpp")
+    _, plain, _ = run(*arguments)
+    code, out, err = run(*arguments, "--retrieval", "synthetic")
+    assert (code, err) == (0, "") and out.startswith(plain.rstrip())
+    observer = kernelgym.Observer("cpp", "cpu", parts=(kernelgym.Retrieval(),))
+    assert out.rstrip() == render(observer.observe(get_problem("Synthetic/L1/2"))).rstrip()

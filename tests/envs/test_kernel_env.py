@@ -265,6 +265,8 @@ def check_info(info: dict[str, Any]) -> None:
     for key, value in info.items():
         if key in ("turn_scores", "turn_returns"):
             assert type(value) is tuple and all(type(item) is float for item in value)
+        elif key == "retrieved":
+            assert type(value) is tuple and all(type(item) is str for item in value)
         elif key == "reward_parts":
             assert tuple(value) == PARTS
             assert all(type(part) is float and math.isfinite(part) for part in value.values())
@@ -379,7 +381,7 @@ def test_starting_from_a_kernel_shows_it_unjudged() -> None:
 
 def test_parts_of_the_observer_are_shown_beside_the_kernel_to_start_from() -> None:
     env = make()
-    part = lambda problem, turns: f"NOTE on {problem.id}"  # noqa: E731
+    part = lambda problem, turns, room: f"NOTE on {problem.id}"  # noqa: E731
     env.observer = dataclasses.replace(env.observer, parts=(part,))
     observation, _ = env.reset(options={"kernel": "start = 1"})
     assert f"NOTE on {SAMPLE_PROBLEM.id}" in observation and "start = 1" in observation

@@ -11,6 +11,7 @@ from kernelgym.cli.console import print_source, print_table, print_text
 from kernelgym.cli.judging import problem_at
 from kernelgym.cli.options import JudgingOptions
 from kernelgym.judging_memory import in_gigabytes
+from kernelgym.prompts.parts import Part
 from kernelgym.suites.facts import Fact
 from kernelgym.types import Problem
 
@@ -28,6 +29,8 @@ class Show(JudgingOptions):
     """Show instead what a model is sent first, for --language, --device and --ruleset."""
     max_turns: int = 1
     """With --prompt: the turn budget that the prompt names."""
+    retrieval: str | None = None
+    """With --prompt: show solved problems like this one from an index, such as synthetic."""
 
     def run(self) -> int:
         """Print it; returns the exit code."""
@@ -40,9 +43,20 @@ class Show(JudgingOptions):
             check_language(self.language, self.device)
             if self.max_turns < 1:
                 raise UsageError(f"--max-turns must be at least 1, got {self.max_turns}")
-            observer = Observer(self.language, self.device, self.ruleset, self.max_turns)
+            parts: tuple[Part, ...] = ()
+            if self.retrieval is not None:
+                from kernelgym.retrieval.part import ready_retrieval
+
+                parts = (ready_retrieval(self.retrieval, self.language, self.device),)
+            observer = Observer(
+                *(self.language, self.device, self.ruleset, self.max_turns), parts=parts
+            )
             print_text(render(observer.observe(problem)))
             return 0
+        if self.retrieval is not None:
+            from kernelgym.errors import UsageError
+
+            raise UsageError("--retrieval shows what a prompt holds; give --prompt with it")
         print_source(problem.source)
         print_text("")
         print_table(("fact", "value"), _facts(problem, self.ruleset, self.device))

@@ -7,7 +7,8 @@ is never missing, a float is never an int, and nothing is None or NaN. What has 
 is an empty string, 0, 0.0, False or an empty tuple:
 
 - ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left, prompt_tokens,
-  memory_bytes``: int;
+  retrieved_tokens, memory_bytes``: int;
+- ``retrieved``: tuple of str, the ids of the entries of an index that are to be read next;
 - ``status, category, ended``: str;
 - ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
 - ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
@@ -36,6 +37,7 @@ def episode_info(
     returns: ReturnVariant = "sum",
     prompt_tokens: int = 0,
     memory_bytes: int = 0,
+    retrieved: tuple[tuple[str, ...], int] = ((), 0),
 ) -> dict[str, Any]:
     """Return a fresh info.
 
@@ -47,6 +49,7 @@ def episode_info(
         returns: Variant of ``turn_returns``.
         prompt_tokens: Tokens of what is to be read next.
         memory_bytes: The memory budget; 0 for no limit.
+        retrieved: Ids of the entries that are to be read next, and their tokens.
     """
     trajectory = episode.trajectory
     played = len(trajectory.turns)
@@ -64,6 +67,8 @@ def episode_info(
         "turns_left": 0 if episode.over else episode.max_turns - played,
         "ended": str(episode.ended),
         "prompt_tokens": prompt_tokens,
+        "retrieved": retrieved[0],
+        "retrieved_tokens": retrieved[1],
         "status": verdict.status.value if verdict else "",
         "category": turn.feedback.category if turn else "",
         "compiled": bool(verdict and verdict.compiled),

@@ -39,9 +39,11 @@ from kernelgym.episodes.stopping import StopRule, check_stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.languages import check_language
-from kernelgym.prompts.context import ContextPolicy
+from kernelgym.prompts.context import ContextPolicy, context_policy
 from kernelgym.prompts.observer import HISTORY_TOKENS, Observer, render
-from kernelgym.prompts.problem import Hardware
+from kernelgym.prompts.parts import Part
+from kernelgym.prompts.problem import Hardware, hardware_of
+from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites import Ids, Suite
@@ -84,10 +86,13 @@ class KernelEnv(gym.Env[str, str]):
         stop_when: When to stop early; see `kernelgym.episodes.stopping`.
         examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
             many.
-        hardware: What the prompt says of the device.
+        hardware: What the prompt says of the device; a mapping of its fields will do.
         context: What is shown of earlier turns: a name from `kernelgym.prompts.context.CONTEXTS`,
-            or a policy.
+            a policy, or a mapping of the fields of a `Context`.
         context_tokens: Most tokens for that.
+        retrieval: Solved problems like the one asked, shown in the prompt: the name of an index
+            (``synthetic``), a mapping of the fields of `kernelgym.retrieval.part.Retrieval`, or
+            one itself; None for none.
         feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
         feedback_tokens: Most tokens of one feedback.
         count_tokens: Counts a text's tokens, for these budgets and ``info["prompt_tokens"]``;
@@ -122,9 +127,10 @@ class KernelEnv(gym.Env[str, str]):
         memory_bytes: float | None = None,
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
-        hardware: Hardware | None = None,
-        context: str | ContextPolicy = "recent",
+        hardware: Hardware | Mapping[str, Any] | None = None,
+        context: str | ContextPolicy | Mapping[str, Any] = "recent",
         context_tokens: int = HISTORY_TOKENS,
+        retrieval: str | Path | Retrieval | Mapping[str, Any] | None = None,
         feedback_level: str = "standard",
         feedback_tokens: int = FEEDBACK_TOKENS,
         count_tokens: TokenCounter | None = None,
@@ -175,9 +181,15 @@ class KernelEnv(gym.Env[str, str]):
         self._owns_evaluator = False
         self.reward = trial.reward
         check_stop_rule(trial.stop_when, self.language, self.device)
+        # A specification that went through JSON holds mappings in the place of dataclasses.
+        parts: tuple[Part, ...] = ()
+        if retrieval is not None:
+            parts = (ready_retrieval(retrieval, self.language, self.device),)
         self.observer = Observer(
-            *(self.language, self.device, self.ruleset, max_turns, examples, hardware),
-            context=context,
+            *(self.language, self.device, self.ruleset, max_turns, examples),
+            hardware=hardware_of(hardware),
+            parts=parts,
+            context=context_policy(context) if isinstance(context, Mapping) else context,
             context_tokens=context_tokens,
             count=self._settings["count"],
         )
@@ -250,6 +262,15 @@ class KernelEnv(gym.Env[str, str]):
         """What the model reads next, as a conversation; the observation is the same as one text."""
         episode = self.episode
         return self.observer.observe(episode.problem, episode.turns, start=self._start)
+
+    @property
+    def retrieved(self) -> tuple[str, ...]:
+        """Ids of the entries of an index that `messages` shows."""
+        return self._retrieved()[0]
+
+    def _retrieved(self) -> tuple[tuple[str, ...], int]:
+        episode = self.episode
+        return self.observer.retrieved(episode.problem, episode.turns, start=self._start)
 
     @property
     def problem(self) -> Problem:
@@ -377,6 +398,7 @@ class KernelEnv(gym.Env[str, str]):
             returns=self.returns,
             prompt_tokens=prompt_tokens,
             memory_bytes=self.memory_bytes or 0,
+            retrieved=self._retrieved(),
         )
         return render(messages), info
 

@@ -37,6 +37,7 @@ def episode_record(
     *,
     start: Kernel | None = None,
     observations: Sequence[str] = (),
+    retrieved: Sequence[tuple[str, ...]] = (),
     writer: str = "env",
     key: str = "",
 ) -> EpisodeRecord:
@@ -47,6 +48,7 @@ def episode_record(
         episode: The episode; the environment's current one if None.
         start: The kernel it started from; not looked at for the current one.
         observations: Per turn, the digest of what was read before it.
+        retrieved: Per turn, the ids of the entries of an index that were read before it.
         writer: Who played.
         key: The writer's own name for the episode.
     """
@@ -65,6 +67,7 @@ def episode_record(
         start=start.source if start else "",
         observer=observer_settings(env.observer),
         observations=tuple(observations),
+        retrieved=tuple(retrieved) if any(retrieved) else (),
         writer=writer,
         key=key,
     )
@@ -78,15 +81,19 @@ class _Slot:
         self.episode: Episode | None = None
         self.start: Kernel | None = None
         self.read: list[str] = []
+        self.retrieved: list[tuple[str, ...]] = []
         self.shown: object = ""
+        self.entries: tuple[str, ...] = ()
 
     def begin(self, observation: object) -> None:
         self.episode, self.start = self.env.episode, self.env.start
         self.read, self.shown = [], observation
+        self.retrieved, self.entries = [], self.env.retrieved
 
     def step(self, observation: object, over: bool) -> None:
         self.read.append(text_digest(self.shown) if isinstance(self.shown, str) else "")
-        self.shown = observation
+        self.retrieved.append(self.entries)
+        self.shown, self.entries = observation, self.env.retrieved
         if over:
             self.end()
 
@@ -95,7 +102,12 @@ class _Slot:
         if episode is None or not episode.turns:
             return
         record = episode_record(
-            self.env, episode, start=self.start, observations=self.read, writer=self.writer
+            self.env,
+            episode,
+            start=self.start,
+            observations=self.read,
+            retrieved=self.retrieved,
+            writer=self.writer,
         )
         append_record(self.path, record, source=self.source)
 

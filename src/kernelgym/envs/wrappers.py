@@ -1,21 +1,25 @@
 """Gymnasium wrappers around the environments.
 
-They change what a trainer sees of an episode and nothing of the episode itself: what the model
-reads is the `kernelgym.prompts.observer.Observer`'s business, and what a turn is worth a
-`kernelgym.rewards.RewardPreset`'s.
+`DiscountedReturn` changes what a trainer is paid, and nothing of the episode itself. What a turn is
+worth is a `kernelgym.rewards.RewardPreset`'s business, and what the model reads the
+`kernelgym.prompts.observer.Observer`'s: `RetrievalObservation` installs a part there, and never
+edits an observation, so that conversations, records and token counts see the same.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 
+from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.errors import UsageError
+from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.types import discounted_returns, return_variant
 
-__all__ = ["DiscountedReturn"]
+__all__ = ["DiscountedReturn", "RetrievalObservation"]
 
 
 class DiscountedReturn(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorArgs):
@@ -89,3 +93,40 @@ class DiscountedReturn(gym.Wrapper[str, str, str, str], gym.utils.RecordConstruc
         )
         added, self._paid = so_far - self._paid, so_far
         return observation, added, terminated, truncated, info
+
+
+class RetrievalObservation(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorArgs):
+    """Show solved problems like the one asked in the prompt.
+
+    It does what the option ``retrieval`` of `gymnasium.make` does. In a vector environment it goes
+    into each slot: ``gym.make_vec(id, 8, vectorization_mode="sync", wrappers=[...])``; our own
+    vector environment takes the option.
+
+    Args:
+        env: An environment of an id of ours, wrapped or not.
+        index: Name of an index.
+        k: Most entries that are shown.
+        **settings: Other fields of `kernelgym.retrieval.part.Retrieval`, such as ``tokens``.
+
+    Raises:
+        UsageError: If `env` is none of ours or has retrieval already, or an argument is unknown or
+            does not fit the environment.
+    """
+
+    def __init__(
+        self, env: gym.Env[str, str], index: str = "synthetic", k: int = 3, **settings: Any
+    ) -> None:
+        gym.utils.RecordConstructorArgs.__init__(self, index=index, k=k, **settings)
+        gym.Wrapper.__init__(self, env)
+        core = env.unwrapped
+        if not isinstance(core, KernelEnv):
+            raise UsageError(f"RetrievalObservation needs a kernelgym environment, got {env}")
+        parts = core.observer.parts
+        if any(isinstance(part, Retrieval) for part in parts):
+            raise UsageError(
+                "the environment shows retrieved examples already; leave the wrapper or the option "
+                "'retrieval' out"
+            )
+        wanted = {"index": index, "k": k, **settings}
+        part = ready_retrieval(wanted, core.language, core.device)
+        core.observer = dataclasses.replace(core.observer, parts=(*parts, part))

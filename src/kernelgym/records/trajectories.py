@@ -14,7 +14,7 @@ business, and not here. Scoring anew is in `kernelgym.records.rescore`, rows to 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -65,6 +65,8 @@ class EpisodeRecord:
     """Settings of the observer, by the names of its fields; see `kernelgym.records.export`."""
     observations: tuple[str, ...] = ()
     """Per turn, the digest of the text that was read before it; empty if not known."""
+    retrieved: tuple[tuple[str, ...], ...] = ()
+    """Per turn, the ids of the entries of an index that were read before it; empty if none were."""
     writer: str = "env"
     """Who played: ``env``, or the name of a trainer or search."""
     key: str = ""
@@ -75,10 +77,10 @@ class EpisodeRecord:
     def __post_init__(self) -> None:
         if not self.problem_digest:
             object.__setattr__(self, "problem_digest", self.trajectory.problem.digest)
-        if self.observations and len(self.observations) != len(self.trajectory.turns):
-            raise ValueError(
-                f"{len(self.observations)} observations for {len(self.trajectory.turns)} turns"
-            )
+        for name in ("observations", "retrieved"):
+            given, turns = getattr(self, name), len(self.trajectory.turns)
+            if given and len(given) != turns:
+                raise ValueError(f"{len(given)} {name} for {turns} turns")
 
     @property
     def has_source(self) -> bool:
@@ -102,7 +104,9 @@ class EpisodeRecord:
         }
         if source and self.has_source:
             about["source"] = problem.source
-        observations = self.observations or ("",) * len(self.trajectory.turns)
+        turns = self.trajectory.turns
+        observations = self.observations or ("",) * len(turns)
+        retrieved = self.retrieved or ((),) * len(turns)
         return {
             "schema": SCHEMA,
             "writer": self.writer,
@@ -118,8 +122,8 @@ class EpisodeRecord:
             "start": self.start,
             "observer": dict(self.observer),
             "turns": [
-                _turn_to_dict(turn, read)
-                for turn, read in zip(self.trajectory.turns, observations, strict=True)
+                _turn_to_dict(turn, read, shown)
+                for turn, read, shown in zip(turns, observations, retrieved, strict=True)
             ],
         }
 
@@ -157,6 +161,7 @@ class EpisodeRecord:
         if [turn.index for turn in turns] != list(range(len(turns))):
             raise ValueError("its turns are not numbered from 0")
         read = tuple(turn.get("observation", "") for turn in data["turns"])
+        shown = tuple(tuple(map(str, turn.get("retrieved", ()))) for turn in data["turns"])
         plain = ("language", "device", "ruleset", "reward", "stop_when")
         for name, kind in (*((name, str) for name in plain), ("max_turns", int)):
             if not isinstance(data[name], kind):
@@ -167,6 +172,7 @@ class EpisodeRecord:
             start=data.get("start", ""),
             observer=data.get("observer", {}),
             observations=read if any(read) else (),
+            retrieved=shown if any(shown) else (),
             writer=data.get("writer", ""),
             key=data.get("key", ""),
             problem_digest=about["digest"],
@@ -238,7 +244,7 @@ def with_source(record: EpisodeRecord, problem: Problem) -> EpisodeRecord:
     return dataclasses.replace(record, trajectory=trajectory)
 
 
-def _turn_to_dict(turn: Turn, observation: str) -> dict[str, Any]:
+def _turn_to_dict(turn: Turn, observation: str, retrieved: Sequence[str]) -> dict[str, Any]:
     kernel = turn.reply.kernel
     told: dict[str, Any] | None = None
     if kernel is not None:
@@ -246,6 +252,7 @@ def _turn_to_dict(turn: Turn, observation: str) -> dict[str, Any]:
     return {
         "index": turn.index,
         "observation": observation,
+        "retrieved": list(retrieved),
         "action": turn.action,
         "kernel": told,
         "thought": turn.reply.thought,

@@ -34,10 +34,11 @@ def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeRules) ->
     """
     played = rollout.trajectory
     budget = history_budget(played.problem, observer, rules)
+    before = [played.turns[:place] for place in range(len(played.turns))]
     read = tuple(
-        text_digest(render(observer.observe(played.problem, played.turns[:place], budget)))
-        for place in range(len(played.turns))
+        text_digest(render(observer.observe(played.problem, turns, budget))) for turns in before
     )
+    shown = tuple(observer.retrieved(played.problem, turns, budget)[0] for turns in before)
     return EpisodeRecord(
         played,
         language=observer.language,
@@ -47,6 +48,7 @@ def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeRules) ->
         stop_when=str(rules.stop_when),
         observer=observer_settings(observer),
         observations=read,
+        retrieved=shown if any(shown) else (),
         writer=WRITER,
         key="/".join(map(str, rollout.key[:3])),
     )
