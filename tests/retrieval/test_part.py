@@ -110,7 +110,7 @@ def test_whole_prompt_never_exceeds_its_tokens(limit, count, turns, always) -> N
     assert messages == observer.observe(PROBLEM, turns)
 
 
-def test_last_attempt_goes_before_examples_and_they_before_older_ones() -> None:
+def test_last_attempt_goes_before_examples() -> None:
     turns = played(100, 100, 100)
     observer = dataclasses.replace(OBSERVER, parts=(Retrieval(when="always"),), context="window")
     free = observer.observe(PROBLEM, turns)

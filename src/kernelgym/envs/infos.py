@@ -8,7 +8,7 @@ is an empty string, 0, 0.0, False or an empty tuple:
 
 - ``problem_id, language, device, ruleset``: str; ``level, turn, turns_left, prompt_tokens,
   retrieved_tokens, memory_bytes``: int;
-- ``retrieved``: tuple of str, the ids of the entries of an index that are to be read next;
+- ``retrieved``: tuple of str, the ids of the entries that the next prompt shows;
 - ``status, category, ended``: str;
 - ``compiled, correct, timed, valid``: bool; ``trials, trials_passed``: int;
 - ``speedup, speedup_low, kernel_ms, reference_ms, judge_s``: float;
@@ -49,7 +49,7 @@ def episode_info(
         returns: Variant of ``turn_returns``.
         prompt_tokens: Tokens of what is to be read next.
         memory_bytes: The memory budget; 0 for no limit.
-        retrieved: Ids of the entries that are to be read next, and their tokens.
+        retrieved: Ids of the entries that the next prompt shows, and their tokens.
     """
     trajectory = episode.trajectory
     played = len(trajectory.turns)
