@@ -25,6 +25,7 @@ __all__ = [
     "learning_gpu",
     "red_team",
     "repeatability",
+    "retrieval",
     "several_gpus",
     "soak",
     "starts",
@@ -366,6 +367,37 @@ def context_cost(data: Any) -> str:
         + f"\n\nUnder the default budget of {data['budgeted']['tokens']} tokens all stay as they "
         f"are but {', '.join(f'`{name}`' for name in changed)}:\n\n"
         + table(head, [cells(name, budgeted[name]) for name in changed])
+    )
+
+
+def retrieval(data: Any) -> str:
+    """Return how often similar problems are found, and what making the corpus costs."""
+    rows = [
+        [
+            f"L{row['level']}",
+            row["method"],
+            "by another author" if row["renamed"] else "as written",
+            f"{row['n']} ({row['answerable']})",
+            *(f"{row[key]:.2f}" for key in ("hit3", "covered3", "on_page")),
+        ]
+        for row in data["recall"]
+    ]
+    built = data["build"]
+    head = [
+        "level",
+        "method",
+        "spelling",
+        "queries (answerable)",
+        "hit@3",
+        "covered",
+        "on the page",
+    ]
+    return "\n\n".join(
+        [
+            table(head, rows),
+            f"Making the corpus of {built['entries']:,} entries took {built['cpu_s']:.1f} s of CPU "
+            f"time, {built['wall_s']:.1f} s on a machine that did other work.",
+        ]
     )
 
 

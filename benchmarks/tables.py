@@ -35,6 +35,7 @@ from benchmarks.table_rows import (
     learning_gpu,
     red_team,
     repeatability,
+    retrieval,
     several_gpus,
     soak,
     starts,
@@ -260,6 +261,19 @@ SECTIONS = (
         "one worked example, about 2,020 tokens of thinking an answer, four characters to a token "
         "(`--tokenizer NAME` counts with a real one), no budget.",
         lambda data: [],
+    ),
+    Section(
+        "Similar problems found",
+        "retrieval.json",
+        "python -m benchmarks.retrieval.recall --out FILE",
+        retrieval,
+        "Held-out Synthetic problems, without docstrings, asked of the embedded corpus; once as "
+        "written, once with other names and imports. Three entries are returned: at random, the "
+        "most similar by operators, or those that together show most operators (what a model is "
+        "shown). `hit@3`: one of them is alike, where the corpus holds such a one (half of both "
+        "problems' operators, by their specifications, are shared). `covered`: share of the "
+        "query's operators that they show. `on the page`: share of the right kernel's runs of six "
+        "words that stand in theirs.",
     ),
     Section(
         "What an environment costs",
