@@ -1,4 +1,4 @@
-"""What a later turn sees of earlier ones: policies, and how they are put together.
+"""What a later turn sees of earlier ones: policies, and their union.
 
 Contract: a policy is a pure function from the turns played to what is shown of them, the oldest
 first; it says how much, and `kernelgym.prompts.observer` cuts that to the budget. A `Context` is a
@@ -132,7 +132,7 @@ whole conversation."""
 
 
 def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPolicy:
-    """Return a policy by name or by the fields of a `Context`, or itself.
+    """Return a policy by name or fields of a `Context`, or itself.
 
     Raises:
         UnknownName: If there is no policy of that name, or a `Context` has no such field.
@@ -157,7 +157,7 @@ def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPo
 
 
 def best_turn(turns: Sequence[Turn]) -> int | None:
-    """Return which attempt is best so far: correct, fast, most trials passed, compiled.
+    """Return the best attempt: correct, fast, most trials passed, compiled.
 
     None if no attempt held a kernel that was judged. Of equals, the earliest: what came after was
     no improvement. Scores play no part: what is read must not depend on how it is paid.
@@ -179,7 +179,7 @@ def best_turn(turns: Sequence[Turn]) -> int | None:
 
 
 def own_summary(turn: Turn) -> str:
-    """Return the model's own summary of an answer; empty if it gave none.
+    """Return the model's own summary of an answer, or an empty text.
 
     That is what it put inside ``<SUMMARY>`` and ``</SUMMARY>``; else the last paragraph of what
     it thought.

@@ -195,13 +195,13 @@ class Observer:
         ]
 
     def tokens(self, messages: Sequence[Message]) -> int:
-        """Return the tokens of messages, without what a chat template puts between them."""
+        """Return the tokens of messages, without what a chat template adds."""
         return sum(self.count(message.content) for message in messages)
 
     def _history(
         self, turns: Sequence[Turn], chosen: Sequence[Shown], room: int
     ) -> tuple[list[Message], str]:
-        """Return the messages of the attempts that fit, and the lines of others that fit."""
+        """Return the messages of attempts that fit, and lines of others."""
         if not turns:
             return [], ""
         last, best = len(turns) - 1, best_turn(turns)
@@ -236,7 +236,7 @@ class Observer:
         return messages, self._lines(left, room)
 
     def _attempt(self, turn: Turn, detail: Detail, room: int) -> str | None:
-        """Return an earlier answer in as much detail as fits, from `detail` down; or None."""
+        """Return an earlier answer in as much detail as fits; or None."""
         for less in (Detail.WHOLE, Detail.SUMMARY, Detail.KERNEL):
             if less <= max(detail, Detail.KERNEL):
                 answer = self._answer(turn, less)
@@ -261,7 +261,7 @@ class Observer:
         return f"# What became of turn {turn.index + 1}{best}\n\n{turn.feedback}{asked}"
 
     def _lines(self, turns: Sequence[Turn], room: int) -> str:
-        """Return attempts in a line each, the oldest dropped to fit; or an empty string."""
+        """Return attempts in a line each, the oldest dropped to fit."""
         title = "# Earlier attempts\n"
         lines: list[str] = []
         room -= self.count(title) + 1

@@ -46,7 +46,7 @@ later turns show you that too."""
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a prompt may tell about the machine; fields left empty are left out."""
+    """What a prompt may tell about the machine, without empty fields."""
 
     name: str
     """Such as ``NVIDIA H200``."""
