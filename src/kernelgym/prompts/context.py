@@ -157,7 +157,7 @@ def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPo
 
 
 def best_turn(turns: Sequence[Turn]) -> int | None:
-    """Return the best attempt: correct, fast, most trials passed, compiled.
+    """Return the best attempt's index: correct, fast, most trials passed, compiled.
 
     None if no attempt held a kernel that was judged. Of equals, the earliest: what came after was
     no improvement. Scores play no part: what is read must not depend on how it is paid.
