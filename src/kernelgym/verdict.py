@@ -149,7 +149,7 @@ class Timing:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a timing from plain data; `windows` may be missing, as in older records."""
+        """Rebuild a timing from plain data, with or without `windows`."""
         windows = tuple((kernel, reference) for kernel, reference in data.get("windows", ()))
         return cls(**{**data, "windows": windows})
 

@@ -82,7 +82,7 @@ class VerdictLog:
         return len(self._known)
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        """Return the kept verdict, or judge and keep it; with a seed, judge only."""
+        """Return the kept verdict, or judge; keep it unless seeded."""
         if seed:
             return self._inner.evaluate(problem, kernel, seed=seed)
         return next(iter(self.evaluate_iter([Job(problem, kernel)])))[1]

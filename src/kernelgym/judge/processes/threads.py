@@ -112,7 +112,7 @@ class Threads:
         return count
 
     def run_times(self) -> RunTimes | None:
-        """Return the threads' times so far; None if the system does not tell."""
+        """Return the threads' times so far; None if the system hides them."""
         by_thread = {}
         try:
             ran_ns = time.clock_gettime_ns(self._clock)

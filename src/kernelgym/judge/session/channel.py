@@ -116,7 +116,7 @@ class Channel:
         return self._candidate.threads()
 
     def run_times(self) -> RunTimes | None:
-        """Return the threads' processor times so far, read by the worker; None if unknown."""
+        """Return the threads' processor times so far; None if unknown."""
         return self._candidate.run_times()
 
     def has_ended(self) -> bool:

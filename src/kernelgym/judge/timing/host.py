@@ -55,7 +55,7 @@ class Sifted:
 def waited_share(
     before: RunTimes | None, after: RunTimes | None, window_ms: float, trusted: bool
 ) -> float | None:
-    """Return the share of a window that its process waited; None if unknown.
+    """Return the share of a window spent waiting; None if unknown.
 
     Args:
         before: Its threads' times when the window began.
@@ -75,7 +75,7 @@ def waited_share(
 
 
 def has_waited(share: float | None) -> bool:
-    """Return True if a window is known to have waited too long to count."""
+    """Return True if a window waited too long to count."""
     return share is not None and share > _WAITED
 
 
@@ -91,7 +91,7 @@ def sift(pairs: Sequence[Pair]) -> Sifted:
 
 
 def timing_of(sifted: Sifted, between_process: float) -> Timing:
-    """Return the timing of the kept pairs, with an interval for all of them.
+    """Return the kept pairs' timing, with an interval for all pairs.
 
     On a busy or unknown host the interval holds every pair's ratio: its windows do not vary by
     chance alone, so that no statistic of them bounds the error.

@@ -142,7 +142,7 @@ def summarise(pairs: Sequence[tuple[float, float]], between_process: float = 0.0
 
 
 def _short(ms: float) -> float:
-    """Return a time to six digits: records keep many, and no clock has more."""
+    """Return a time to six digits, since records keep many."""
     return float(f"{ms:.6g}")
 
 
