@@ -127,7 +127,7 @@ class Controller:
         That gives its speed, and how far times repeat.
 
         Raises:
-            UsageError: If the start is not correct, or cannot be timed.
+            UsageError: If the start is not correct, or cannot be timed, or if no time is left.
         """
         for _ in range(sum(event.name == "start" for event in self._log.past), 2):
             verdict = self._evaluator.evaluate(self._task.problem, self._task.start)
@@ -139,6 +139,12 @@ class Controller:
                 )
             self._folder.write_start(self._task.start, verdict)
             self.record("start", {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)})
+        if not self.progress.evaluations and self._seconds_left() < self.reserve_s:
+            raise UsageError(
+                f"seconds={self._budget.seconds:g} is too little: judging the start took "
+                f"{self.seconds:.0f} s, and comparing and checking the best takes about "
+                f"{self.reserve_s:.0f} s; give several times as much"
+            )
 
     async def run(self) -> None:
         """Evaluate until a limit is met, then compare the best few."""
@@ -164,7 +170,11 @@ class Controller:
                         self.record("stopped", {"reason": reason or "space exhausted"})
                         break
                     key, judging = running.popleft()
-                    self._take_in(key, await judging)
+                    verdict = await judging
+                    if not verdict.valid:  # the judge failed: that is no fault of the kernel's
+                        kernel = self.progress.variants[key].kernel()
+                        verdict = await awaited.evaluate(self._task.problem, kernel)
+                    self._take_in(key, verdict)
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -172,8 +173,46 @@ def test_search_best_wrong_at_the_end_keeps_the_start(tmp_path: Path) -> None:
 
 
 def test_search_seconds_end_it_with_a_verified_best(tmp_path: Path) -> None:
-    result = searches.run(tmp_path, searches.evaluator(), budget=Budget(500, seconds=1e-3))
-    assert result["stopped"] == "seconds" and result["evaluations"] == 0
+    ticks = itertools.count()
+    budget = Budget(500, seconds=200)
+    result = searches.run(tmp_path, searches.evaluator(), budget=budget, clock=lambda: next(ticks))
+    assert result["stopped"] == "seconds" and 5 < result["evaluations"] < 100
+    assert result["speedup"] > 5.0
+    with pytest.raises(UsageError, match="seconds=2 is too little: judging the start took"):
+        budget, folder = Budget(500, seconds=2), tmp_path / "b"
+        searches.run(folder, searches.evaluator(), budget=budget, clock=lambda: next(ticks))
+    assert not (folder / "kernels" / "matmul").exists()
+
+
+def test_search_judge_that_failed_is_asked_again(tmp_path: Path) -> None:
+    asked: set[str] = set()
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        first = kernel.digest not in asked and kernel != searches.TASK.start
+        asked.add(kernel.digest)
+        return verdict("unavailable") if first else searches.judged(problem, kernel)
+
+    result = searches.run(tmp_path, searches.evaluator(judged), 6)
+    assert result["evaluations"] == 6 and "unavailable" not in result["failures"]
+
+
+def test_search_approximate_best_is_shown_beside_exact(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        fast = "-ffast-math" in kernel.source
+        found = searches.speedup(kernel)
+        return verdict("correct", speedup=found * (3.0 if fast else 1.0))
+
+    judge = searches.evaluator(judged)
+    result = searches.run(tmp_path, judge, 20, approximate=True)
+    assert result["risk"] == "approximate"
+    other = result["without_approximate"]
+    assert 1.0 < other["speedup"] < result["speedup"]
+    assert (
+        "-ffast-math"
+        not in (
+            tmp_path / "kernels/matmul/variants" / other["state"] / "kernel_module.py"
+        ).read_text()
+    )
 
 
 def test_search_small_space_is_exhausted(tmp_path: Path) -> None:
