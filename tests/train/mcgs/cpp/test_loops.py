@@ -48,6 +48,8 @@ def nest(index: str, inner: str = "for (int64_t j = 0; j < m; ++j)") -> str:
             "for (int64_t j = 0; j < m; ++j) for (int64_t k = 0; k < SIDE; ++k)",
         ),
         "for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;",
+        "for (int64_t i = 0; i < n; ++i) { const int64_t at = i * m; const int64_t to = at + 1; "
+        "for (int64_t j = 0; j < m; ++j) { y[to + j] = x[at + j]; } }",
         "for (int64_t i = 0; i < n; i += 2) { const float a = x[i]; y[i] = a; }",
     ],
 )
@@ -70,6 +72,7 @@ def test_loop_with_its_own_stretch_is_independent(body: str) -> None:
         "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; y[i + 1] = x[i]; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = y[n - i]; }",
         "for (int64_t i = 0; i < n; ++i) { const int64_t k = i * 0; y[k] = x[i]; }",
+        "for (int64_t i = 0; i < n; ++i) { const int64_t k = i / 2; y[k] = x[i]; }",
     ],
 )
 def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
