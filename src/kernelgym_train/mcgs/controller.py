@@ -10,7 +10,7 @@ Contract:
 - only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
   compared with it once it has led for some evaluations, and the best few are at the end;
 - a stop (a limit, Ctrl-C) ends dispatching; what was dispatched is waited for, and the end follows
-  as ever (`kernelgym_train.mcgs.finishing`).
+  (`kernelgym_train.mcgs.finishing`), with fewer comparisons after Ctrl-C.
 
 Does not write a best: that is the end's business.
 """
@@ -182,7 +182,7 @@ class Controller:
             finally:
                 for _, judging in running:
                     judging.cancel()
-            for _ in range(_CONTESTANTS):
+            for _ in range(1 if self._stop.is_set() else _CONTESTANTS):
                 challenger = self.progress.challenger()
                 if challenger is None or self._seconds_left() < self.reserve_s:
                     break
@@ -201,6 +201,8 @@ class Controller:
 
     def rounds_left(self, most: int) -> int:
         """Return how many rounds there is time for: 3 to `most`."""
+        if self._stop.is_set():  # the caller waits for the end
+            return min(most, _MOST_ROUNDS)
         left, each = self._seconds_left(), self.reserve_s / 4
         return most if left == float("inf") else max(3, min(most, int(left / max(each, 1e-9))))
 

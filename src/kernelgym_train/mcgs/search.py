@@ -127,8 +127,12 @@ def search(
             _check_context(dict(log.past[0].fields["context"]), context)
             for event in log.past:
                 progress.take(event)
-            if progress.finished is not None:
+            goes_on = progress.may_go_on(budget.builds, budget.seconds)
+            if progress.finished is not None and not goes_on:
                 return dict(progress.finished)
+            if goes_on:
+                fields = {"builds": budget.builds, "seconds_limit": budget.seconds}
+                progress.take(log.append(progress.seconds, "resumed", fields))
         elif resume:
             raise UsageError(
                 f"there is no search in {str(folder.path)!r} to go on with; leave resume out"

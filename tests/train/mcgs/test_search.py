@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,34 @@ def test_search_finished_is_not_searched_again(tmp_path: Path) -> None:
     judge = searches.evaluator()
     assert searches.run(tmp_path, judge, resume=True) == first
     assert not judge.judged
+
+
+def test_search_larger_budget_goes_on(tmp_path: Path) -> None:
+    searches.run(tmp_path / "more", searches.evaluator(), 5, workers=1)
+    more = searches.run(tmp_path / "more", searches.evaluator(), 12, workers=1, resume=True)
+    searches.run(tmp_path / "once", searches.evaluator(), 12, workers=1)
+    assert more["evaluations"] == 12 and more["stopped"] == "budget_builds"
+    keys = [
+        [row["key"] for row in rows(tmp_path / name) if row["event"] == "judged"]
+        for name in ("more", "once")
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_search_ctrl_c_ends_it_in_order(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        asked.append(kernel.digest)
+        if len(asked) == 6:
+            signal.raise_signal(signal.SIGINT)
+        return searches.judged(problem, kernel)
+
+    result = searches.run(tmp_path, searches.evaluator(judged), 40, workers=1)
+    assert result["stopped"] == "interrupted" and 3 <= result["evaluations"] < 10
+    assert result["speedup"] > 1.0 and (tmp_path / result["best"]["path"]).exists()
+    resumed = searches.run(tmp_path, searches.evaluator(), 12, workers=1, resume=True)
+    assert resumed["evaluations"] == 12
 
 
 def test_search_nothing_better_keeps_the_start(tmp_path: Path) -> None:
