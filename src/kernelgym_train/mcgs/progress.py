@@ -113,7 +113,7 @@ class Progress:
             self.led_since = (leader, self.evaluations)
 
     def may_go_on(self, builds: int, seconds: float) -> bool:
-        """Return True if a search that has ended has something left to do.
+        """Return True if an ended search has something left to do.
 
         Args:
             builds: Limit of evaluations now.

@@ -59,7 +59,7 @@ def accesses(body: tuple[Statement, ...]) -> list[Access]:
 def _accesses(
     body: tuple[Statement, ...], loops: tuple[Loop, ...], numbers: dict[str, Polynomial]
 ) -> Iterator[Access]:
-    """Yield elements, with the whole numbers that a body declares put into subscripts."""
+    """Yield elements, with declared whole numbers put into subscripts."""
     numbers = dict(numbers)
     for statement in body:
         if isinstance(statement, Loop):
