@@ -30,6 +30,7 @@ _DESCRIPTION = """\
 Train a model to write kernels, on the reward of executing them.
 
 Settings are read from a YAML file, then from key.path=value; --help-settings lists them all.
+With --backend mcgs a search makes one kernel faster instead, with key=value settings of its own.
 Exit codes: 0 done, 1 failed or stopped by a guard, 2 usage error, 130 interrupted."""
 
 

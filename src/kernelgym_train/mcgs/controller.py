@@ -10,7 +10,7 @@ Contract:
 - only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
   compared with it once it has led for some evaluations, and the best few are at the end;
 - a stop (a limit, Ctrl-C) ends dispatching; what was dispatched is waited for, and the end follows
-  as ever (`kernelgym_train.mcgs.finishing`).
+  (`kernelgym_train.mcgs.finishing`), with fewer comparisons after Ctrl-C.
 
 Does not write a best: that is the end's business.
 """
@@ -127,7 +127,7 @@ class Controller:
         That gives its speed, and how far times repeat.
 
         Raises:
-            UsageError: If the start is not correct, or cannot be timed.
+            UsageError: If the start is not correct, or cannot be timed, or if no time is left.
         """
         for _ in range(sum(event.name == "start" for event in self._log.past), 2):
             verdict = self._evaluator.evaluate(self._task.problem, self._task.start)
@@ -139,6 +139,12 @@ class Controller:
                 )
             self._folder.write_start(self._task.start, verdict)
             self.record("start", {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)})
+        if not self.progress.evaluations and self._seconds_left() < self.reserve_s:
+            raise UsageError(
+                f"seconds={self._budget.seconds:g} is too little: judging the start took "
+                f"{self.seconds:.0f} s, and comparing and checking the best takes about "
+                f"{self.reserve_s:.0f} s; give several times as much"
+            )
 
     async def run(self) -> None:
         """Evaluate until a limit is met, then compare the best few."""
@@ -164,7 +170,11 @@ class Controller:
                         self.record("stopped", {"reason": reason or "space exhausted"})
                         break
                     key, judging = running.popleft()
-                    self._take_in(key, await judging)
+                    verdict = await judging
+                    if not verdict.valid:  # the judge failed: that is no fault of the kernel's
+                        kernel = self.progress.variants[key].kernel()
+                        verdict = await awaited.evaluate(self._task.problem, kernel)
+                    self._take_in(key, verdict)
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():
@@ -172,7 +182,7 @@ class Controller:
             finally:
                 for _, judging in running:
                     judging.cancel()
-            for _ in range(_CONTESTANTS):
+            for _ in range(1 if self._stop.is_set() else _CONTESTANTS):
                 challenger = self.progress.challenger()
                 if challenger is None or self._seconds_left() < self.reserve_s:
                     break
@@ -191,6 +201,8 @@ class Controller:
 
     def rounds_left(self, most: int) -> int:
         """Return how many rounds there is time for: 3 to `most`."""
+        if self._stop.is_set():  # the caller waits for the end
+            return min(most, _MOST_ROUNDS)
         left, each = self._seconds_left(), self.reserve_s / 4
         return most if left == float("inf") else max(3, min(most, int(left / max(each, 1e-9))))
 

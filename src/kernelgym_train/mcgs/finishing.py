@@ -8,6 +8,8 @@
 - ``evaluations, duplicates, failures, seconds, stopped``: what the search did, and why it ended;
 - ``noise``: how far two verdicts on the start lie apart, as abs(ln of their ratio);
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: the best's own;
+- ``without_approximate``: where the best has such moves, the best that has none, likewise by a duel
+  with the start; null otherwise, or if there is none;
 - ``context``: what times depend on; ``start``: the start's digest and speedup over the reference;
 - ``best``: path, digest, moves and seed of the last verdict. The seed repeats that verdict.
 
@@ -66,6 +68,9 @@ def finish(
         best, ratio = None, (1.0, 1.0, 1.0)
         folder.link_best(None)
         verdict = _from_disk(folder, task, evaluator)
+    without = None
+    if best is not None and progress.risks[best] == "approximate":
+        without = _best_without(controller, task, evaluator, duel)
     timing = verdict.timing
     over = {"speedup": 0.0, "speedup_low": 0.0, "speedup_high": 0.0}
     if timing is not None:
@@ -91,6 +96,7 @@ def finish(
         "noise": progress.noise,
         "approximate": approximate,
         "risk": "exact" if best is None else progress.risks[best],
+        "without_approximate": without,
         "context": dict(context),
         "start": {"digest": task.start.digest, "over_reference": progress.start_speedup},
         "best": {
@@ -105,6 +111,26 @@ def finish(
     folder.write_result(result)
     folder.write_trace(progress)
     return result
+
+
+def _best_without(
+    controller: Controller, task: Task, evaluator: Evaluator, duel: Duelling
+) -> dict[str, Any] | None:
+    """Compare the best state without approximate moves with the start."""
+    progress = controller.progress
+    for node in progress.graph.ranked():
+        if node.value > 0 and progress.risks[node.key] != "approximate":
+            kernel = progress.variants[node.key].kernel()
+            most = controller.rounds_left(_MOST_ROUNDS)
+            found = duel(evaluator, task.problem, task.start, kernel, most=most)
+            controller.record("confirmed", duel_fields(progress.start, node.key, found))
+            return {
+                "speedup": found.ratio,
+                "speedup_low": found.low,
+                "speedup_high": found.high,
+                "state": node.key,
+            }
+    return None
 
 
 def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:

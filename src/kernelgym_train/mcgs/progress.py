@@ -94,6 +94,8 @@ class Progress:
                     self.beaten.add(given["second"])
             case "stopped":
                 self.stopped = given["reason"]
+            case "resumed":
+                self.stopped, self.finished = "", None
             case "finished":
                 self.finished = given["result"]
 
@@ -109,6 +111,22 @@ class Progress:
         leader = self.graph.ranked()[0].key
         if leader != self.led_since[0]:
             self.led_since = (leader, self.evaluations)
+
+    def may_go_on(self, builds: int, seconds: float) -> bool:
+        """Return True if an ended search has something left to do.
+
+        Args:
+            builds: Limit of evaluations now.
+            seconds: Limit of wall time now, in seconds; 0 for none.
+        """
+        match self.stopped:
+            case "interrupted":
+                return True
+            case "budget_builds":
+                return self.evaluations < builds
+            case "seconds":
+                return not seconds or self.seconds < seconds
+        return False
 
     def challenger(self) -> str | None:
         """Return the best node that may beat the incumbent, or None."""

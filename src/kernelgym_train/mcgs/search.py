@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelgym import Kernel, Problem, UsageError, __version__, duel
+from kernelgym import Kernel, Problem, UsageError, duel
 from kernelgym.judge.provenance import provenance
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.controller import Controller, Duelling
@@ -87,6 +88,7 @@ def search(
     proposer: Proposer | None = None,
     compare: Duelling = duel,
     say: Callable[[str], None] = lambda line: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Search, as `optimize` does, for a task.
 
@@ -103,6 +105,7 @@ def search(
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        clock: Returns seconds.
     """
     folder = SearchFolder(outdir, task.name)
     start = read_variant(task.start)
@@ -110,8 +113,8 @@ def search(
         "task": task.digest,
         "ruleset": evaluator.ruleset.label,
         "approximate": str(approximate),
-        "provenance": "; ".join(provenance(evaluator.device)),
-        "version": __version__,
+        # One entry a line, so that a refusal names what has changed: the device, the compiler, ...
+        **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
     }
     if folder.events.exists() and folder.events.stat().st_size and not resume:
         raise UsageError(
@@ -124,8 +127,12 @@ def search(
             _check_context(dict(log.past[0].fields["context"]), context)
             for event in log.past:
                 progress.take(event)
-            if progress.finished is not None:
+            goes_on = progress.may_go_on(budget.builds, budget.seconds)
+            if progress.finished is not None and not goes_on:
                 return dict(progress.finished)
+            if goes_on:
+                fields = {"builds": budget.builds, "seconds_limit": budget.seconds}
+                progress.take(log.append(progress.seconds, "resumed", fields))
         elif resume:
             raise UsageError(
                 f"there is no search in {str(folder.path)!r} to go on with; leave resume out"
@@ -144,13 +151,14 @@ def search(
             workers=workers,
             duel=compare,
             say=say,
+            clock=clock,
         )
         if not log.past:
             controller.record("search", {"context": context, "algo": algo, "seed": seed})
         try:
             controller.judge_start()
         except UsageError:
-            if not any(event.name == "proposed" for event in log.past):
+            if not log.past:
                 shutil.rmtree(folder.path)
             raise
         factor = progress.start_speedup

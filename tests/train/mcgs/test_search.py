@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +135,34 @@ def test_search_finished_is_not_searched_again(tmp_path: Path) -> None:
     assert not judge.judged
 
 
+def test_search_larger_budget_goes_on(tmp_path: Path) -> None:
+    searches.run(tmp_path / "more", searches.evaluator(), 5, workers=1)
+    more = searches.run(tmp_path / "more", searches.evaluator(), 12, workers=1, resume=True)
+    searches.run(tmp_path / "once", searches.evaluator(), 12, workers=1)
+    assert more["evaluations"] == 12 and more["stopped"] == "budget_builds"
+    keys = [
+        [row["key"] for row in rows(tmp_path / name) if row["event"] == "judged"]
+        for name in ("more", "once")
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_search_ctrl_c_ends_it_in_order(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        asked.append(kernel.digest)
+        if len(asked) == 6:
+            signal.raise_signal(signal.SIGINT)
+        return searches.judged(problem, kernel)
+
+    result = searches.run(tmp_path, searches.evaluator(judged), 40, workers=1)
+    assert result["stopped"] == "interrupted" and 3 <= result["evaluations"] < 10
+    assert result["speedup"] > 1.0 and (tmp_path / result["best"]["path"]).exists()
+    resumed = searches.run(tmp_path, searches.evaluator(), 12, workers=1, resume=True)
+    assert resumed["evaluations"] == 12
+
+
 def test_search_nothing_better_keeps_the_start(tmp_path: Path) -> None:
     judge = searches.evaluator(lambda problem, kernel: verdict("correct", speedup=0.5))
     result = searches.run(tmp_path, judge, 5)
@@ -172,8 +202,46 @@ def test_search_best_wrong_at_the_end_keeps_the_start(tmp_path: Path) -> None:
 
 
 def test_search_seconds_end_it_with_a_verified_best(tmp_path: Path) -> None:
-    result = searches.run(tmp_path, searches.evaluator(), budget=Budget(500, seconds=1e-3))
-    assert result["stopped"] == "seconds" and result["evaluations"] == 0
+    ticks = itertools.count()
+    budget = Budget(500, seconds=200)
+    result = searches.run(tmp_path, searches.evaluator(), budget=budget, clock=lambda: next(ticks))
+    assert result["stopped"] == "seconds" and 5 < result["evaluations"] < 100
+    assert result["speedup"] > 5.0
+    with pytest.raises(UsageError, match="seconds=2 is too little: judging the start took"):
+        budget, folder = Budget(500, seconds=2), tmp_path / "b"
+        searches.run(folder, searches.evaluator(), budget=budget, clock=lambda: next(ticks))
+    assert not (folder / "kernels" / "matmul").exists()
+
+
+def test_search_judge_that_failed_is_asked_again(tmp_path: Path) -> None:
+    asked: set[str] = set()
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        first = kernel.digest not in asked and kernel != searches.TASK.start
+        asked.add(kernel.digest)
+        return verdict("unavailable") if first else searches.judged(problem, kernel)
+
+    result = searches.run(tmp_path, searches.evaluator(judged), 6)
+    assert result["evaluations"] == 6 and "unavailable" not in result["failures"]
+
+
+def test_search_approximate_best_is_shown_beside_exact(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        fast = "-ffast-math" in kernel.source
+        found = searches.speedup(kernel)
+        return verdict("correct", speedup=found * (3.0 if fast else 1.0))
+
+    judge = searches.evaluator(judged)
+    result = searches.run(tmp_path, judge, 20, approximate=True)
+    assert result["risk"] == "approximate"
+    other = result["without_approximate"]
+    assert 1.0 < other["speedup"] < result["speedup"]
+    assert (
+        "-ffast-math"
+        not in (
+            tmp_path / "kernels/matmul/variants" / other["state"] / "kernel_module.py"
+        ).read_text()
+    )
 
 
 def test_search_small_space_is_exhausted(tmp_path: Path) -> None:

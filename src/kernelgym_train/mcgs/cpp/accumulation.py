@@ -57,7 +57,7 @@ def read_accumulation(function: Function, loop: Loop) -> Accumulation | None:
     bounds = terms.lower.names | terms.upper.names
     if output.element != total.type or loop.variable in bounds:
         return None
-    if any(each.array == output.name and not each.writes for each in accesses(function, loop.body)):
+    if any(each.array == output.name and not each.writes for each in accesses(loop.body)):
         return None
     if terms.variable in identifiers(store.target) | identifiers(store.value):
         return None

@@ -206,8 +206,10 @@ def _loop(
     upper = condition.child_by_field_name("right")
     if target is None or target.type != "identifier" or lower is None or upper is None:
         return None
-    if text_of(condition.child_by_field_name("left")) != variable or variable in outer:
+    if text_of(condition.child_by_field_name("left")) != variable:
         return None
+    if variable in outer or variable in scope.types or variable in scope.arrays:
+        return None  # a name with two meanings
     if text_of(condition.child_by_field_name("operator")) != "<":
         return None
     step = _step(update, variable)
@@ -283,8 +285,8 @@ def _statements(
         elif node.type == "declaration":
             statement = _let(node, scope, known)
             if statement is not None:
-                if statement.name in known or statement.name in scope.types:
-                    return None  # a name with two meanings
+                if any(statement.name in names for names in (known, scope.types, scope.arrays)):
+                    return None
                 known[statement.name] = statement.type
         elif node.type == "expression_statement":
             statement = _assign(node, scope, known)

@@ -51,28 +51,31 @@ def index_of(node: Node) -> Polynomial:
     return found
 
 
-def accesses(function: Function, body: tuple[Statement, ...]) -> list[Access]:
+def accesses(body: tuple[Statement, ...]) -> list[Access]:
     """Return every element that statements read or write."""
-    return list(_accesses(function, body, ()))
+    return list(_accesses(body, (), {}))
 
 
 def _accesses(
-    function: Function, body: tuple[Statement, ...], loops: tuple[Loop, ...]
+    body: tuple[Statement, ...], loops: tuple[Loop, ...], numbers: dict[str, Polynomial]
 ) -> Iterator[Access]:
+    """Yield elements, with declared whole numbers put into subscripts."""
+    numbers = dict(numbers)
     for statement in body:
         if isinstance(statement, Loop):
-            yield from _accesses(function, statement.body, (*loops, statement))
+            yield from _accesses(statement.body, (*loops, statement), numbers)
             continue
-        parts = [statement.value]
-        if isinstance(statement, Assign):
-            if statement.target.type == "subscript_expression":
-                name = text_of(statement.target.child_by_field_name("argument"))
-                yield Access(name, index_of(statement.target), loops, True)
-        for part in parts:
-            for node in walk(part):
-                if node.type == "subscript_expression":
-                    name = text_of(node.child_by_field_name("argument"))
-                    yield Access(name, index_of(node), loops, False)
+        if isinstance(statement, Assign) and statement.target.type == "subscript_expression":
+            name = text_of(statement.target.child_by_field_name("argument"))
+            yield Access(name, index_of(statement.target).replaced(numbers), loops, True)
+        for node in walk(statement.value):
+            if node.type == "subscript_expression":
+                name = text_of(node.child_by_field_name("argument"))
+                yield Access(name, index_of(node).replaced(numbers), loops, False)
+        if isinstance(statement, Let) and statement.type not in ("float", "double"):
+            value = polynomial_of(statement.value)
+            if value is not None:
+                numbers[statement.name] = value.replaced(numbers)
 
 
 def carried(body: tuple[Statement, ...], own: frozenset[str] = frozenset()) -> set[str]:
@@ -104,7 +107,7 @@ def has_independent_iterations(
     """
     if carried(loop.body) - ignoring:
         return False
-    found = accesses(function, loop.body)
+    found = accesses(loop.body)
     for array in {access.array for access in found if access.writes}:
         shared: set[tuple[Polynomial, Polynomial]] = set()
         for access in (each for each in found if each.array == array):

@@ -5,6 +5,7 @@ Numbers, and pointers to tensors. Pure.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ __all__ = ["FLOATS", "WHOLE", "Array", "Scope", "constants"]
 FLOATS = ("float", "double")
 WHOLE = ("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t")
 _ALLOCATES = re.compile(r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$")
+_POINTER = re.compile(r"(\w+)\s*\.\s*data_ptr<(\w+)>\(\)")
+_SIZE = re.compile(r"\w+\s*\.\s*(size\(\d+\)|numel\(\))")
 _READS = r"data_ptr|size|sizes|numel|options|dim|stride"
 
 
@@ -57,6 +60,7 @@ class Scope:
         self.constants = constants
         self.arrays: dict[str, Array] = {}
         self.types: dict[str, str] = {}
+        self._tensor_of: dict[str, str] = {}
         for node in walk(declarator):
             if node.type == "parameter_declaration":
                 named, kind = (node.child_by_field_name(n) for n in ("declarator", "type"))
@@ -83,39 +87,34 @@ class Scope:
                 target, value = (part.child_by_field_name(n) for n in ("declarator", "value"))
                 if target is None or value is None:
                     continue
-                if target.type == "identifier":
+                if target.type == "identifier" and not _POINTER.fullmatch(text_of(value)):
                     if text_of(given) in (*WHOLE, *FLOATS):
                         self.types[text_of(target)] = text_of(given)
+                    elif text_of(given) == "auto" and _SIZE.fullmatch(text_of(value)):
+                        self.types[text_of(target)] = "int64_t"
                     elif value.type == "call_expression":
                         called = text_of(value.child_by_field_name("function"))
                         tensors[text_of(target)] = bool(_ALLOCATES.match(called))
-                elif target.type == "pointer_declarator":
-                    self._add_array(text_of(target.child_by_field_name("declarator")), given, value)
-        for name, array in list(self.arrays.items()):
-            if array.output and not self._only_returned(name, tensors):
-                del self.arrays[name]
+                else:
+                    while target is not None and target.type == "pointer_declarator":
+                        target = target.child_by_field_name("declarator")
+                    constant = any(text_of(each) == "const" for each in node.children)
+                    self._add_array(text_of(target), text_of(given), text_of(value), constant)
+        for name, tensor in self._tensor_of.items():
+            output = self.arrays[name].output and self._only_returned(tensor, tensors)
+            self.arrays[name] = dataclasses.replace(self.arrays[name], output=output)
 
-    def _add_array(self, name: str, given: Node | None, value: Node) -> None:
-        found = re.fullmatch(r"(\w+)\s*\.\s*(?:mutable_|const_)?data_ptr<\w+>\(\)", text_of(value))
-        element = text_of(given)
+    def _add_array(self, name: str, given: str, value: str, constant: bool) -> None:
+        found = _POINTER.fullmatch(value)
         if not found or name in self.written or name in self.twice:
             return
-        if element in (*FLOATS, *WHOLE):
-            declaration = value.parent.parent if value.parent is not None else None
-            constant = declaration is not None and any(
-                text_of(each) == "const" for each in declaration.children
-            )
+        element = found[2]
+        if given in (element, "auto") and element in (*FLOATS, *WHOLE):
             self.arrays[name] = Array(name, element, not constant)
+            self._tensor_of[name] = found[1]
 
-    def _only_returned(self, name: str, tensors: dict[str, bool]) -> bool:
+    def _only_returned(self, tensor: str, tensors: dict[str, bool]) -> bool:
         """Return True if a tensor is new, with one pointer."""
-        (tensor,) = (
-            match[1]
-            for node in walk(self.body)
-            if node.type == "init_declarator"
-            and text_of(node.child_by_field_name("declarator")).lstrip("* ") == name
-            and (match := re.match(r"(\w+)", text_of(node.child_by_field_name("value"))))
-        )
         uses = [
             node
             for node in walk(self.body)

@@ -87,9 +87,9 @@ def _kept(
     if not isinstance(use, Assign) or use.target.type != "identifier":
         return None
     output = function.arrays[text_of(store.target.child_by_field_name("argument"))]
-    if any(each.array == output.name for each in accesses(function, body) if not each.writes):
+    if any(each.array == output.name for each in accesses(body) if not each.writes):
         return None
-    if sum(each.array == output.name for each in accesses(function, body)) != 1:
+    if sum(each.array == output.name for each in accesses(body)) != 1:
         return None
     stride = index_of(store.target).coefficient(second.variable)
     if stride is None or stride.constant in (None, 0):
@@ -137,7 +137,7 @@ def _before(function: Function, cpp: str, loop: Loop) -> str | None:
         for each in outer.body:
             if isinstance(each, Let):
                 known[each.name] = each.type if known.get(each.name, each.type) == each.type else ""
-    written = {each.array for each in accesses(function, loop.body) if each.writes}
+    written = {each.array for each in accesses(loop.body) if each.writes}
     found: dict[str, str] = {}
     for statement in loop.body:
         if isinstance(statement, Loop):

@@ -48,6 +48,8 @@ def nest(index: str, inner: str = "for (int64_t j = 0; j < m; ++j)") -> str:
             "for (int64_t j = 0; j < m; ++j) for (int64_t k = 0; k < SIDE; ++k)",
         ),
         "for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;",
+        "for (int64_t i = 0; i < n; ++i) { const int64_t at = i * m; const int64_t to = at + 1; "
+        "for (int64_t j = 0; j < m; ++j) { y[to + j] = x[at + j]; } }",
         "for (int64_t i = 0; i < n; i += 2) { const float a = x[i]; y[i] = a; }",
     ],
 )
@@ -70,6 +72,7 @@ def test_loop_with_its_own_stretch_is_independent(body: str) -> None:
         "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; y[i + 1] = x[i]; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = y[n - i]; }",
         "for (int64_t i = 0; i < n; ++i) { const int64_t k = i * 0; y[k] = x[i]; }",
+        "for (int64_t i = 0; i < n; ++i) { const int64_t k = i / 2; y[k] = x[i]; }",
     ],
 )
 def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
@@ -92,10 +95,34 @@ def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
         "int64_t z = 3; z = 4; for (int64_t i = 0; i < z; ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; ++i) { y[x[i]] = 1.0f; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = (y = nullptr, x[i]); }",
+        "for (int64_t m = 0; m < n; ++m) { y[m] = x[m]; }",
+        "x_c.zero_(); out.zero_(); for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",
+        "auto z = out; for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",
+        "use(out); for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",
     ],
 )
 def test_loop_that_is_not_understood_is_left_out(body: str) -> None:
     assert not loops(body)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("const float* x =", "float* x ="),
+        ("const float* x =", "auto x ="),
+        ("const float* x =", "const auto* x ="),
+        ("float* y =", "float* __restrict__ y ="),
+        ("float* y =", "auto* y ="),
+        ("const int64_t n", "auto n"),
+        ("auto out = torch", "torch::Tensor out = torch"),
+    ],
+)
+def test_declarations_of_other_forms_are_understood(old: str, new: str) -> None:
+    assert old in HEAD
+    text = f"{HEAD.replace(old, new)}{nest('i * m + j')} return out; }}"
+    (function,) = read_functions(text)
+    assert has_independent_iterations(function, function.loops[0])
+    assert [array.name for array in function.arrays.values() if array.output] == ["y"]
 
 
 @pytest.mark.parametrize(
