@@ -100,6 +100,7 @@ def test_loss_or_option_unknown_is_refused_on_loading(settings: list[str], said:
         ("tinker://", "is no address"),
         ("tinker://run", "is no address"),
         ("tinker://a b/weights/c", "is no address"),
+        ("tinker://run/step-000004", "are weights for sampling, which cannot be trained"),
         ("tinker://run/sampler_weights/step-000004", "cannot be trained.*as state_path"),
     ],
 )

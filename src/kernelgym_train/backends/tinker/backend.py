@@ -8,7 +8,12 @@ from pathlib import Path
 
 from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
-from kernelgym_train.backends.tinker.checkpoint import Kept, read_trained, write_trained
+from kernelgym_train.backends.tinker.checkpoint import (
+    Kept,
+    is_of_training,
+    read_trained,
+    write_trained,
+)
 from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.prices import cost_lines, price_of
@@ -247,7 +252,7 @@ class TinkerBackend:
         server = server_address(config.tinker.base_url)
         key = tinker_key(server).value
         served = find_model(reach(server, key), config.model.id, server)
-        sampled = "/sampler_weights/" in address
+        sampled = not is_of_training(address)
         rank = config.model.lora_rank
         if not sampled:
             found = _compared(address, served, server, key)

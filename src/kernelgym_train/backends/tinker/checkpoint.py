@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from kernelgym import UsageError
 
-__all__ = ["Kept", "checkpoint_name", "read_trained", "write_trained"]
+__all__ = ["Kept", "checkpoint_name", "is_of_training", "read_trained", "write_trained"]
 
 _FILE = "tinker.json"
 
@@ -58,6 +58,15 @@ class Kept:
             "state_path": self.state_path,
             "sampler_path": self.sampler_path,
         }
+
+
+def is_of_training(path: str) -> bool:
+    """Return True if an address is of weights that can be trained.
+
+    Those for sampling are ``tinker://RUN/sampler_weights/NAME``, or ``tinker://RUN/NAME`` on
+    servers of skyrl's.
+    """
+    return "/weights/" in path
 
 
 def checkpoint_name(step: int) -> str:

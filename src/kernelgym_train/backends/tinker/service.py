@@ -164,18 +164,14 @@ class Learner:
         Raises:
             ServiceTimeout: If it takes longer than the learner's limit.
         """
-        import tinker
-
         row = DatumRow((0, 1), (1, 0), (0.0, 0.0), (0.0, 0.0), (0.0, 1.0))
         try:
             asked = self._client.forward([_datum(row, loss)], loss, dict(loss_config) or None)
             await _within(asked, self._limit_s, "a forward pass")
-        except (tinker.BadRequestError, tinker.UnprocessableEntityError):
-            return False
-        except tinker.RequestFailedError as error:
-            if error.category is not tinker.types.RequestErrorCategory.User:
-                raise
-            return False
+        except Exception as error:
+            if _refuses(error):
+                return False
+            raise
         return True
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
@@ -269,7 +265,9 @@ class Service:
         """
         import tinker
 
-        asked = tinker.RestClient(**self._given).delete_checkpoint_from_tinker_path(path)
+        run, _, name = path.removeprefix("tinker://").partition("/")
+        kept = name if "/" in name else f"sampler_weights/{name}"  # skyrl leaves the kind out
+        asked = tinker.RestClient(**self._given).delete_checkpoint(run, kept)
         try:
             await _within(asked, min(self._limit_s, _DELETION_S), "the deletion of a checkpoint")
         except tinker.NotFoundError:
@@ -285,6 +283,17 @@ def _no_such(path: str) -> UsageError:
         f"the Tinker server has no {path}: it was kept on another server, or deleted since; set "
         "tinker.base_url to the server that the run was made with"
     )
+
+
+def _refuses(error: Exception) -> bool:
+    """Return True if a service refused a request, rather than failed."""
+    import tinker
+
+    if isinstance(error, tinker.RequestFailedError):
+        return bool(error.category is tinker.types.RequestErrorCategory.User)
+    refusals = (tinker.BadRequestError, tinker.UnprocessableEntityError)
+    # A refusal that a later request tells of comes as the cause of a ValueError.
+    return isinstance(error, refusals) or isinstance(error.__cause__, refusals)
 
 
 def _datum(row: DatumRow, loss: str) -> Any:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.backends.tinker.checkpoint import is_of_training
 from kernelgym_train.backends.tinker.prices import most_of_step, price_of
 from kernelgym_train.config.unused import refuse_given
 
@@ -117,7 +118,7 @@ def _check_start(path: str) -> None:
     if not path:
         return
     check_address(f"tinker.start_from={path}", path)
-    if "/sampler_weights/" in path:
+    if not is_of_training(path):
         raise UsageError(
             f"tinker.start_from={path} are weights for sampling, which cannot be trained; {_ADVICE}"
         )

@@ -193,7 +193,8 @@ def kept(served, model_folder, monkeypatch):
     from kernelgym_train.backends.tinker.reach import KeptWeights
 
     store, _ = served
-    store.kept["tinker://run-0/weights/a"] = ([0.5] * 8 + [-1.0], [3.0] * 9)
+    for path in ("tinker://run-0/weights/a", "tinker://run-0/a"):
+        store.kept[path] = ([0.5] * 8 + [-1.0], [3.0] * 9)
     told = KeptWeights("tinker://run-0/weights/a", str(model_folder.resolve()), 4)
     monkeypatch.setattr(backend, "find_weights", lambda url, key, path: told)
     return store
@@ -204,6 +205,7 @@ def kept(served, model_folder, monkeypatch):
     [
         ("untrained", []),
         ("tinker://run-0/sampler_weights/a", []),
+        ("tinker://run-0/a", []),
         ("tinker://run-0/weights/a", ["tinker://run-0/weights/a"]),
     ],
 )

@@ -48,6 +48,29 @@ def test_datum_has_what_its_loss_reads(loss, more):
     assert all(given_[name].tolist() == [0.0, 1.0, 1.0] for name in more)
 
 
+def test_refusal_is_told_from_a_failure():
+    tinker = pytest.importorskip("tinker")
+    import httpx
+
+    from kernelgym_train.backends.tinker.service import _refuses
+
+    def answered(kind, status):
+        sent = httpx.Request("POST", "http://fake")
+        return kind("said", response=httpx.Response(status, request=sent), body=None)
+
+    refusal, failure = (
+        answered(tinker.BadRequestError, 400),
+        answered(tinker.InternalServerError, 500),
+    )
+    for error, refused in ((refusal, True), (failure, False)):
+        later = ValueError("Error retrieving result")
+        later.__cause__ = error
+        assert _refuses(error) is _refuses(later) is refused
+    category = tinker.types.RequestErrorCategory
+    for kind, refused in ((category.User, True), (category.Server, False)):
+        assert _refuses(tinker.RequestFailedError("said", "7", kind)) is refused
+
+
 @pytest.mark.parametrize(
     ("prompt", "answer", "told"),
     [((), (1,), (-1.0,)), ((1,), (), ()), ((1,), (2,), None)],
