@@ -167,6 +167,11 @@ class FakeLearner:
         found: tuple[str, str] = await self._asked("save", lambda: self._save(name, keep_days))
         return found
 
+    async def save_sampler(self, name: str, *, keep_days: int) -> str:
+        """Keep logits for sampling."""
+        found: tuple[str, str] = await self._asked("keep", lambda: self._save(name, keep_days))
+        return found[1]
+
     async def _asked(self, kind: str, work: Callable[[], Any]) -> Any:
         if self._failed:
             self._store.after_failure.append(kind)

@@ -123,7 +123,11 @@ class Progress:
         if self.action == "rollback":
             return False
         over = self.done >= self.config.optimiser.steps
-        return over or self.interrupted.is_set() or not self.done % self.config.run.save_every
+        return over or self.interrupted.is_set() or self.saves_after(self.done - 1)
+
+    def saves_after(self, step: int) -> bool:
+        """Return True if a checkpoint regularly follows a step."""
+        return not (step + 1) % self.config.run.save_every
 
     @property
     def evaluation_due(self) -> bool:

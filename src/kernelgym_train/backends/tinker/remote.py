@@ -45,6 +45,9 @@ class Learning(Protocol):
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
         """Keep weights and optimiser; returns their path and the sampler's."""
 
+    async def save_sampler(self, name: str, *, keep_days: int) -> str:
+        """Keep the weights for sampling alone; returns their path."""
+
 
 class Opened(Snapshot, Scores, Protocol):
     """Samples with kept weights, and tells their log-probabilities."""

@@ -199,6 +199,13 @@ class Learner:
         sampled = await within(sampler, self._limit_s, "a checkpoint for sampling")
         return str(kept.path), str(sampled.path)
 
+    async def save_sampler(self, name: str, *, keep_days: int) -> str:
+        """Keep the weights for sampling alone; returns their path."""
+        seconds = keep_days * 86400 or None
+        asked = self._client.save_weights_for_sampler(name, ttl_seconds=seconds)
+        kept = await within(asked, self._limit_s, "a checkpoint for sampling")
+        return str(kept.path)
+
 
 class Service:
     """A connection to a Tinker service.

@@ -5,7 +5,8 @@ It takes the optimiser steps, and snapshots of its weights sample.
 Contract:
 
 - one policy is one snapshot of the weights, taken anew after every update, so that no answer is
-  sampled by older weights than the step learns with;
+  sampled by older weights than the step learns with; `tinker.off_policy=1` plays the next step
+  meanwhile, by the snapshot from before this step's updates (`_Stretch._begin`);
 - a step learns from credit's samples, a datum per turn. A step without an advantage submits nothing
   and counts no version: the optimiser's momentum would move the weights;
 - learning rates are ours, sent with every update;
@@ -28,12 +29,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.checkpoint import Kept, checkpoint_name
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap, updates_of
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
-from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.policy import Snapshot
 from kernelgym_train.backends.tinker.recovery import or_lost
 from kernelgym_train.backends.tinker.reference import Scores, divergence, reference_logprobs
 from kernelgym_train.backends.tinker.remote import Learning, Remote
@@ -42,7 +44,7 @@ from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Interrupts, finish_within
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
-from kernelgym_train.run.steps import Step, Steps
+from kernelgym_train.run.steps import Played, Step, Steps
 from kernelgym_train.run.training import (
     Evaluate,
     LearnerLost,
@@ -109,8 +111,11 @@ class _Stretch:
         self._base: Scores | None = None
         self._unfinished = False
         """Whether a step was written down and its updates are not done, or not known to be."""
+        self._ahead: asyncio.Task[Played] | None = None
         start, spending = progress.log.start, remote.spending
         self._saved = start.step if start is not None else 0
+        self._before: dict[str, Any] | None = start.state().get("before") if start else None
+        """Path and version of the weights that the step after the checkpoint is played with."""
         if start is not None and not spending.spent.total:  # a rollback takes nothing back
             spending.load(start.state().get("spent", {}))
 
@@ -127,6 +132,10 @@ class _Stretch:
         except LearnerLost:
             self._remote.service.renew()
             raise
+        finally:
+            if self._ahead is not None:
+                self._ahead.cancel()
+                await asyncio.gather(self._ahead, return_exceptions=True)
         return Outcome(progress.done, stopped=progress.stopped, model=self._kept)
 
     async def _train(self, learner: Learning) -> None:
@@ -174,14 +183,10 @@ class _Stretch:
         )
 
     async def _step(self, learner: Learning, step: int) -> None:
-        started = time.monotonic()
-        snapshot = await self._snapshot(learner)
-        snapshot_s = time.monotonic() - started
-        sampling = self._config.sampling
-        drawn = Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
-        policy = self._remote.policy(snapshot, self._version, drawn)
-        before = self._version
-        taken = await self._take(step, policy)
+        taken, snapshot_s = await self._take(learner, step)
+        before, started = self._version, time.monotonic()
+        await self._begin(learner, step + 1)
+        snapshot_s += time.monotonic() - started
         self._steps.activity.now = "learning from the step's answers"
         started = time.monotonic()
         measured, gap = await self._learn(learner, step, taken)
@@ -199,17 +204,57 @@ class _Stretch:
         self._unfinished = False
         self._end_if_spent()
         if self._progress.evaluation_due:
+            if self._ahead is not None:  # one use of the judge at a time
+                await asyncio.wait({self._ahead})
             evaluated = await self._snapshot(learner)
             asks = partial(self._remote.policy, evaluated, self._version)
             await self._progress.evaluate(asks)
 
-    async def _take(self, step: int, policy: TinkerPolicy) -> Step:
-        """Play a step and write it down."""
-        played = await self._steps.play(step, policy)
+    async def _take(self, learner: Learning, step: int) -> tuple[Step, float]:
+        """Play a step and write it down; return its snapshot's seconds, too."""
+        started = time.monotonic()
+        if self._ahead is None:
+            self._ahead = self._play(step, *await self._chosen(learner))
+        snapshot_s = time.monotonic() - started
+        self._steps.activity.now = f"playing step {step}"
+        played, self._ahead = await self._ahead, None
         if played.rollouts and not any(rollout.completions for rollout in played.rollouts):
             raise LearnerLost(f"no answer of step {step} could be had of its snapshot")
         self._unfinished = True
-        return self._steps.write_down(step, played)
+        return self._steps.write_down(step, played), snapshot_s
+
+    async def _begin(self, learner: Learning, step: int) -> None:
+        """Begin to play the next step, if one step off.
+
+        If a checkpoint comes in between, the weights that play are kept with it: a resumed run has
+        to play the step with them as well.
+        """
+        progress, self._before = self._progress, None
+        over = step >= self._config.optimiser.steps or progress.interrupted.is_set()
+        if not self._config.tinker.off_policy or over or self._remote.spending.over:
+            return
+        if progress.saves_after(step - 1):
+            self._steps.activity.now = "keeping the weights that play on the service"
+            name = f"before-{checkpoint_name(step)}"
+            saving = learner.save_sampler(name, keep_days=self._config.tinker.keep_days)
+            self._before = {"sampler_path": await or_lost(saving), "version": self._version}
+        self._ahead = self._play(step, await self._snapshot(learner), self._version)
+        await asyncio.sleep(0)  # lets it begin before the update is submitted
+
+    async def _chosen(self, learner: Learning) -> tuple[Snapshot, int]:
+        """Return what plays a step, and its version."""
+        kept = self._before
+        if kept is None or not self._config.tinker.off_policy:
+            return await self._snapshot(learner), self._version
+        self._steps.activity.now = "opening the weights that play on the service"
+        opened = await or_lost(self._remote.service.sampler(kept["sampler_path"]))
+        return opened, kept["version"]
+
+    def _play(self, step: int, snapshot: Snapshot, version: int) -> asyncio.Task[Played]:
+        sampling = self._config.sampling
+        drawn = Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
+        policy = self._remote.policy(snapshot, version, drawn)
+        return asyncio.create_task(self._steps.play(step, policy))
 
     async def _learn(
         self, learner: Learning, step: int, taken: Step
@@ -224,7 +269,7 @@ class _Stretch:
         penalties, found = await self._penalties(parts)
         first = step * optimiser.updates_per_step
         rates, losses, norms = [], [], []
-        gap = most_gap = None
+        gap = most_gap = stale_gap = None
         for number, samples in enumerate(parts):
             rows = [datum_row(sample, penalties.get(sample.key, ())) for sample in samples]
             rates.append(learning_rate_at(optimiser, self._progress.learning_rate, first + number))
@@ -237,10 +282,12 @@ class _Stretch:
                 max_grad_norm=optimiser.max_grad_norm,
             )
             done = await or_lost(update)
+            prompts = [len(sample.prompt_ids) for sample in samples]
             if all(sampled_by[sample.key] == self._version for sample in samples):
                 # Later updates, and answers of older weights, differ by right.
-                prompts = [len(sample.prompt_ids) for sample in samples]
                 gap, most_gap = logprob_gap(rows, done.logprobs, prompts)
+            elif not number:
+                stale_gap, _ = logprob_gap(rows, done.logprobs, prompts)
             self._version += 1
             self._remote.spending.trained(sum(len(row.tokens) for row in rows))
             losses += _found(done.metrics, "loss:sum")
@@ -258,6 +305,8 @@ class _Stretch:
             measured["train/grad_norm"] = sum(norms) / len(norms)
         if most_gap is not None:
             measured["train/gap_max"] = most_gap
+        if stale_gap is not None:
+            measured["train/gap_stale"] = stale_gap
         if sampling.temperature == 1.0 and sampling.top_p == 1.0:
             measured |= _entropy(taken)
         return measured, gap
@@ -309,13 +358,17 @@ class _Stretch:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
             kept = {"tinker": self._kept.state(), "spent": remote.spending.state()}
-            pruned = progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+            facts = self._kept.facts(progress.done)
+            if self._before is not None:
+                kept["before"] = self._before
+                facts["before_path"] = self._before["sampler_path"]
+            pruned = progress.commit(folder, state=kept, facts=facts)
             self._saved = progress.done
             await self._delete(pruned)
 
     async def _delete(self, pruned: Iterable[Checkpoint]) -> None:
         """Delete checkpoints on the service; a failure is an event and no more."""
-        names = ("state_path", "sampler_path")
+        names = ("state_path", "sampler_path", "before_path")
         paths = [str(each.facts[name]) for each in pruned for name in names if name in each.facts]
         ended = await asyncio.gather(
             *(self._remote.service.delete(path) for path in paths), return_exceptions=True

@@ -24,6 +24,7 @@ SMALL = (
     *("optimiser.steps=4", "env.max_turns=1", "sampling.refill_rounds=0", "run.save_every=2"),
     *("guards.infrastructure=off", "guards.no_signal=off"),
 )
+AHEAD = "tinker.off_policy=1"
 FAULTS = (408, 409, 429, 500, 503, "poisoned", "unanswered", "ignored", "late")
 
 
@@ -71,6 +72,14 @@ def unbroken(tmp_path_factory):
     """Return the outcome of a run without a fault."""
     folder = tmp_path_factory.mktemp("unbroken") / "run"
     run(folder, Store())
+    return outcome(folder)
+
+
+@pytest.fixture(scope="module")
+def unbroken_ahead(tmp_path_factory):
+    """Return the outcome of such a run that plays one step ahead."""
+    folder = tmp_path_factory.mktemp("ahead") / "run"
+    run(folder, Store(), AHEAD)
     return outcome(folder)
 
 
@@ -212,7 +221,8 @@ def test_interrupted_update_is_given_up_without_saving(unbroken, tmp_path, monke
 
 training_faults = st.dictionaries(
     st.tuples(
-        st.sampled_from(["create", "restore", "snapshot", "update", "save"]), st.integers(0, 5)
+        st.sampled_from(["create", "restore", "snapshot", "update", "save", "keep"]),
+        st.integers(0, 5),
     ),
     st.sampled_from(FAULTS),
     max_size=3,
@@ -225,14 +235,23 @@ def test_no_sample_is_learned_twice_or_lost(tmp_path_factory, unbroken, faults, 
     check_faults(tmp_path_factory, unbroken, faults, rate, salt)
 
 
+@effort(max_examples=4)
+@given(training_faults, st.sampled_from([0.0, 0.3]), st.integers(0, 99))
+def test_no_sample_is_lost_one_step_off(tmp_path_factory, unbroken_ahead, faults, rate, salt):
+    check_faults(tmp_path_factory, unbroken_ahead, faults, rate, salt, AHEAD)
+
+
 @pytest.mark.slow
-@effort(max_examples=150)
-@given(training_faults, st.sampled_from([0.0, 0.1, 0.3]), st.integers(0, 9999))
-def test_more_schedules_of_faults_lose_nothing(tmp_path_factory, unbroken, faults, rate, salt):
-    check_faults(tmp_path_factory, unbroken, faults, rate, salt)
+@effort(max_examples=120)
+@given(training_faults, st.sampled_from([0.0, 0.1, 0.3]), st.integers(0, 9999), st.booleans())
+def test_more_schedules_of_faults_lose_nothing(
+    tmp_path_factory, unbroken, unbroken_ahead, faults, rate, salt, ahead
+):
+    expected, setting = (unbroken_ahead, AHEAD) if ahead else (unbroken, "tinker.off_policy=0")
+    check_faults(tmp_path_factory, expected, faults, rate, salt, setting)
 
 
-def check_faults(tmp_path_factory, unbroken, faults, rate, salt):
+def check_faults(tmp_path_factory, unbroken, faults, rate, salt, setting="tinker.off_policy=0"):
     """Check that every sample is learned once or counted as lost."""
 
     def answer_faults(seed):
@@ -252,7 +271,7 @@ def check_faults(tmp_path_factory, unbroken, faults, rate, salt):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Steps, "write_down", noted)
         fake_clock.use(patch)
-        done = run(folder, store)
+        done = run(folder, store, setting)
     assert done.steps == 4 and store.after_failure == []
     samples = [sample for step in range(4) for sample in taken[step].credit.samples]
     taught = [sample for sample in samples if sample.advantage]
@@ -260,8 +279,8 @@ def check_faults(tmp_path_factory, unbroken, faults, rate, salt):
     # All that these weights have learned from, over every checkpoint that they came by.
     assert store.learned[done.model.state_path] == tuple(map(datum_row, taught))
     played = rows(folder, "trajectories.jsonl")
-    keys = [tuple(row["key"]) for row in played]
-    assert keys == [tuple(key) for key, _ in unbroken["scores"]], "each once, in order"
+    keys = [row["key"] for row in played]
+    assert keys == [key for key, _ in unbroken["scores"]], "each once, in order"
     cut = [row for row in played if row["ended"] == "cut"]
     counted = sum(row["infra/left_out"] for row in rows(folder, "metrics.jsonl"))
     assert len(cut) == counted
