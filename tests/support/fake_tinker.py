@@ -6,19 +6,49 @@ a connection, as a server's database does.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import DatumRow
-from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout, Updated
+from kernelgym_train.backends.tinker.pauses import Pauses
+from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout, Updated, within
 
 WORDS = range(4, 12)
 """Ids of the tiny tokenizer's lines, which are all that is sampled, beside its end."""
 END = 1
+
+Fault = int | str
+"""A status of HTTP; ``poisoned``; ``unanswered``: done, but no answer comes; ``ignored``: not done
+either; ``late``: done once its caller has given up."""
+
+
+class StatusError(Exception):
+    """An HTTP error as the SDK raises it."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__(f"status {status_code}")
+        self.status_code = status_code
+
+
+async def carried_out(fault: Fault | None, work: Callable[[], Any], limit_s: float) -> Any:
+    """Do a request's work with a fault."""
+    if isinstance(fault, int):
+        raise StatusError(fault)
+    if fault == "poisoned":
+        raise RuntimeError("a previous request failed; this client is poisoned")
+    if fault == "late":
+        asyncio.get_running_loop().call_later(1.5 * limit_s, work)
+    if fault in (None, "unanswered"):
+        found = work()
+        if fault is None:
+            return found
+    return await asyncio.get_running_loop().create_future()
 
 
 @dataclass
@@ -46,8 +76,26 @@ class Store:
     """Losses that it does not have."""
     tried: list[str] = field(default_factory=list)
     """Losses that it was asked about."""
-    fails_at: int | None = None
-    """Number of the update that is not answered, from 0."""
+    learned: dict[str, tuple[DatumRow, ...]] = field(default_factory=dict)
+    """Rows that kept weights have learned from, by path."""
+    limit_s: float = 5.0
+    """Of requests of training."""
+    faults: Mapping[tuple[str, int], Fault] = field(default_factory=dict)
+    """Faults of requests of training, by kind and number of the request, from 0."""
+    answer_faults: Callable[[int], Sequence[Fault]] = lambda seed: ()
+    """Faults of the first attempts at an answer, by its seed."""
+    asked: Counter[Any] = field(default_factory=Counter)
+    """Requests of each kind, and attempts at each seed."""
+    after_failure: list[str] = field(default_factory=list)
+    """Requests to a learner that had failed already."""
+
+    def next_fault(self, kind: Any) -> Fault | None:
+        """Count a request, and return its fault."""
+        number = self.asked[kind]
+        self.asked[kind] += 1
+        if isinstance(kind, str):
+            return self.faults.get((kind, number))
+        return ([*self.answer_faults(kind), *[None] * (number + 1)])[number]
 
 
 class FakeSampler:
@@ -57,9 +105,15 @@ class FakeSampler:
         self._logits, self._store = tuple(logits), store or Store()
 
     async def sample(
-        self, prompt: Sequence[int], *, max_tokens: int, seed: int, **more: Any
+        self, prompt: Sequence[int], *, max_tokens: int, seed: int, limit_s: float, **more: Any
     ) -> Answered:
         """Return one answer, which follows from weights, prompt and seed."""
+        fault = self._store.next_fault(seed)
+        asked = carried_out(fault, lambda: self._answer(prompt, max_tokens, seed), limit_s)
+        found: Answered = await within(asked, limit_s, "an answer")
+        return found
+
+    def _answer(self, prompt: Sequence[int], max_tokens: int, seed: int) -> Answered:
         chance = random.Random(f"{seed}/{len(prompt)}")
         ids: list[int] = []
         while len(ids) < max_tokens and (not ids or ids[-1] != END):
@@ -84,19 +138,52 @@ class FakeSampler:
 class FakeLearner:
     """Learns logits by gradient ascent with momentum."""
 
-    def __init__(self, store: Store, logits: Sequence[float], momentum: Sequence[float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        logits: Sequence[float],
+        momentum: Sequence[float],
+        learned: Sequence[DatumRow] = (),
+    ) -> None:
         self._store, self._logits, self._momentum = store, list(logits), list(momentum)
+        self._learned, self._failed = list(learned), False
 
     async def snapshot(self) -> FakeSampler:
         """Return what samples with the weights as they are now."""
         self._store.snapshots += 1
-        return FakeSampler(self._logits)
+        found: FakeSampler = await self._asked(
+            "snapshot", lambda: FakeSampler(self._logits, self._store)
+        )
+        return found
 
     async def update(self, rows: Sequence[DatumRow], **told: Any) -> Updated:
         """Take one step along the policy gradient of the rows."""
         self._store.updates.append((tuple(rows), told))
-        if self._store.fails_at == len(self._store.updates) - 1:
-            raise ServiceTimeout("the service did not give an optimiser step within 1 s")
+        found: Updated = await self._asked("update", lambda: self._update(rows, told))
+        return found
+
+    async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
+        """Keep logits and momentum."""
+        found: tuple[str, str] = await self._asked("save", lambda: self._save(name, keep_days))
+        return found
+
+    async def save_sampler(self, name: str, *, keep_days: int) -> str:
+        """Keep logits for sampling."""
+        found: tuple[str, str] = await self._asked("keep", lambda: self._save(name, keep_days))
+        return found[1]
+
+    async def _asked(self, kind: str, work: Callable[[], Any]) -> Any:
+        if self._failed:
+            self._store.after_failure.append(kind)
+        fault, limit_s = self._store.next_fault(kind), self._store.limit_s
+        try:
+            return await within(carried_out(fault, work, limit_s), limit_s, f"a {kind}")
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _update(self, rows: Sequence[DatumRow], told: Mapping[str, Any]) -> Updated:
+        self._learned += rows
         found = tuple(tuple(logprobs(self._logits, row.targets)) for row in rows)
         shares = [math.exp(each) for each in logprobs(self._logits, [*WORDS, END])]
         slope = [0.0] * len(shares)
@@ -120,10 +207,10 @@ class FakeLearner:
         self._store.tried.append(loss)
         return loss not in self._store.lacks
 
-    async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
-        """Keep logits and momentum."""
+    def _save(self, name: str, keep_days: int) -> tuple[str, str]:
         path = f"tinker://run-{len(self._store.kept)}/weights/{name}"
         self._store.kept[path] = (list(self._logits), list(self._momentum))
+        self._store.learned[path] = tuple(self._learned)
         self._store.saved.append((name, keep_days))
         return path, path.replace("weights", "sampler_weights")
 
@@ -133,12 +220,13 @@ class FakeService:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.closed = 0
+        self.closed = self.renewed = 0
+        self.pauses = Pauses(say=lambda line: None)
 
     async def create(self, model: str, rank: int, seed: int) -> FakeLearner:
         """Return a fresh learner."""
         self._store.created.append((model, rank, seed))
-        return FakeLearner(self._store, *fresh())
+        return await self._made("create", lambda: FakeLearner(self._store, *fresh()))
 
     async def restore(self, path: str, *, optimiser: bool = True) -> FakeLearner:
         """Return a learner as a checkpoint has it."""
@@ -146,8 +234,12 @@ class FakeService:
             raise UsageError(f"the Tinker server has no {path}")
         self._store.restored.append(path)
         logits, momentum = self._store.kept[path]
-        self._store.began.append(momentum if optimiser else fresh()[1])
-        return FakeLearner(self._store, logits, self._store.began[-1])
+        momentum = momentum if optimiser else fresh()[1]
+        self._store.began.append(momentum)
+        learned = self._store.learned.get(path, ())
+        return await self._made(
+            "restore", lambda: FakeLearner(self._store, logits, momentum, learned)
+        )
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> FakeSampler:
         """Return what samples with kept weights, or with fresh ones."""
@@ -163,6 +255,16 @@ class FakeService:
             raise ServiceTimeout("the service did not give the deletion of a checkpoint within 1 s")
         self._store.deleted.append(path)
         self._store.kept.pop(path, None)
+
+    def renew(self) -> None:
+        """Count that a new session was taken."""
+        self.renewed += 1
+
+    async def _made(self, kind: str, make: Callable[[], FakeLearner]) -> FakeLearner:
+        limit_s = self._store.limit_s
+        asked = carried_out(self._store.next_fault(kind), make, limit_s)
+        found: FakeLearner = await within(asked, limit_s, kind)
+        return found
 
     def close(self, status: str = "success") -> None:
         """Count that it was closed."""
@@ -208,11 +310,13 @@ def run(
     from_step: int | None = None,
     script: Any = None,
     spending: Any = None,
+    service: Any = None,
 ) -> Any:
     """Train by a configuration against a store; returns (outcome, log, steps)."""
     from kernelgym.testing import ScriptedEvaluator
+    from kernelgym_train.backends.tinker.remote import Remote
     from kernelgym_train.backends.tinker.spending import Spending
-    from kernelgym_train.backends.tinker.train import Remote, train
+    from kernelgym_train.backends.tinker.train import train
     from kernelgym_train.config.settings import plain
     from kernelgym_train.launch.assembly import make_steps
     from kernelgym_train.rollout.policies import ChatText
@@ -227,7 +331,9 @@ def run(
     steps = make_steps(settings, tuple(tiny.problems(6)), log.verdicts(judge), log=log)
     text = ChatText(tiny.tokenizer())
     counted = Spending(None) if spending is None else spending
-    remote = Remote(FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0, counted)
+    remote = Remote(
+        service or FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0, counted
+    )
     return train(settings, log, steps, remote), log, steps
 
 

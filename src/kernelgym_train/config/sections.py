@@ -237,7 +237,11 @@ class TinkerConfig:
     answer_timeout_s: float = 600.0
     """Seconds after which an answer is asked for again, twice, and then given up."""
     step_timeout_s: float = 1800.0
-    """Seconds that an optimiser update, a snapshot or a checkpoint may take."""
+    """Seconds that an optimiser update, a snapshot or a checkpoint may take before the run goes on
+    from its last checkpoint, and a step after Ctrl-C before it is given up."""
+    off_policy: Literal[0, 1] = 0
+    """Updates of a step, in steps, that sampling may be behind: with 1 a step is played while the
+    one before is learned from, by the weights from before that."""
     keep_days: int = 0
     """Days that the service keeps checkpoints; 0 for as long as it keeps any."""
     most_usd: float | None = None

@@ -26,10 +26,9 @@ from kernelgym_train.config.settings import plain
 from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
 from kernelgym_train.launch.assembly import episode_rules, token_counter, training_observer
 from kernelgym_train.launch.manifest import check_ruleset, manifest
-from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Gather, Step, StepPlan, Steps
+from kernelgym_train.run.steps import Played, Step, StepPlan, Steps
 
 __all__ = [
     "RULES",
@@ -162,16 +161,9 @@ def _train(
 class ShuffledSteps(Steps):
     """Steps whose advantages are dealt anew among the samples: the control of a demonstration."""
 
-    async def take(
-        self,
-        step: int,
-        policy: Policy | BatchPolicy,
-        *,
-        share: tuple[int, int] = (0, 1),
-        gather: Gather | None = None,
-    ) -> Step:
-        """Play one step; see `kernelgym_train.run.steps.Steps.take`."""
-        taken = await super().take(step, policy, share=share, gather=gather)
+    def write_down(self, step: int, played: Played) -> Step:
+        """Write down a step; see `kernelgym_train.run.steps.Steps.write_down`."""
+        taken = super().write_down(step, played)
         samples = taken.credit.samples
         dealt = [sample.advantage for sample in samples]
         random.Random(f"shuffled/{self.seed}/{step}").shuffle(dealt)

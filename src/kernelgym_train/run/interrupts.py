@@ -14,19 +14,21 @@ Independent of the backend. Outside the main thread, which signals do not reach,
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["Activity", "Interrupts"]
+__all__ = ["Activity", "Interrupts", "finish_within", "say_line"]
 
 _PATIENCE_S = 5.0
+_LOOK_S = 0.5
 _INTERRUPTED = 130
 
 
@@ -67,7 +69,7 @@ class Interrupts:
         say: Callable[[str], object] | None = None,
     ) -> None:
         self.activity, self.folder = activity, folder
-        self._say = _print if say is None else say
+        self.say = say_line if say is None else say
         self._asked = threading.Event()
         self._finishes = False
         self._left = threading.Event()
@@ -125,7 +127,7 @@ class Interrupts:
             if data[0] != signal.SIGINT:
                 continue
             waits = self._finishes and not waits
-            self._say(self._line(waits))
+            self.say(self._line(waits))
             if not waits and not self._left.wait(_PATIENCE_S):
                 os._exit(_INTERRUPTED)
 
@@ -137,5 +139,34 @@ class Interrupts:
         return f"interrupted while {self.activity.now}: {then}{where}"
 
 
-def _print(line: str) -> None:
+async def finish_within(
+    work: Coroutine[Any, Any, None], interrupted: threading.Event, limit_s: float
+) -> bool:
+    """Return True once `work` is done, False if it was given up.
+
+    Args:
+        work: Is awaited; what it raises passes.
+        interrupted: Is set by an interrupt.
+        limit_s: Seconds that the work may take from then on; then it is cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    task, deadline = loop.create_task(work), None
+    try:
+        while not task.done():
+            if deadline is None and interrupted.is_set():
+                deadline = loop.time() + limit_s
+            left = _LOOK_S if deadline is None else deadline - loop.time()
+            if left <= 0.0:
+                return False
+            await asyncio.wait({task}, timeout=left)
+        task.result()
+        return True
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def say_line(line: str) -> None:
+    """Print a line about the run to standard error."""
     print(f"kernelgym-train: {line}", file=sys.stderr, flush=True)

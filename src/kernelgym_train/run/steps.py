@@ -7,6 +7,9 @@ a resumed run equal the unbroken one. Time is measured, and decides nothing.
 Several processes may share a step: each plays its share of the groups, `gather` brings together
 what all have played, and all go on with the same rollouts. Only the one that holds the log writes.
 
+Playing and writing down are apart: while the next step is played already, logs and `Steps.state`
+are those at the end of the last one that was written down.
+
 It holds no model and takes no optimiser step; that is the backend's.
 """
 
@@ -41,7 +44,7 @@ from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Rollout
 
-__all__ = ["Gather", "Step", "StepPlan", "Steps"]
+__all__ = ["Gather", "Played", "Step", "StepPlan", "Steps"]
 
 Gather = Callable[[list[Rollout]], list[Rollout]]
 """Brings together what every process has played."""
@@ -61,6 +64,18 @@ class StepPlan:
     def rows(self, turns: int) -> int:
         """Return the most turns that a step can give to learn from."""
         return self.groups * self.trajectories * turns
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What was played of a step, not yet written down."""
+
+    rollouts: tuple[Rollout, ...]
+    """All of it, in the order of keys."""
+    fill: Refill
+    rules: EpisodeRules
+    times: Mapping[str, float]
+    """Seconds that were waited, and for what, as metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +138,8 @@ class Steps:
         self._recent: list[StepHealth] = []
         self._usual: int | None = None
         self._told: set[str] = set()
+        self._before: dict[str, Any] | None = None
+        """The sampler's state before the step that is under way; None between steps."""
 
     @property
     def seed(self) -> str:
@@ -137,10 +154,22 @@ class Steps:
         share: tuple[int, int] = (0, 1),
         gather: Gather | None = None,
     ) -> Step:
-        """Play one step.
+        """Play one step and write it down; see `play` and `write_down`."""
+        played = await self.play(step, policy, share=share, gather=gather)
+        return self.write_down(step, played)
+
+    async def play(
+        self,
+        step: int,
+        policy: Policy | BatchPolicy,
+        *,
+        share: tuple[int, int] = (0, 1),
+        gather: Gather | None = None,
+    ) -> Played:
+        """Draw a step's problems and play them; nothing is written.
 
         Args:
-            step: Its number, from 0.
+            step: Its number, from 0. The one before it has been written down.
             policy: Gives the answers.
             share: Number of this process and how many there are.
             gather: Brings together what all have played, where there are several.
@@ -154,6 +183,7 @@ class Steps:
             self.activity.now = f"judging answers of step {step}"
         timed = self._timed(policy, step)
         fill = Refill(self.plan.groups, self.credit, self.plan.extra_rounds)
+        self._before = self.sampler.state_dict()
         started = time.monotonic()
         while fill.missing:
             problems = self.sampler.draw(step, fill.missing, fill.round)
@@ -169,26 +199,40 @@ class Steps:
             )
             fill.add(played if gather is None else gather(played))
         play_s = time.monotonic() - started
+        times = {
+            "time/play_s": play_s,
+            "time/model_s": timed.seconds,
+            # What was waited for verdicts alone.
+            "time/judge_s": max(0.0, play_s - timed.seconds),
+        }
+        times["time/judge_share"] = times["time/judge_s"] / max(play_s, 1e-9)
+        if isinstance(timed, TimedStream):
+            times |= timed.metrics()
         # The order in which the sampler learns is that of keys, whoever played them.
         every = sorted((*fill.rollouts, *fill.discarded), key=lambda rollout: rollout.key)
+        return Played(tuple(every), fill, rules, times)
+
+    def write_down(self, step: int, played: Played) -> Step:
+        """Give credit for a step and write down what was played.
+
+        Args:
+            step: Its number.
+            played: What `play` returned.
+        """
+        started = time.monotonic()
+        every = list(played.rollouts)
         credit = assign_credit(every, self.credit)
         self.sampler.record(every)
-        metrics = self._metrics(every, credit, fill)
-        metrics["time/play_s"] = play_s
-        metrics["time/model_s"] = timed.seconds
-        # What was waited for verdicts alone.
-        metrics["time/judge_s"] = max(0.0, play_s - timed.seconds)
-        metrics["time/judge_share"] = metrics["time/judge_s"] / max(play_s, 1e-9)
-        if isinstance(timed, TimedStream):
-            metrics |= timed.metrics()
+        self._before = None
+        metrics = {**self._metrics(every, credit, played.fill), **played.times}
         self.activity.now = f"writing down step {step}"
         if self.log is not None:
-            self.log.rollouts(every, self.observer, rules)
+            self.log.rollouts(every, self.observer, played.rules)
             every_so_often = self._histograms_every
             if every_so_often and step % every_so_often == 0:
                 self.log.histograms(step, distributions(every, credit.samples))
-        metrics["time/bookkeeping_s"] = time.monotonic() - started - play_s
-        return Step(credit, tuple(every), metrics)
+        metrics["time/bookkeeping_s"] = time.monotonic() - started
+        return Step(credit, played.rollouts, metrics)
 
     def finish(
         self,
@@ -257,9 +301,12 @@ class Steps:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as JSON data."""
+        """Return what a checkpoint keeps, as JSON data.
+
+        It knows nothing of a step that is under way, so that a resumed run draws that step anew.
+        """
         return {
-            "sampler": self.sampler.state_dict(),
+            "sampler": self.sampler.state_dict() if self._before is None else self._before,
             "first": [asdict(health) for health in self._first],
             "recent": [asdict(health) for health in self._recent],
             "usual": self._usual,
@@ -273,6 +320,7 @@ class Steps:
             UsageError: If it is another run's.
         """
         self.sampler.load_state_dict(state["sampler"])
+        self._before = None
         self._first = [StepHealth(**health) for health in state["first"]]
         self._recent = [StepHealth(**health) for health in state["recent"]]
         self._usual, self._told = state["usual"], set(state["told"])

@@ -2,7 +2,7 @@
 
 A `Progress` finishes the steps of one stretch of a run: from the beginning, or from a checkpoint,
 to the end, an interrupt, or a guard that acts. `run_stretches` begins the next one after a
-rollback. Contract:
+rollback, or when the learner was lost. Contract:
 
 - a backend says what it measured, and `Progress` writes it down with ``progress/done_frac`` and
   the times, acts on the guards' alarms, says when to evaluate and to save, and makes checkpoints
@@ -10,6 +10,9 @@ rollback. Contract:
 - a rollback goes back to the last checkpoint at which no guard was set off, changes the seed of all
   sampling and halves the learning rate; how often is counted in events.jsonl, so that a resumed run
   knows. The fourth one is a stop, as is one without a checkpoint to go back to;
+- a stretch that raises `LearnerLost` is gone on with in place, exactly as a resumed run would: from
+  the last checkpoint, with logs cut back and verdicts kept; before any checkpoint, from the
+  beginning. The fourth time the error passes;
 - after the first interrupt the step is finished and saved.
 
 It samples nothing and takes no optimiser step.
@@ -35,7 +38,7 @@ from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Step, Steps
 
-__all__ = ["Evaluate", "Outcome", "PolicyFor", "Progress", "run_stretches"]
+__all__ = ["Evaluate", "LearnerLost", "Outcome", "PolicyFor", "Progress", "run_stretches"]
 
 PolicyFor = Callable[[Sampling], Policy | BatchPolicy]
 """Returns what samples with the weights as they are now."""
@@ -43,6 +46,11 @@ Evaluate = Callable[[PolicyFor, int], Awaitable[float | None]]
 """Evaluates a policy after so many steps, writes down what it finds, and returns its score."""
 
 _MOST_ROLLBACKS = 3
+_MOST_LOST = 3
+
+
+class LearnerLost(RuntimeError):
+    """What is trained is gone, or its state is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,11 @@ class Progress:
         if self.action == "rollback":
             return False
         over = self.done >= self.config.optimiser.steps
-        return over or self.interrupted.is_set() or not self.done % self.config.run.save_every
+        return over or self.interrupted.is_set() or self.saves_after(self.done - 1)
+
+    def saves_after(self, step: int) -> bool:
+        """Return True if a checkpoint regularly follows a step."""
+        return not (step + 1) % self.config.run.save_every
 
     @property
     def evaluation_due(self) -> bool:
@@ -253,21 +265,49 @@ def run_stretches(
         if interrupts is None:
             interrupts = stack.enter_context(Interrupts(steps.activity, log.folder))
         interrupted = stack.enter_context(interrupts.finishing_steps())
+        untouched, lost = steps.state(), 0
         while True:
             progress = Progress(config, log, steps, interrupted, evaluate)
-            outcome = stretch(progress)
+            try:
+                outcome = stretch(progress)
+            except LearnerLost as error:
+                if interrupted.is_set():
+                    raise KeyboardInterrupt from error
+                if lost == _MOST_LOST:
+                    raise
+                lost += 1
+                log.event("learner_lost", step=progress.done, number=lost, reason=str(error))
+                log = _reopened(log, steps, watchers)
+                step = log.start.step if log.start else 0
+                interrupts.say(
+                    f"{error}; the run goes on from step {step} ({lost} of {_MOST_LOST} times)"
+                )
+                if log.start is None:
+                    steps.load(untouched)
+                continue
             goes_back = progress.action == "rollback"
             if interrupted.is_set() and (goes_back or outcome.steps < config.optimiser.steps):
                 raise KeyboardInterrupt
             if not goes_back:
                 return outcome
             log.event("rollback", step=outcome.steps, reason=outcome.stopped)
-            log.close()
-            before, log = log, RunLog.resume(log.folder, good=True)
-            log.keeps_tokens = before.keeps_tokens
-            log.keeps_trajectories = before.keeps_trajectories
-            log.watchers = list(watchers(log.start.step if log.start else 0))
-            steps.log = log
+            log = _reopened(log, steps, watchers, good=True)
+
+
+def _reopened(
+    log: RunLog,
+    steps: Steps,
+    watchers: Callable[[int], Iterable[Watcher]],
+    *,
+    good: bool = False,
+) -> RunLog:
+    """Return the log cut back to its last checkpoint, for `steps`."""
+    log.close()
+    found = RunLog.resume(log.folder, good=good)
+    found.keeps_tokens, found.keeps_trajectories = log.keeps_tokens, log.keeps_trajectories
+    found.watchers = list(watchers(found.start.step if found.start else 0))
+    steps.log = found
+    return found
 
 
 def _rollbacks(folder: Path) -> int:

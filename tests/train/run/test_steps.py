@@ -243,3 +243,20 @@ def test_alarms_are_events_and_what_is_not_available_is_said_once(tmp_path: Path
     assert "guards/gap" not in metrics[0], "what is not available is not 0"
     known = make().finish(0, take(make()), {}, gap=0.25)
     assert [alarm.guard for alarm in known] == ["gap"] and known[0].action == "warn"
+
+
+def test_step_under_way_is_unknown_to_a_checkpoint(tmp_path: Path) -> None:
+    log = RunLog.create(tmp_path / "run", {}, {})
+    steps = make(log=log)
+    take(steps, 0)
+    before = json.dumps(steps.state())
+    written = (log.folder / "trajectories.jsonl").read_bytes()
+    ahead = asyncio.run(steps.play(1, Answers()))
+    assert json.dumps(steps.state()) == before
+    assert (log.folder / "trajectories.jsonl").read_bytes() == written
+    again = make()
+    again.load(json.loads(before))
+    assert asyncio.run(again.play(1, Answers())).rollouts == ahead.rollouts
+    taken = steps.write_down(1, ahead)
+    assert taken.rollouts == ahead.rollouts and json.dumps(steps.state()) != before
+    assert (log.folder / "trajectories.jsonl").read_bytes() != written

@@ -14,7 +14,7 @@ from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.launch.assembly import make_steps
 from kernelgym_train.metrics.step_metrics import staleness
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.training import Outcome, Progress, run_stretches
+from kernelgym_train.run.training import LearnerLost, Outcome, Progress, run_stretches
 from kernelgym_train.types import Completion
 from support import played, tiny
 
@@ -143,3 +143,41 @@ def test_staleness_is_counted_in_updates(versions, now):
     assert found["policy/staleness_max"] == max(ages)
     assert found["policy/staleness_mean"] == pytest.approx(sum(ages) / len(ages))
     assert staleness([], now) == {}
+
+
+def test_lost_learner_is_gone_on_with_as_a_resume(tmp_path):
+    """The stretch is lost before a checkpoint, and after one."""
+    lost = iter((1, 3, 4))
+    goal = [next(lost)]
+
+    class Fails(Trained):
+        def __call__(self, progress):
+            begun = super().__call__
+            finish = progress.finish
+
+            def failing(step, *args, **options):
+                if step == goal[0]:
+                    goal[0] = next(lost, -1)
+                    raise LearnerLost("the server is gone")
+                finish(step, *args, **options)
+
+            progress.finish = failing
+            return begun(progress)
+
+    made = []
+    folder = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.Trained", Fails)
+        done, backend, _ = train(
+            folder, "guards.collapse=off", watchers=lambda first: made.append(first) or ()
+        )
+    assert [done for done, _ in backend.begun] == [0, 0, 2, 4] and made == [0, 2, 4]
+    assert done.steps == 5
+    train(tmp_path / "unbroken", "guards.collapse=off")
+    for name in ("trajectories", "checkpoints"):
+        ours, theirs = (rows(each, f"{name}.jsonl") for each in (folder, tmp_path / "unbroken"))
+        assert [row.get("key", row.get("step")) for row in ours] == [
+            row.get("key", row.get("step")) for row in theirs
+        ]
+    events = [row for row in rows(folder, "events.jsonl") if row["event"] == "learner_lost"]
+    assert [(row["step"], row["number"]) for row in events] == [(1, 1), (3, 2), (4, 3)]

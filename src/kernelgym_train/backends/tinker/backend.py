@@ -25,10 +25,11 @@ from kernelgym_train.backends.tinker.reach import (
     reach,
     server_address,
 )
+from kernelgym_train.backends.tinker.remote import Remote
 from kernelgym_train.backends.tinker.service import Answered, Service
 from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.backends.tinker.train import Remote, train
+from kernelgym_train.backends.tinker.train import train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
 from kernelgym_train.rollout.policies import ChatText, Sampling

@@ -6,8 +6,8 @@ sampler found it than the base model does, in nats. On policy, that is the gradi
 ``beta * KL(policy || base)`` of each token's distribution. The mean is over the step's tokens, as
 the loss weighs them: it changes nothing of the expected gradient and takes away most of its noise.
 
-The base model is asked for each row once. A request that fails is repeated twice; then the step
-fails, before anything of it was learned.
+The base model is asked for each row once. A request that fails is repeated twice; then the learner
+counts as lost, before anything of the step was learned.
 
 It does not cover the reference of a run that begins with another run's weights: that, too, is the
 base model. Needs no SDK.

@@ -2,26 +2,34 @@
 
 Contract: everything is awaited, with a limit in seconds of ours, since the SDK waits for ever while
 a server is away. What the SDK raises passes. A `Sampler` is one snapshot of the weights: it does
-not change when the learner does.
+not change when the learner does. `Service.pauses` is told of queues and billing pauses: those of
+samplers and learners through the SDK's observers, billing through its log, and a new adapter, which
+the SDK has no observer of, once it has taken 25 seconds.
 
-It knows nothing of episodes, credit and runs, retries nothing, and prints nothing.
+It knows nothing of episodes, credit and runs, and retries nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
-from collections.abc import Awaitable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import DatumRow
 from kernelgym_train.backends.tinker.keys import tinker_key
+from kernelgym_train.backends.tinker.pauses import Pauses
 
-__all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated"]
+__all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated", "within"]
 
 _MOST_SEED = 2**31 - 1
+_SLOW_S = 25.0
 _DELETION_S = 60.0
 """A run goes on without a deletion: it waits no longer for one."""
 
@@ -56,8 +64,9 @@ class Updated:
 class Sampler:
     """Samples with one snapshot of the weights."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, pauses: Pauses) -> None:
         self._client = client
+        client.on_queue_state_change = _Queue(pauses, "sampling").on_queue_state_change
 
     async def sample(
         self,
@@ -87,7 +96,7 @@ class Sampler:
         asked = self._client.sample(
             prompt=types.ModelInput.from_ints(list(prompt)), num_samples=1, sampling_params=params
         )
-        found = (await _within(asked, limit_s, "an answer")).sequences[0]
+        found = (await within(asked, limit_s, "an answer")).sequences[0]
         told = tuple(float(value) for value in found.logprobs)
         return Answered(tuple(int(i) for i in found.tokens), told, found.stop_reason == "stop")
 
@@ -103,7 +112,7 @@ class Sampler:
         from tinker import types
 
         whole = types.ModelInput.from_ints([*prompt, *answer])
-        found = await _within(self._client.compute_logprobs(whole), limit_s, "log-probabilities")
+        found = await within(self._client.compute_logprobs(whole), limit_s, "log-probabilities")
         # From the end: of the first token there is none, which some servers leave out.
         told = tuple(found)[-len(answer) :]
         if len(told) < len(answer) or any(value is None for value in told):
@@ -114,13 +123,16 @@ class Sampler:
 class Learner:
     """The remote weights that are trained, with their optimiser."""
 
-    def __init__(self, client: Any, limit_s: float) -> None:
-        self._client, self._limit_s = client, limit_s
+    def __init__(self, client: Any, limit_s: float, pauses: Pauses) -> None:
+        self._client, self._limit_s, self._pauses = client, limit_s, pauses
+        # The SDK's own observer speaks of a pause after a quarter of an hour.
+        client._queue_state_logger = _Queue(pauses, "training")
 
     async def snapshot(self) -> Sampler:
         """Return what samples with the weights as they are now."""
         asked = self._client.save_weights_and_get_sampling_client()
-        return Sampler(await _within(asked, self._limit_s, "a snapshot of the weights"))
+        found = await within(asked, self._limit_s, "a snapshot of the weights")
+        return Sampler(found, self._pauses)
 
     async def update(
         self,
@@ -149,8 +161,8 @@ class Learner:
             [_datum(row, loss) for row in rows], loss, dict(loss_config) or None
         )
         step = self._client.optim_step(adam)
-        found = await _within(backward, self._limit_s, "a backward pass")
-        taken = await _within(step, self._limit_s, "an optimiser step")
+        found = await within(backward, self._limit_s, "a backward pass")
+        taken = await within(step, self._limit_s, "an optimiser step")
         told = tuple(tuple(output["logprobs"].tolist()) for output in found.loss_fn_outputs)
         measured = {**dict(found.metrics or {}), **dict(taken.metrics or {})}
         return Updated(told, {name: float(value) for name, value in measured.items()})
@@ -167,7 +179,7 @@ class Learner:
         row = DatumRow((0, 1), (1, 0), (0.0, 0.0), (0.0, 0.0), (0.0, 1.0))
         try:
             asked = self._client.forward([_datum(row, loss)], loss, dict(loss_config) or None)
-            await _within(asked, self._limit_s, "a forward pass")
+            await within(asked, self._limit_s, "a forward pass")
         except Exception as error:
             if _refuses(error):
                 return False
@@ -179,9 +191,16 @@ class Learner:
         seconds = keep_days * 86400 or None
         state = self._client.save_state(name, ttl_seconds=seconds)
         sampler = self._client.save_weights_for_sampler(name, ttl_seconds=seconds)
-        kept = await _within(state, self._limit_s, "a checkpoint")
-        sampled = await _within(sampler, self._limit_s, "a checkpoint for sampling")
+        kept = await within(state, self._limit_s, "a checkpoint")
+        sampled = await within(sampler, self._limit_s, "a checkpoint for sampling")
         return str(kept.path), str(sampled.path)
+
+    async def save_sampler(self, name: str, *, keep_days: int) -> str:
+        """Keep the weights for sampling alone; returns their path."""
+        seconds = keep_days * 86400 or None
+        asked = self._client.save_weights_for_sampler(name, ttl_seconds=seconds)
+        kept = await within(asked, self._limit_s, "a checkpoint for sampling")
+        return str(kept.path)
 
 
 class Service:
@@ -196,20 +215,26 @@ class Service:
     """
 
     def __init__(self, base_url: str, limit_s: float) -> None:
-        import tinker
-
         os.environ.setdefault("TINKER_TELEMETRY", "0")
+        self.pauses = Pauses()
+        """Is told when the service makes requests wait."""
         self._limit_s = limit_s
         key = tinker_key(base_url).value
         self._given: dict[str, Any] = {"base_url": base_url or None, "api_key": key or None}
-        self._client = tinker.ServiceClient(**self._given)
+        self._client = self._connect()
+        self._billing = _Billing(self.pauses)
+        _SDKS_LOG.addFilter(self._billing)
 
     async def create(self, model: str, rank: int, seed: int) -> Learner:
         """Return a fresh adapter on a base model."""
-        asked = self._client.create_lora_training_client(
-            base_model=model, rank=rank, seed=seed & _MOST_SEED
-        )
-        return Learner(await _within(asked, self._limit_s, "a new adapter"), self._limit_s)
+
+        def make() -> Any:
+            return self._client.create_lora_training_client(
+                base_model=model, rank=rank, seed=seed & _MOST_SEED
+            )
+
+        client = await self._made(make, "a new adapter")
+        return Learner(client, self._limit_s, self.pauses)
 
     async def restore(self, path: str, *, optimiser: bool = True) -> Learner:
         """Return an adapter as a checkpoint has it.
@@ -223,16 +248,16 @@ class Service:
         """
         import tinker
 
-        make = (
-            self._client.create_training_client_from_state_with_optimizer
-            if optimiser
-            else self._client.create_training_client_from_state
-        )
+        def make() -> Any:
+            if optimiser:
+                return self._client.create_training_client_from_state_with_optimizer(path)
+            return self._client.create_training_client_from_state(path)
+
         try:
-            client = await _within(make(path), self._limit_s, "a checkpoint")
+            client = await self._made(make, "a checkpoint")
         except tinker.NotFoundError:
             raise _no_such(path) from None
-        return Learner(client, self._limit_s)
+        return Learner(client, self._limit_s, self.pauses)
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> Sampler:
         """Return what samples with kept weights, or with a base model.
@@ -246,13 +271,21 @@ class Service:
         """
         import tinker
 
-        asked = self._client.create_sampling_client(
-            model_path=path or None, base_model=None if path else base_model
-        )
+        def make() -> Any:
+            return self._client.create_sampling_client(
+                model_path=path or None, base_model=None if path else base_model
+            )
+
         try:
-            return Sampler(await _within(asked, self._limit_s, "a sampler"))
+            return Sampler(await self._made(make, "a sampler"), self.pauses)
         except tinker.NotFoundError:
             raise _no_such(path or base_model) from None
+
+    def renew(self) -> None:
+        """Take a new session; the old one may have expired."""
+        with contextlib.suppress(Exception):
+            self._client.close("errored")
+        self._client = self._connect()
 
     async def delete(self, path: str) -> None:
         """Delete weights that are kept; those that are gone already are no error.
@@ -269,13 +302,59 @@ class Service:
         kept = name if "/" in name else f"sampler_weights/{name}"  # skyrl leaves the kind out
         asked = tinker.RestClient(**self._given).delete_checkpoint(run, kept)
         try:
-            await _within(asked, min(self._limit_s, _DELETION_S), "the deletion of a checkpoint")
+            await within(asked, min(self._limit_s, _DELETION_S), "the deletion of a checkpoint")
         except tinker.NotFoundError:
             return
 
     def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
         """End the session; the service may free what it holds."""
+        _SDKS_LOG.removeFilter(self._billing)
         self._client.close(status)
+
+    def _connect(self) -> Any:
+        import tinker
+
+        return tinker.ServiceClient(**self._given)
+
+    async def _made(self, make: Callable[[], Awaitable[Any]], what: str) -> Any:
+        """Return the client that `make` asks for."""
+        slow = asyncio.get_running_loop().call_later(
+            _SLOW_S, self.pauses.told, what, "slow", f"no answer for {_SLOW_S:g} s"
+        )
+        try:
+            return await within(_apart(make), self._limit_s, what)
+        finally:
+            slow.cancel()
+
+
+_SDKS_LOG = logging.getLogger("tinker.lib.internal_client_holder")
+
+
+class _Billing(logging.Filter):
+    """Tells of billing pauses, which the SDK only logs."""
+
+    def __init__(self, pauses: Pauses) -> None:
+        super().__init__()
+        self._pauses = pauses
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if "paused due to billing" not in message or record.levelno > logging.WARNING:
+            return True
+        self._pauses.told("every request", "billing", message)
+        return False
+
+
+class _Queue:
+    """Tells of queues, as the SDK's QueueStateObserver."""
+
+    def __init__(self, pauses: Pauses, what: str) -> None:
+        self._pauses, self._what = pauses, what
+
+    def on_queue_state_change(self, queue_state: Any, queue_state_reason: str | None) -> None:
+        """Take a state, in a thread of the SDK's."""
+        if queue_state.value.startswith("paused"):
+            self._pauses.told(self._what, queue_state.value, queue_state_reason)
 
 
 def _no_such(path: str) -> UsageError:
@@ -311,7 +390,13 @@ def _datum(row: DatumRow, loss: str) -> Any:
     return types.Datum(model_input=tokens, loss_fn_inputs=inputs)
 
 
-async def _within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
+async def within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
+    """Return what a request gives.
+
+    Raises:
+        ServiceTimeout: If it takes longer than `limit_s`; the request is cancelled.
+    """
+
     async def answer() -> Any:
         return await asked
 
@@ -319,3 +404,23 @@ async def _within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
         return await asyncio.wait_for(answer(), limit_s)
     except TimeoutError:
         raise ServiceTimeout(f"the service did not give {what} within {limit_s:g} s") from None
+
+
+async def _apart(make: Callable[[], Awaitable[Any]]) -> Any:
+    """Make a request in a thread, and wait for it here.
+
+    The first request of a session opens it, which blocks for as long as the server is away. The
+    thread does not keep the process from ending.
+    """
+    asked: Future[Awaitable[Any]] = Future()
+
+    def work() -> None:
+        if not asked.set_running_or_notify_cancel():
+            return
+        try:
+            asked.set_result(make())
+        except BaseException as error:
+            asked.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="tinker-session").start()
+    return await (await asyncio.wrap_future(asked))

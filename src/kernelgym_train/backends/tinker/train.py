@@ -5,16 +5,21 @@ It takes the optimiser steps, and snapshots of its weights sample.
 Contract:
 
 - one policy is one snapshot of the weights, taken anew after every update, so that no answer is
-  sampled by older weights than the step learns with;
+  sampled by older weights than the step learns with; `tinker.off_policy=1` plays the next step
+  meanwhile, by the snapshot from before this step's updates (`_Stretch._begin`);
 - a step learns from credit's samples, a datum per turn. A step without an advantage submits nothing
   and counts no version: the optimiser's momentum would move the weights;
 - learning rates are ours, sent with every update;
 - a checkpoint is kept by the service, weights and optimiser; its folder here holds its paths, and
   a row in checkpoints.jsonl makes it count. A run that was killed and resumed plays the unbroken
-  run's problems with its seeds.
+  run's problems with its seeds;
+- no request of training is sent twice: one that was not answered may still be carried out. The
+  learner counts as lost, and the run goes on from its checkpoint with another one;
+- after an interrupt a step that is not done within `tinker.step_timeout_s` is given up. Once it was
+  played, no checkpoint is taken: whether its updates are done is not known.
 
-Steps are finished, evaluated and kept by `kernelgym_train.run.training`. It retries no update: one
-that was not answered may still be carried out. It needs neither the SDK nor a tensor.
+Steps are finished, evaluated and kept by `kernelgym_train.run.training`. It needs neither the SDK
+nor a tensor.
 """
 
 from __future__ import annotations
@@ -23,101 +28,33 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.checkpoint import Kept, checkpoint_name
-from kernelgym_train.backends.tinker.datums import DatumRow, datum_row, logprob_gap, updates_of
+from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap, updates_of
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
-from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.policy import Snapshot
+from kernelgym_train.backends.tinker.recovery import or_lost
 from kernelgym_train.backends.tinker.reference import Scores, divergence, reference_logprobs
-from kernelgym_train.backends.tinker.service import Updated
+from kernelgym_train.backends.tinker.remote import Learning, Remote
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
-from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import Config
-from kernelgym_train.rollout.policies import ChatText, Sampling
-from kernelgym_train.run.interrupts import Interrupts
+from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.run.interrupts import Interrupts, finish_within
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
-from kernelgym_train.run.steps import Step, Steps
-from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
+from kernelgym_train.run.steps import Played, Step, Steps
+from kernelgym_train.run.training import (
+    Evaluate,
+    LearnerLost,
+    Outcome,
+    Progress,
+    run_stretches,
+)
 from kernelgym_train.types import Key, Sample
 
-__all__ = ["Learning", "Remote", "Trains", "train"]
-
-
-class Learning(Protocol):
-    """Remote weights that are trained; `kernelgym_train.backends.tinker.service.Learner`."""
-
-    async def snapshot(self) -> Snapshot:
-        """Return what samples with the weights as they are now."""
-
-    async def update(
-        self,
-        rows: Sequence[DatumRow],
-        *,
-        loss: str,
-        loss_config: Mapping[str, float],
-        learning_rate: float,
-        weight_decay: float,
-        max_grad_norm: float,
-    ) -> Updated:
-        """Take one optimiser step on the rows."""
-
-    async def has_loss(self, loss: str, loss_config: Mapping[str, float]) -> bool:
-        """Return whether the service has a loss; nothing is learned."""
-
-    async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
-        """Keep weights and optimiser; returns their path and the sampler's."""
-
-
-class Trains(Protocol):
-    """A service that trains; `kernelgym_train.backends.tinker.service.Service`."""
-
-    async def create(self, model: str, rank: int, seed: int) -> Learning:
-        """Return a fresh adapter on a base model."""
-
-    async def restore(self, path: str, *, optimiser: bool = True) -> Learning:
-        """Return an adapter as a checkpoint has it."""
-
-    async def sampler(self, path: str = "", *, base_model: str = "") -> Scores:
-        """Return what tells log-probabilities of kept weights, or of a base model."""
-
-    async def delete(self, path: str) -> None:
-        """Delete weights that are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """A model on a service, and how it is asked."""
-
-    service: Trains
-    server: str
-    """The service's address."""
-    base_model: str
-    """The model's name there."""
-    text: ChatText
-    stop: tuple[int, ...]
-    """Ids that end an answer."""
-    context: int | None
-    """Tokens that the model's context holds; None if that is not known."""
-    answer_timeout_s: float
-    spending: Spending = field(default_factory=lambda: Spending(None))
-    """Counts what is sampled and learned from; without caps if not given."""
-
-    def policy(self, snapshot: Snapshot, version: int, sampling: Sampling) -> TinkerPolicy:
-        """Return what samples with a snapshot of the weights."""
-        return TinkerPolicy(
-            snapshot,
-            self.text,
-            sampling,
-            stop=self.stop,
-            context=self.context,
-            version=version,
-            limit_s=self.answer_timeout_s,
-            spending=self.spending,
-        )
+__all__ = ["train"]
 
 
 def train(
@@ -147,7 +84,9 @@ def train(
     Raises:
         UsageError: If the log's checkpoint is another backend's.
         KeyboardInterrupt: After an interrupt, see `run_stretches`.
+        LearnerLost: If the service's learner was lost again after three recoveries.
     """
+    remote.service.pauses.event = log.event
     return run_stretches(
         config,
         log,
@@ -170,25 +109,50 @@ class _Stretch:
         self._version = self._kept.version if self._kept else 0
         self._sampled: tuple[int, Snapshot] | None = None
         self._base: Scores | None = None
+        self._unfinished = False
+        """Whether a step was written down and its updates are not done, or not known to be."""
+        self._ahead: asyncio.Task[Played] | None = None
         start, spending = progress.log.start, remote.spending
+        self._saved = start.step if start is not None else 0
+        self._before: dict[str, Any] | None = start.state().get("before") if start else None
+        """Path and version of the weights that the step after the checkpoint is played with."""
         if start is not None and not spending.spent.total:  # a rollback takes nothing back
             spending.load(start.state().get("spent", {}))
 
     async def run(self) -> Outcome:
+        """Train until the stretch ends."""
         progress = self._progress
         self._end_if_spent()
-        if not progress.ends or self._kept is None:
-            learner = await self._open()
-            if self._kept is None and self._loss.name not in EVERYWHERE:
-                await self._check_loss(learner)
-            while not progress.ends:
-                await self._step(learner, progress.done)
-                self._end_if_spent()
-                if progress.save_due:
-                    await self._save(learner, checkpoint=True)
-            if progress.action == "stop" and not progress.save_due:
-                await self._save(learner, checkpoint=bool(self._remote.spending.over))
+        try:
+            if not progress.ends or self._kept is None:
+                learner = await self._open()
+                if self._kept is None and self._loss.name not in EVERYWHERE:
+                    await self._check_loss(learner)
+                await self._train(learner)
+        except LearnerLost:
+            self._remote.service.renew()
+            raise
+        finally:
+            if self._ahead is not None:
+                self._ahead.cancel()
+                await asyncio.gather(self._ahead, return_exceptions=True)
         return Outcome(progress.done, stopped=progress.stopped, model=self._kept)
+
+    async def _train(self, learner: Learning) -> None:
+        progress = self._progress
+        limit_s = self._config.tinker.step_timeout_s
+        while not progress.ends:
+            step = self._step(learner, progress.done)
+            if not await finish_within(step, progress.interrupted, limit_s):
+                progress.log.event("step_given_up", step=progress.done)
+                if not self._unfinished and progress.done > self._saved:
+                    await self._save(learner, checkpoint=True)
+                return
+            self._end_if_spent()
+            if progress.save_due:
+                await self._save(learner, checkpoint=True)
+        if progress.action == "stop" and not progress.save_due:
+            await self._save(learner, checkpoint=bool(self._remote.spending.over))
 
     def _end_if_spent(self) -> None:
         """End the run if a cap on what it spends was reached."""
@@ -199,18 +163,18 @@ class _Stretch:
         config, service = self._config, self._remote.service
         if self._kept is not None:
             self._steps.activity.now = "restoring the checkpoint on the service"
-            return await service.restore(self._kept.state_path, optimiser=True)
+            return await or_lost(service.restore(self._kept.state_path, optimiser=True))
         if path := config.tinker.start_from:
             self._steps.activity.now = "taking over another run's weights on the service"
-            return await service.restore(path, optimiser=False)
+            return await or_lost(service.restore(path, optimiser=False))
         self._steps.activity.now = "making an adapter on the service"
-        return await service.create(
-            self._remote.base_model, config.model.lora_rank, config.run.seed
+        return await or_lost(
+            service.create(self._remote.base_model, config.model.lora_rank, config.run.seed)
         )
 
     async def _check_loss(self, learner: Learning) -> None:
         """Refuse a loss that the server does not have."""
-        if await learner.has_loss(self._loss.name, self._loss.told(1.0)):
+        if await or_lost(learner.has_loss(self._loss.name, self._loss.told(1.0))):
             return
         raise UsageError(
             f"the Tinker server at {self._remote.server} does not have the loss {self._loss.name}; "
@@ -219,14 +183,10 @@ class _Stretch:
         )
 
     async def _step(self, learner: Learning, step: int) -> None:
-        started = time.monotonic()
-        snapshot = await self._snapshot(learner)
-        snapshot_s = time.monotonic() - started
-        sampling = self._config.sampling
-        drawn = Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
-        policy = self._remote.policy(snapshot, self._version, drawn)
-        before = self._version
-        taken = await self._steps.take(step, policy)
+        taken, snapshot_s = await self._take(learner, step)
+        before, started = self._version, time.monotonic()
+        await self._begin(learner, step + 1)
+        snapshot_s += time.monotonic() - started
         self._steps.activity.now = "learning from the step's answers"
         started = time.monotonic()
         measured, gap = await self._learn(learner, step, taken)
@@ -241,11 +201,60 @@ class _Stretch:
             entropy=measured.get("train/entropy"),
             gap=gap,
         )
+        self._unfinished = False
         self._end_if_spent()
         if self._progress.evaluation_due:
+            if self._ahead is not None:  # one use of the judge at a time
+                await asyncio.wait({self._ahead})
             evaluated = await self._snapshot(learner)
             asks = partial(self._remote.policy, evaluated, self._version)
             await self._progress.evaluate(asks)
+
+    async def _take(self, learner: Learning, step: int) -> tuple[Step, float]:
+        """Play a step and write it down; return its snapshot's seconds, too."""
+        started = time.monotonic()
+        if self._ahead is None:
+            self._ahead = self._play(step, *await self._chosen(learner))
+        snapshot_s = time.monotonic() - started
+        self._steps.activity.now = f"playing step {step}"
+        played, self._ahead = await self._ahead, None
+        if played.rollouts and not any(rollout.completions for rollout in played.rollouts):
+            raise LearnerLost(f"no answer of step {step} could be had of its snapshot")
+        self._unfinished = True
+        return self._steps.write_down(step, played), snapshot_s
+
+    async def _begin(self, learner: Learning, step: int) -> None:
+        """Begin to play the next step, if one step off.
+
+        If a checkpoint comes in between, the weights that play are kept with it: a resumed run has
+        to play the step with them as well.
+        """
+        progress, self._before = self._progress, None
+        over = step >= self._config.optimiser.steps or progress.interrupted.is_set()
+        if not self._config.tinker.off_policy or over or self._remote.spending.over:
+            return
+        if progress.saves_after(step - 1):
+            self._steps.activity.now = "keeping the weights that play on the service"
+            name = f"before-{checkpoint_name(step)}"
+            saving = learner.save_sampler(name, keep_days=self._config.tinker.keep_days)
+            self._before = {"sampler_path": await or_lost(saving), "version": self._version}
+        self._ahead = self._play(step, await self._snapshot(learner), self._version)
+        await asyncio.sleep(0)  # lets it begin before the update is submitted
+
+    async def _chosen(self, learner: Learning) -> tuple[Snapshot, int]:
+        """Return what plays a step, and its version."""
+        kept = self._before
+        if kept is None or not self._config.tinker.off_policy:
+            return await self._snapshot(learner), self._version
+        self._steps.activity.now = "opening the weights that play on the service"
+        opened = await or_lost(self._remote.service.sampler(kept["sampler_path"]))
+        return opened, kept["version"]
+
+    def _play(self, step: int, snapshot: Snapshot, version: int) -> asyncio.Task[Played]:
+        sampling = self._config.sampling
+        drawn = Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
+        policy = self._remote.policy(snapshot, version, drawn)
+        return asyncio.create_task(self._steps.play(step, policy))
 
     async def _learn(
         self, learner: Learning, step: int, taken: Step
@@ -260,11 +269,11 @@ class _Stretch:
         penalties, found = await self._penalties(parts)
         first = step * optimiser.updates_per_step
         rates, losses, norms = [], [], []
-        gap = most_gap = None
+        gap = most_gap = stale_gap = None
         for number, samples in enumerate(parts):
             rows = [datum_row(sample, penalties.get(sample.key, ())) for sample in samples]
             rates.append(learning_rate_at(optimiser, self._progress.learning_rate, first + number))
-            done = await learner.update(
+            update = learner.update(
                 rows,
                 loss=self._loss.name,
                 loss_config=self._loss.told(samples[0].weight),
@@ -272,10 +281,13 @@ class _Stretch:
                 weight_decay=optimiser.weight_decay,
                 max_grad_norm=optimiser.max_grad_norm,
             )
+            done = await or_lost(update)
+            prompts = [len(sample.prompt_ids) for sample in samples]
             if all(sampled_by[sample.key] == self._version for sample in samples):
                 # Later updates, and answers of older weights, differ by right.
-                prompts = [len(sample.prompt_ids) for sample in samples]
                 gap, most_gap = logprob_gap(rows, done.logprobs, prompts)
+            elif not number:
+                stale_gap, _ = logprob_gap(rows, done.logprobs, prompts)
             self._version += 1
             self._remote.spending.trained(sum(len(row.tokens) for row in rows))
             losses += _found(done.metrics, "loss:sum")
@@ -293,6 +305,8 @@ class _Stretch:
             measured["train/grad_norm"] = sum(norms) / len(norms)
         if most_gap is not None:
             measured["train/gap_max"] = most_gap
+        if stale_gap is not None:
+            measured["train/gap_stale"] = stale_gap
         if sampling.temperature == 1.0 and sampling.top_p == 1.0:
             measured |= _entropy(taken)
         return measured, gap
@@ -306,12 +320,13 @@ class _Stretch:
         if not beta or not samples:
             return {}, {}
         if self._base is None:
-            self._base = await remote.service.sampler(base_model=remote.base_model)
-        told = await reference_logprobs(
+            self._base = await or_lost(remote.service.sampler(base_model=remote.base_model))
+        asking = reference_logprobs(
             *(self._base, samples),
             limit_s=remote.answer_timeout_s,
             at_once=self._config.sampling.at_once,
         )
+        told = await or_lost(asking)
         for sample in samples:
             remote.spending.sampled(len(sample.prompt_ids) + len(sample.ids), 1)
         found = divergence(samples, told)
@@ -325,14 +340,15 @@ class _Stretch:
         """Return a snapshot of the weights; the last one if unchanged."""
         if self._sampled is None or self._sampled[0] != self._version:
             self._steps.activity.now = "taking a snapshot of the weights"
-            self._sampled = (self._version, await learner.snapshot())
+            self._sampled = (self._version, await or_lost(learner.snapshot()))
         return self._sampled[1]
 
     async def _save(self, learner: Learning, *, checkpoint: bool) -> None:
         self._steps.activity.now = "keeping the weights on the service"
         progress = self._progress
         name = checkpoint_name(progress.done) if checkpoint else "final"
-        state, sampler = await learner.save(name, keep_days=self._config.tinker.keep_days)
+        saving = learner.save(name, keep_days=self._config.tinker.keep_days)
+        state, sampler = await or_lost(saving)
         remote = self._remote
         self._kept = Kept(
             *(state, sampler, self._version, remote.base_model),
@@ -342,12 +358,17 @@ class _Stretch:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
             kept = {"tinker": self._kept.state(), "spent": remote.spending.state()}
-            pruned = progress.commit(folder, state=kept, facts=self._kept.facts(progress.done))
+            facts = self._kept.facts(progress.done)
+            if self._before is not None:
+                kept["before"] = self._before
+                facts["before_path"] = self._before["sampler_path"]
+            pruned = progress.commit(folder, state=kept, facts=facts)
+            self._saved = progress.done
             await self._delete(pruned)
 
     async def _delete(self, pruned: Iterable[Checkpoint]) -> None:
         """Delete checkpoints on the service; a failure is an event and no more."""
-        names = ("state_path", "sampler_path")
+        names = ("state_path", "sampler_path", "before_path")
         paths = [str(each.facts[name]) for each in pruned for name in names if name in each.facts]
         ended = await asyncio.gather(
             *(self._remote.service.delete(path) for path in paths), return_exceptions=True

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kernelgym_train.backends.tinker.datums import datum_row, updates_of
 from kernelgym_train.backends.tinker.reference import divergence, reference_logprobs
-from kernelgym_train.backends.tinker.service import ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.types import Key, Sample
 from support import fake_tinker
@@ -133,9 +132,10 @@ def test_request_to_the_base_model_is_repeated_twice(tmp_path):
     fake_tinker.run(tmp_path / "one", settings, store)
     assert len(store.scored) == 2 + len(store.updates[0][0])
     store = Store(unscored=3)
-    with pytest.raises(ServiceTimeout):
-        fake_tinker.run(tmp_path / "two", settings, store)
-    assert store.updates == [], "nothing was learned"
+    done, log, _ = fake_tinker.run(tmp_path / "two", settings, store)
+    events = [row["event"] for row in rows(log.folder, "events.jsonl")]
+    assert events.count("learner_lost") == 1 and done.steps == 1
+    assert len(store.updates) == 1 and len(store.created) == 2, "nothing was learned before"
 
 
 def test_requests_to_the_base_model_are_bounded():

@@ -11,9 +11,11 @@ from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
 from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.reach import KeptWeights, find_weights
+from kernelgym_train.backends.tinker.recovery import or_lost
 from kernelgym_train.backends.tinker.service import Service
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import load_config
+from kernelgym_train.run.training import LearnerLost
 from kernelgym_train.types import Key, Sample
 from support import tiny
 from support.tinker_server import running
@@ -179,6 +181,21 @@ def test_update_survives_sampling_an_older_snapshot(server):
     assert before.logprobs == after.logprobs  # and so are the learner's weights
 
 
+def test_weights_kept_for_sampling_stay_as_they_are(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 4, 0)
+        path = await learner.save_sampler("before", keep_days=0)
+        kept = await service.sampler(path)
+        found = await answers(kept, 2)
+        await updated(learner, rows_for(found, (1.0, -1.0)), learning_rate=0.1)
+        return found, await answers(await learner.snapshot(), 2), await answers(kept, 2)
+
+    before, updates, after = serve(server, play)
+    for one, other in zip(before, after, strict=True):
+        assert one.ids == other.ids and one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    assert [one.logprobs for one in before] != [one.logprobs for one in updates]
+
+
 def test_checkpoint_deleted_is_gone(server):
     async def play(service):
         learner = await service.create(str(server.model), 8, seed=1)
@@ -225,3 +242,22 @@ def test_checkpoint_restores_weights_after_a_kill(server):
     for one, other in zip(before.logprobs, after.logprobs, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
     assert len(sampled[0].ids) == 4
+
+
+def test_learner_lost_by_its_server_is_recovered_from(server):
+    async def play(service):
+        learner = await service.create(str(server.model), 4, 0)
+        rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -1.0))
+        kept, _ = await learner.save("kept", keep_days=0)
+        before = await updated(learner, rows, learning_rate=0.0)
+        await asyncio.to_thread(server.stop, signal.SIGKILL)
+        await asyncio.to_thread(server.start)
+        with pytest.raises(LearnerLost):
+            await or_lost(updated(learner, rows, learning_rate=0.0))
+        service.renew()
+        learner = await service.restore(kept)
+        return before, await updated(learner, rows, learning_rate=0.0)
+
+    before, after = serve(server, play)
+    for one, other in zip(before.logprobs, after.logprobs, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)

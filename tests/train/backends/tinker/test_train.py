@@ -12,7 +12,6 @@ from kernelgym import UsageError
 from kernelgym.testing import verdict
 from kernelgym_train.backends.tinker.datums import datum_row
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
-from kernelgym_train.backends.tinker.service import ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.trl.rows import rows_of
 from kernelgym_train.config.sections import OptimiserConfig
@@ -108,13 +107,13 @@ def test_reward_rises(tmp_path):
 
 
 def test_rows_submitted_equal_trls(tmp_path, monkeypatch):
-    taken, take = [], Steps.take
+    taken, write_down = [], Steps.write_down
 
-    async def noted(self, *args, **options):
-        taken.append(await take(self, *args, **options))
+    def noted(self, *args):
+        taken.append(write_down(self, *args))
         return taken[-1]
 
-    monkeypatch.setattr(Steps, "take", noted)
+    monkeypatch.setattr(Steps, "write_down", noted)
     store = Store()
     fake_tinker.run(tmp_path / "run", fake_tinker.config("optimiser.steps=2"), store)
     assert len(taken) == len(store.updates) == 2
@@ -247,28 +246,20 @@ def test_stopped_run_keeps_its_weights(tmp_path):
 
 
 def test_interrupt_finishes_the_step_and_saves(tmp_path, monkeypatch):
-    take = Steps.take
+    play = Steps.play
 
     async def interrupted(self, step, *args, **options):
         if step == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        return await take(self, step, *args, **options)
+        return await play(self, step, *args, **options)
 
-    monkeypatch.setattr(Steps, "take", interrupted)
+    monkeypatch.setattr(Steps, "play", interrupted)
     folder, store = tmp_path / "run", Store()
     with pytest.raises(KeyboardInterrupt):
         fake_tinker.run(folder, fake_tinker.config("run.save_every=100"), store)
     start = RunLog.follow(folder).start
     assert start is not None and start.step == 3
     assert [name for name, _ in store.saved] == ["step-000003"]
-
-
-def test_update_without_an_answer_is_not_sent_again(tmp_path):
-    store = Store(fails_at=2)
-    with pytest.raises(ServiceTimeout):
-        fake_tinker.run(tmp_path / "run", fake_tinker.config(), store)
-    assert len(store.updates) == 3
-    assert [row["step"] for row in rows(tmp_path / "run", "metrics.jsonl")] == [0, 1]
 
 
 @pytest.mark.parametrize("undeletable", [False, True])

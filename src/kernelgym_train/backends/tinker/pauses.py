@@ -1,0 +1,65 @@
+"""Tell of a Tinker service's pauses in a line and an event.
+
+Contract: a pause is told at once when the SDK learns of it, and again after a minute while it
+lasts, but not once for each request that it holds up. `Pauses.told` may be called from any thread:
+the SDK works in one of its own.
+
+It waits for nothing and ends nothing; a request's own limit does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kernelgym_train.run.interrupts import say_line
+
+__all__ = ["Pauses"]
+
+_AGAIN_S = 60.0
+
+_REASONS = {
+    "paused_capacity": "the service is short of capacity",
+    "paused_rate_limit": "a limit on requests at the same time was reached",
+}
+
+
+class Pauses:
+    """Tells of pauses.
+
+    Args:
+        say: Is given each one as a line; by default it goes to standard error.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], object] = say_line,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.event: Callable[..., object] | None = None
+        """Writes down an event of a run: its name, and facts by keyword."""
+        self._say, self._clock = say, clock
+        self._lock = threading.Lock()
+        self._last: dict[tuple[str, str], float] = {}
+
+    def told(self, what: str, state: str, reason: str | None = None) -> None:
+        """Tell of a pause, unless that was done within the last minute.
+
+        Args:
+            what: What is held up, such as "training".
+            state: The service's name of the pause, such as "paused_capacity".
+            reason: What the service says of it.
+        """
+        with self._lock:
+            now, key = self._clock(), (what, state)
+            if now - self._last.get(key, -_AGAIN_S) < _AGAIN_S:
+                return
+            self._last[key] = now
+        why = reason or _REASONS.get(state, state)
+        self._say(f"the Tinker service makes {what} wait: {why}")
+        if self.event is not None:
+            facts: dict[str, Any] = {"what": what, "state": state, "reason": why}
+            self.event("paused", **facts)

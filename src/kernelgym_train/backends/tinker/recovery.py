@@ -1,0 +1,56 @@
+"""Failures of a Tinker service that a run recovers from.
+
+A client that trains is given up after its first failure: whether that request was carried out, or
+will be, is not known, and the SDK lets later ones fail as well. The run goes on from its last
+checkpoint with another client (`kernelgym_train.run.training.run_stretches`). A failure that every
+further client would meet is not recovered from: a key that is refused, a bill, a request that
+the service does not understand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from kernelgym import UsageError
+from kernelgym_train.run.training import LearnerLost
+
+__all__ = ["is_final", "or_lost"]
+
+_T = TypeVar("_T")
+
+_FINAL = (401, 402, 403, 422)
+"""Answers of HTTP that another client would get as well."""
+_OURS = (UsageError, TypeError, AttributeError, LookupError, AssertionError)
+
+
+def is_final(error: BaseException) -> bool:
+    """Return True if another client would fail in the same way.
+
+    Args:
+        error: What the SDK raised. What it was raised from counts, too: of a poisoned client that
+            is the first failure.
+    """
+    if isinstance(error, _OURS):
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if getattr(cause, "status_code", None) in _FINAL:
+            return True
+        cause = cause.__cause__
+    return False
+
+
+async def or_lost(asked: Awaitable[_T]) -> _T:
+    """Return what a request of training gives.
+
+    Raises:
+        LearnerLost: If it fails, so that its client cannot be relied on.
+        Exception: What it raises, if another client would fail in the same way.
+    """
+    try:
+        return await asked
+    except Exception as error:
+        if is_final(error):
+            raise
+        raise LearnerLost(f"{type(error).__name__}: {error}") from error
