@@ -18,7 +18,7 @@ LAST_LINES = {
     "02_scripted_agent.py": "ended solved; returns [0.64, 0.86, 1.4]",
     "03_record_and_export.py": "3 preference pairs",
     "04_credit_for_a_policy.py": "2 groups to learn from; without a signal: []",
-    "05_search.py": "softmax: ",
+    "07_search.py": "softmax: ",
     "06_examples_in_the_prompt.py": "ended solved; returns [",
 }
 """How the last line of each begins."""

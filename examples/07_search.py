@@ -1,6 +1,6 @@
 """Search for a faster softmax on the CPU, with neither a model nor a GPU.
 
-Run it with `python examples/05_search.py`; it needs `pip install '.[search]'` and a C++ compiler,
+Run it with `python examples/07_search.py`; it needs `pip install '.[search]'` and a C++ compiler,
 and takes some minutes on two cores. More evaluations find more.
 """
 
