@@ -90,7 +90,6 @@ def test_dry_run_makes_nothing(tmp_path, model_folder, served, capsys):
     assert list(tmp_path.iterdir()) == [] and made == []
 
 
-@pytest.mark.slow
 def test_tokenizer_named_apart_is_taken(tmp_path, model_folder, served, capsys, monkeypatch):
     from kernelgym_train.backends.tinker import backend
     from kernelgym_train.backends.tinker.reach import ServedModel
