@@ -48,7 +48,8 @@ class Limits:
     triton_build_s: float = 60.0
     """Wall seconds for one program that compiles a Triton launch: assembler or C compiler."""
     run_s: float = 60.0
-    """Wall seconds for loading, constructing and all judged calls together, builds excluded."""
+    """Wall seconds that the worker waits for loading, constructing and all judged calls together;
+    not for builds, nor for loading while the worker prepares the reference."""
     memory_bytes: int = 4 << 30
     """Address space a kernel's process may add to what the preloaded libraries take."""
     output_bytes: int = 4 << 20

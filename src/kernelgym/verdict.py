@@ -119,7 +119,7 @@ class Timing:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """The speedup that each pair of `windows` says; their median is `speedup`."""
+        """The speedup that each pair of `windows` says."""
         return tuple(reference / kernel for kernel, reference in self.windows)
 
     @property

@@ -1,5 +1,6 @@
 """How windows on a CPU become a timing, with processes and a host that are made up."""
 
+from dataclasses import replace
 from itertools import count, cycle, repeat
 from random import Random
 
@@ -63,3 +64,17 @@ def test_reference_alone_counts_where_it_did_not_wait():
     baseline.jitter = cycle((2.0 * baseline.slots, 0.0))  # a window that waited is twice as long
     _, alone_ms = watch.clean(measured)
     assert alone_ms == pytest.approx(2.0)
+
+
+def test_discarded_windows_count_against_the_reference_alone():
+    """A kernel that makes its slowest third wait must gain nothing by having it discarded."""
+    clean, cleaned = [], []
+    for waits in (0.0, 0.5):
+        kernel, baseline = on_cpu(repeat(0.0))
+        measured, watch = timed(kernel, baseline)
+        all_pairs = replace(measured, beside_ms=measured.timing.reference_ms * (1.0 + waits))
+        baseline.call_ms = 2.0
+        cleaned.append(watch.clean(all_pairs)[0].timing.speedup_low)
+        clean.append(measured.timing.speedup_low)
+    assert clean[0] == clean[1]
+    assert cleaned[1] == pytest.approx(cleaned[0] / 1.5, rel=0.01)

@@ -7,9 +7,8 @@ windows took 1.5 to 3 times as long as alone and varied by 40 %, while the time 
 repeated within 5 %: the difference is this wait. Windows that waited are therefore measured again.
 
 What a candidate could gain is bounded:
-- Only waiting that its own threads cannot have caused counts. A thread waits for another thread of
-  its process at most while that one runs, so what the others ran is taken off its wait. Sleeping
-  is no waiting.
+- Waiting for its own threads does not count. A thread waits for another thread of its process at
+  most while that one runs, so what the others ran is taken off its wait. Sleeping is no waiting.
 - A pair of windows is discarded as a pair, and a third of the pairs at most.
 - The interval still covers what the discarded pairs say: whatever a candidate has discarded, the
   lower end of its speedup does not rise.

@@ -59,6 +59,8 @@ class Measurement:
     """Whether the kernel's own clock was rejected, and the judge's counts instead."""
     quiet: bool = True
     """Whether the host left the processors to the windows; else the interval holds them all."""
+    beside_ms: float = 0.0
+    """The reference's median beside the kernel, discarded windows included; 0.0 on a GPU."""
 
 
 class Stopwatch:
@@ -141,7 +143,10 @@ class Stopwatch:
         if (found := host.finding(sifted)) is not None:
             findings.append(found)
         timing = host.timing_of(sifted, protocol.between_process)
-        return Measurement(timing, tuple(findings), quiet=sifted.host == "quiet")
+        beside_ms = statistics.median(pair.reference_ms for pair in pairs)
+        return Measurement(
+            timing, tuple(findings), quiet=sifted.host == "quiet", beside_ms=beside_ms
+        )
 
     def race(self, pairs: int) -> tuple[float, float]:
         """Run a few windows; return ms per call (reference, kernel).
@@ -250,9 +255,14 @@ class Stopwatch:
         calm = [ms for ms, waited in run if not host.has_waited(waited)]
         alone_ms = statistics.median(calm or [ms for ms, _ in run])
         slowed = measured.timing.reference_ms / alone_ms
-        if slowed <= 1.0:
+        # A kernel may choose which windows wait: discarding the slow ones must not make its lower
+        # end better than all of them would.
+        slowed_most = max(slowed, measured.beside_ms / alone_ms)
+        if slowed_most <= 1.0:
             return measured, alone_ms
-        slower = speedup.slow_down(measured.timing, slowed)
+        slower = speedup.slow_down(measured.timing, max(1.0, slowed))
+        low = measured.timing.speedup_low / slowed_most
+        slower = replace(slower, speedup_low=min(slower.speedup_low, low))
         if not measured.quiet:
             # The host may have slowed the reference and the kernel alike: allow for both.
             slower = replace(slower, speedup_high=measured.timing.speedup_high)
