@@ -218,9 +218,10 @@ def test_large_calls_on_the_cpu_are_checked_in_blocks(monkeypatch):
     x = torch.rand(64, 40)
     runner = Runner(_Calling(lambda _, x: x.exp()), CPU, twin=True)
     calls = 2 * x.numel() * x.element_size()  # inputs and outputs
-    monkeypatch.setattr(module, "_free_and_total", lambda _: (1 << 30, 16 * calls))
+    monkeypatch.setattr(module, "_free_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(module, "_total_bytes", lambda _: 16 * calls)
     assert isinstance(runner.expect([x], 1).precise, torch.Tensor)
-    monkeypatch.setattr(module, "_free_and_total", lambda _: (1 << 30, 16 * calls - 16))
+    monkeypatch.setattr(module, "_total_bytes", lambda _: 16 * calls - 16)
     assert isinstance(runner.expect([x], 1).precise, RowBlocks)
 
 
@@ -238,7 +239,8 @@ def test_a_twin_that_is_too_large_beside_others_is_not_given_up_either(monkeypat
     x = torch.rand(64, 40)
     runner = Runner(_Calling(whole), CPU, twin=True, raise_on_oom=True)
     monkeypatch.setattr(runner, "_is_large", lambda *_: True)
-    monkeypatch.setattr(module, "_free_and_total", lambda _: (free, total))
+    monkeypatch.setattr(module, "_free_bytes", lambda _: free)
+    monkeypatch.setattr(module, "_total_bytes", lambda _: total)
     if free < total:
         with pytest.raises(DeviceFull, match="an fp64 run takes"):
             runner.expect([x], 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,8 +182,7 @@ class Runner:
         return output
 
     def _is_large(self, inputs: list[Any], output: Any) -> bool:
-        _, total = _free_and_total(self.device)
-        return bytes_of([inputs, output]) > total // _LARGE_SHARE
+        return bytes_of([inputs, output]) > _total_bytes(self.device) // _LARGE_SHARE
 
     def _may_fit(self, inputs: list[Any], output: Any) -> bool:
         """Return True if an fp64 run should fit in free memory.
@@ -195,10 +195,10 @@ class Runner:
         """
         size = bytes_of([inputs, output])
         needed = 4 * size
-        free, total = _free_and_total(self.device)
+        free = _free_bytes(self.device)
         if needed < free:
             return True
-        if self.raise_on_oom and needed + 2 * size < _USABLE * total:
+        if self.raise_on_oom and needed + 2 * size < _USABLE * _total_bytes(self.device):
             raise DeviceFull(f"an fp64 run takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} are free")
         return False
 
@@ -241,13 +241,21 @@ class Runner:
         return True
 
 
-def _free_and_total(device: torch.device) -> tuple[int, int]:
-    """Return a device's free memory and all of it, in bytes."""
+@functools.cache
+def _total_bytes(device: torch.device) -> int:
+    """Return a device's memory in bytes; kept, since every call of a reference asks."""
     if device.type != "cuda":
-        return available_bytes(), device_bytes("cpu")
-    free, total = torch.cuda.mem_get_info(device)
+        return device_bytes("cpu")
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Return the memory of a device that is free, in bytes."""
+    if device.type != "cuda":
+        return available_bytes()
+    free, _ = torch.cuda.mem_get_info(device)
     held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(free + held), int(total)
+    return int(free + held)
 
 
 def _block_rows(height: int, total_bytes: int, seed: int) -> tuple[slice, ...]:
