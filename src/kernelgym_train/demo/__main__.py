@@ -79,9 +79,9 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError("--base-url is a Tinker server's: give --backend tinker, too")
     address = () if options.base_url is None else (f"tinker.base_url={options.base_url}",)
     plan = on_backend(TINY_PLAN if options.tiny else CPU_PLAN, options.backend, address)
-    if options.prepare:
-        return _prepare(options.folder / (options.name or "demo"), plan, options.seed)
     folder = options.folder / (options.name or _free_name(options.folder, plan, options.seed))
+    if options.prepare:
+        return _prepare(folder, plan, options.seed)
     started = time.monotonic()
     on_terminal = sys.stderr.isatty()
     with quiet_frameworks():
@@ -109,7 +109,8 @@ def _prepare(folder: Path, plan: Plan, seed: int) -> int:
         raise UsageError(
             f"there is something else in {str(folder)!r}; remove it, or give another name"
         )
-    _say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
+    if not folder.exists():
+        _say(f"drawing problems and fitting a model on noisy answers (seed {seed})")
     with quiet_frameworks():
         prepare(folder, plan, seed, _fitting())
     print(f"model      {folder / 'start'}")

@@ -28,7 +28,7 @@ PLAIN_SCOPE = Scope(
     longest=2,
     longest_shown=3,
 )
-_DECIDE_THE_START = (*("scope", "answers", "repairs", "vocabulary", "size", "fit", "held_out"),)
+_DECIDE_THE_START = ("scope", "answers", "repairs", "vocabulary", "size", "fit", "held_out")
 _WARM = FitRule(epochs=5, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 

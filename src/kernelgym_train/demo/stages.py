@@ -115,7 +115,7 @@ def prepare(
     if about and made_by != {name: about.get(name) for name in made_by}:
         raise UsageError(
             f"{str(folder)!r} was prepared with seed {about.get('seed', '(not told)')} and seed "
-            f"{seed} was asked for, or by another plan or version; remove it, or give another name"
+            f"{seed} was asked for, or by another plan; remove it, or give another name"
         )
     splits = draw_splits(seed, plan.scope)
     prepared = Prepared(plan, seed, folder, splits, about)
