@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -71,10 +71,11 @@ class Lint(MemoryOption):
             raise UsageError(f"--timeout takes seconds above 0, got {self.timeout}")
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
-        problems = chosen_problems(self.targets, self.sizes)
-        for target in self.targets:
-            if len(named := _problems_of(target, self.sizes)) == 1:  # of a suite, those that fit
-                check_fits(named[0], budget, self.device)
+        groups = _problems_by_target(self.targets, self.sizes)
+        for group in groups:
+            if len(group) == 1:  # of a suite, those that fit are tested
+                check_fits(group[0], budget, self.device)
+        problems = _distinct(groups)
         from kernelgym.judge.lint.process import lint
 
         found: dict[int, Hygiene] = {}
@@ -104,13 +105,20 @@ def chosen_problems(targets: Sequence[str], sizes: str = "full") -> tuple[Proble
     Raises:
         UsageError: If one names nothing, or there is none.
     """
+    return _distinct(_problems_by_target(targets, sizes))
+
+
+def _problems_by_target(targets: Sequence[str], sizes: str) -> list[tuple[Problem, ...]]:
     if not targets:
         raise UsageError(
             "name a problem (Synthetic/L1/2, or a file) or a suite (Synthetic/L1, KernelBench, or "
             "a folder)"
         )
-    chosen = {problem.id: problem for target in targets for problem in _problems_of(target, sizes)}
-    return tuple(chosen.values())
+    return [_problems_of(target, sizes) for target in targets]
+
+
+def _distinct(groups: Iterable[Sequence[Problem]]) -> tuple[Problem, ...]:
+    return tuple({problem.id: problem for group in groups for problem in group}.values())
 
 
 def _problems_of(target: str, sizes: str) -> tuple[Problem, ...]:

@@ -55,13 +55,13 @@ class Ls(Options):
             problem: known_hygiene(problem, rules, self.device)
             for problem in listed.problems(self.level, split=self.split)
         }
+        forms = {problem.id for problem in known}
         if self.exclude_degenerate:
             known = {problem: found for problem, found in known.items() if found.passes}
             non_empty(known, self.suite, exclude_degenerate=True, level=self.level)
         rows = ((p.id, p.name, p.family, found.summary) for p, found in known.items())
         print_table(("id", "name", "family", "hygiene"), rows)
         if self.sizes == "small":
-            forms = {problem.id for problem in listed.problems(self.level, split=self.split)}
             full = suite(self.suite).problems(self.level, split=self.split)
             missing = [p.id for p in full if p.id + SMALL not in forms]
             if missing:

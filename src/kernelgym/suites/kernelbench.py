@@ -94,7 +94,8 @@ class KernelBenchSuite:
     splits = ("train", "test", "representative")
 
     def __init__(self, root: str | None = None, sizes: str = "full") -> None:
-        check_choice("sizes", sizes, SIZES)
+        if sizes not in SIZES:
+            raise UnknownName("sizes", sizes, SIZES)
         self.sizes = sizes
         chosen = root if root is not None else os.environ.get(ROOT_VARIABLE) or None
         self._folder = (
@@ -245,7 +246,7 @@ def _chosen_forms(
     try:
         return select_ids(forms, ids)
     except UnknownName as error:
-        for problem in select_ids(problems, ids):
+        for problem in select_ids(problems, str(error.given)):
             small_form(problem)  # says why it has none
         raise error from None
 
