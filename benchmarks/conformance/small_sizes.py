@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -35,6 +34,7 @@ from typing import Any
 
 import kernelgym
 from kernelgym.judge.lint.process import HygieneProcess
+from kernelgym.judge.tensors import bytes_of
 from kernelgym.rulesets import ruleset
 from kernelgym.suites.facts import degenerate, fact
 from kernelgym.suites.kernelbench import KernelBenchSuite
@@ -166,17 +166,6 @@ def namespace(source: str) -> dict[str, Any]:
     return module.__dict__
 
 
-def tensor_bytes(value: Any) -> int:
-    """Return the bytes of all tensors in a value."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, list | tuple):
-        return sum(map(tensor_bytes, value))
-    return 0
-
-
 @cache
 def estimate(source: str) -> tuple[float, float]:
     """Return bytes and floating-point operations of a call, from shapes alone."""
@@ -190,7 +179,7 @@ def estimate(source: str) -> tuple[float, float]:
         with FlopCounterMode(display=False) as counter:
             output = model(*inputs)
     weights = [*model.parameters(), *model.buffers()]
-    total = tensor_bytes(inputs) + tensor_bytes(output) + tensor_bytes(weights)
+    total = bytes_of(inputs) + bytes_of(output) + bytes_of(weights)
     return total, counter.get_total_flops()
 
 
@@ -212,9 +201,9 @@ def measured(source: str) -> dict[str, Any]:
             if seconds > 3 * MOST_SECONDS:
                 break
     return {
-        "input_bytes": tensor_bytes(inputs),
-        "output_bytes": tensor_bytes(output),
-        "param_bytes": tensor_bytes([*model.parameters(), *model.buffers()]),
+        "input_bytes": bytes_of(inputs),
+        "output_bytes": bytes_of(output),
+        "param_bytes": bytes_of([*model.parameters(), *model.buffers()]),
         "seconds": round(seconds, 4),
     }
 
@@ -318,14 +307,15 @@ def in_a_child(problem: Problem, aim: tuple[float, float]) -> dict[str, Any]:
     with os.fdopen(receive, "rb") as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(text) if text else {"none": f"no sizes were found in {SEARCH_S} s"}
+    nothing = "no sizes were found in the time that the search had"
+    return json.loads(text) if text else {"none": nothing}
 
 
 class Gate:
     """The degeneracy gate, restarted where a problem overran."""
 
     def __init__(self, rules: str) -> None:
-        self._rules = dataclasses.replace(ruleset(rules))
+        self._rules = ruleset(rules)
         self._process: HygieneProcess | None = None
 
     def reasons(self, problem: Problem) -> tuple[list[str], str]:
@@ -391,24 +381,6 @@ def examine(problem: Problem, strict: Gate, public: Gate) -> dict[str, Any]:
     return found
 
 
-class Turns:
-    """Holds a lock file for two minutes at a time."""
-
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "a") if path else None
-        self._since = 0.0
-
-    def take(self) -> None:
-        """Go on with the turn, or wait for the next one."""
-        if self._file is None or (self._since and time.monotonic() - self._since < 120):
-            return
-        if self._since:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            time.sleep(1)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._since = time.monotonic()
-
-
 def write(found: Mapping[str, dict[str, Any]], problems: Mapping[str, Problem]) -> None:
     """Write both tables."""
     folder = Path(kernelgym.__file__).parent / "suites"
@@ -440,7 +412,6 @@ def main() -> None:
     parser.add_argument("--work", required=True, type=Path, help="JSONL of what was found")
     parser.add_argument("--levels", default="1,2,3")
     parser.add_argument("--ids", default="", help="ids to search anew, such as L1/19,L2/3")
-    parser.add_argument("--lock", default="", help="lock file to hold for each problem")
     parser.add_argument("--write", action="store_true", help="write the tables at the end")
     given = parser.parse_args()
     suite = KernelBenchSuite(given.kernelbench_root)
@@ -459,9 +430,7 @@ def main() -> None:
     # Before the first fork: what this imports takes two seconds, and no child pays them again.
     estimate(WARM)
     strict, public = Gate("strict"), Gate("kernelbench")
-    turns = Turns(given.lock)
     for key in todo:
-        turns.take()
         started = time.monotonic()
         found[key] = examine(problems[key], strict, public)
         with given.work.open("a") as out:

@@ -23,7 +23,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -59,31 +59,40 @@ def main() -> int:
     failed = _run_all(options, plan)
     result = assemble(options.work, options.seeds, options.arms)
     result = {"machine": recorded, "plan": as_data(_plain(plan)), **result}
-    print(table(result))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    return finish(result, table(result), options.out, failed)
+
+
+def finish(result: Mapping[str, Any], told: str, out: Path | None, failed: Sequence[str]) -> int:
+    """Print and write a result and what failed; returns the exit code."""
+    print(told)
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=2) + "\n")
     for what in failed:
         print(f"failed: {what}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+def parser_of(
+    doc: str | None, arms: Iterable[str], arm_type: Callable[[str], list[str]], work: str
+) -> argparse.ArgumentParser:
+    """Return a parser of the options that all learning benchmarks have."""
+    parser = argparse.ArgumentParser(description=str(doc).partition("\n")[0])
     add = parser.add_argument
     add("--seeds", type=_numbers, default=[0, 1, 2], help="seeds, such as 0,1,2")
-    add("--arms", type=_arms, default=list(ARMS), help=f"arms, of {','.join(ARMS)}")
+    add("--arms", type=arm_type, default=list(arms), help=f"arms, of {','.join(arms)}")
+    add("--work", type=Path, default=Path(work), help="folder that keeps what is done")
+    add("--out", type=Path, help="write the numbers to this JSON file")
+    add("--tiny", action="store_true", help="go through all stages; learns nothing")
+    return parser
+
+
+def _options() -> argparse.Namespace:
+    parser = parser_of(__doc__, ARMS, _arms, "runs/learning_cpu")
+    add = parser.add_argument
     add("--processes", type=int, default=1, help="seeds and arms run side by side")
     add("--threads", type=int, help="of torch, in each; the cores divided by the processes if None")
     add("--workers", type=int, help="of the judge, in each; as --threads if None")
-    add(
-        "--work",
-        type=Path,
-        default=Path("runs/learning_cpu"),
-        help="folder that keeps what is done",
-    )
-    add("--out", type=Path, help="write the numbers to this JSON file")
-    add("--tiny", action="store_true", help="go through all stages; learns nothing")
     return parser.parse_args()
 
 

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.cpu import HEADLINE, START, run_stage
+from benchmarks.learning.cpu import HEADLINE, START, finish, parser_of, run_stage
 from benchmarks.machine import machine
 from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan, on_backend
@@ -86,22 +86,14 @@ def main() -> int:
         "plan": _plain(plan),
         **assemble(options.work, options.seeds),
     }
-    print(table(result))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
-    for what in failed:
-        print(f"failed: {what}", file=sys.stderr)
-    return 1 if failed else 0
+    return finish(result, table(result), options.out, failed)
 
 
 def _options() -> argparse.Namespace:
     cores = os.cpu_count() or 1
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser = parser_of(__doc__, ARMS, _arms, "runs/learning_tinker")
     add = parser.add_argument
-    add("--seeds", type=_numbers, default=[0, 1, 2], help="seeds, such as 0,1,2")
     add("--steps", type=int, help="optimiser steps of an arm; the demonstration's if not given")
-    add("--arms", type=_arms, default=list(ARMS), help=f"arms, of {','.join(ARMS)}")
     add("--workers", type=int, default=cores, help="of the judge")
     add(
         "--prepared",
@@ -109,19 +101,7 @@ def _options() -> argparse.Namespace:
         default=Path("runs/demo"),
         help="prepared folder, taken for the seed that it was made with",
     )
-    add(
-        "--work",
-        type=Path,
-        default=Path("runs/learning_tinker"),
-        help="folder that keeps what is done",
-    )
-    add("--out", type=Path, help="write the numbers to this JSON file")
-    add("--tiny", action="store_true", help="go through all stages; learns nothing")
     return parser.parse_args()
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def _arms(text: str) -> list[str]:
