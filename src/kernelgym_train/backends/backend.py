@@ -119,8 +119,12 @@ class Backend(Protocol):
             UsageError: If a package is missing or a setting does not fit.
         """
 
-    def prepare(self, config: Config) -> Model:
+    def prepare(self, config: Config, *, resumed: bool = False) -> Model:
         """Return the configured model, its weights not loaded.
+
+        Args:
+            config: The configuration.
+            resumed: Whether a run goes on. What only its start needed may be gone by then.
 
         Raises:
             UsageError: If it, or the service that has it, is not there.

@@ -106,7 +106,7 @@ def learn(
     """
     backend = find_backend(config.run.backend)
     backend.check(config)
-    model = backend.prepare(config)
+    model = backend.prepare(config, resumed=resume)
     try:
         model.load()
         _train(config, problems, judge, model, list(watchers), shuffled, resume)

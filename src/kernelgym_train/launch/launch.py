@@ -116,7 +116,7 @@ def _train_run(
     backend = find_backend(config.run.backend)
     backend.check(config)
     with quiet_frameworks(), contextlib.ExitStack() as stack:
-        model = backend.prepare(config)
+        model = backend.prepare(config, resumed=resume is not None)
         stack.callback(model.close)
         device = model.device
         config = with_memory_budget(config)

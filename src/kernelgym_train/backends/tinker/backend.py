@@ -227,12 +227,16 @@ class TinkerBackend:
         """Refuse a machine that lacks the SDK."""
         check_packages("tinker", ("tinker", "transformers"))
 
-    def prepare(self, config: Config) -> TinkerModel:
-        """Return the configured model on its service."""
+    def prepare(self, config: Config, *, resumed: bool = False) -> TinkerModel:
+        """Return the configured model on its service.
+
+        The weights that `tinker.start_from` names are looked for by a new run alone.
+        """
         server = server_address(config.tinker.base_url)
         key = tinker_key(server).value
         served = find_model(reach(server, key), config.model.id, server)
-        _check_start(config, served, server, key)
+        if not resumed:
+            _check_start(config, served, server, key)
         return TinkerModel(config, served, server)
 
     def trained(self, config: Config, folder: Path) -> TinkerModel:

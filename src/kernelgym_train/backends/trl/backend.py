@@ -178,7 +178,7 @@ class TrlBackend:
                     f"{what} as configured needs {name}, which is not installed: pip install {name}"
                 )
 
-    def prepare(self, config: Config) -> TrlModel:
+    def prepare(self, config: Config, *, resumed: bool = False) -> TrlModel:
         """Return the configured model, its weights not loaded yet."""
         return TrlModel(config)
 

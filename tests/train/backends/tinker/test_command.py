@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from kernelgym import UsageError
 from kernelgym_train.backends.tinker.service import ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.cli import main
@@ -181,9 +182,24 @@ def test_run_begins_with_weights_of_another(tmp_path, model_folder, served, caps
     assert store.began == [fake_tinker.fresh()[1]], "the optimiser begins anew"
     ((rows_sent, _),) = store.updates
     assert all(row.logprobs[-1] < -2.0 for row in rows_sent if row.targets[-1] == fake_tinker.END)
-    # A resumed run goes on from its own checkpoint.
+
+
+def test_run_resumes_once_its_start_is_gone(tmp_path, model_folder, kept, monkeypatch):
+    from kernelgym_train.backends.tinker import backend
+
+    start = "tinker://run-0/weights/a"
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    given += ["evaluation.every=0", f"tinker.start_from={start}"]
+    assert main([*given, "optimiser.steps=1"]) == 0
+
+    def gone(url, key, path):
+        raise UsageError(f"the Tinker server at {url} has no {path}")
+
+    monkeypatch.setattr(backend, "find_weights", gone)
+    del kept.kept[start]
     assert main(["--resume", str(tmp_path / "one"), "optimiser.steps=2"]) == 0
-    assert len(store.restored) == 2 and store.restored[1] != told["path"]
+    assert len(kept.restored) == 2 and kept.restored[1] != start
+    assert main([*given, "run.name=two"]) == 2, "a new run needs them"
 
 
 @pytest.fixture
