@@ -305,7 +305,10 @@ def _reopened(
     log.close()
     found = RunLog.resume(log.folder, good=good)
     found.keeps_tokens, found.keeps_trajectories = log.keeps_tokens, log.keeps_trajectories
-    found.watchers = list(watchers(found.start.step if found.start else 0))
+    # One list for all logs of the run: an evaluation that was made with the first of them would
+    # go on telling watchers that are closed.
+    log.watchers[:] = watchers(found.start.step if found.start else 0)
+    found.watchers = log.watchers
     steps.log = found
     return found
 

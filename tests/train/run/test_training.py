@@ -30,7 +30,8 @@ class Answers:
 class Trained:
     """A backend that learns nothing: takes the steps of a stretch and saves when that is due."""
 
-    def __init__(self):
+    def __init__(self, log):
+        self.log = log
         self.begun = []
         self.evaluated = []
 
@@ -49,8 +50,9 @@ class Trained:
         return Outcome(progress.done, stopped=progress.stopped)
 
     async def evaluate(self, policy, step):
-        """Note an evaluation."""
+        """Note an evaluation, in the log that the run was begun with."""
         self.evaluated.append(step)
+        self.log.evaluation(step, {"eval/pass@1": 0.0})
         return float(step)
 
 
@@ -64,7 +66,7 @@ def train(folder, *overrides, watchers=lambda first: ()):
     log.keeps_tokens = False
     judge = ScriptedEvaluator(tiny.judge, ruleset=settings.rules)
     steps = make_steps(settings, tuple(tiny.problems(6)), judge, log=log)
-    backend = Trained()
+    backend = Trained(log)
     done = run_stretches(
         settings, log, steps, backend, evaluate=backend.evaluate, watchers=watchers
     )
@@ -164,14 +166,32 @@ def test_lost_learner_is_gone_on_with_as_a_resume(tmp_path):
             progress.finish = failing
             return begun(progress)
 
+    class Shown:
+        def __init__(self, first):
+            self.first, self.evaluations, self.closed = first, [], False
+
+        def scalars(self, step, values):
+            assert not self.closed
+            if "eval/pass@1" in values:
+                self.evaluations.append(step)
+
+        def histograms(self, step, values):
+            assert not self.closed
+
+        def close(self):
+            self.closed = True
+
     made = []
     folder = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{__name__}.Trained", Fails)
         done, backend, _ = train(
-            folder, "guards.collapse=off", watchers=lambda first: made.append(first) or ()
+            folder,
+            "guards.collapse=off",
+            watchers=lambda first: made.append(Shown(first)) or made[-1:],
         )
-    assert [done for done, _ in backend.begun] == [0, 0, 2, 4] and made == [0, 2, 4]
+    assert [done for done, _ in backend.begun] == [0, 0, 2, 4]
+    assert [(each.first, each.evaluations) for each in made] == [(0, [2]), (2, [4]), (4, [])]
     assert done.steps == 5
     train(tmp_path / "unbroken", "guards.collapse=off")
     for name in ("trajectories", "checkpoints"):
