@@ -150,7 +150,7 @@ class Learner:
         of its cycles then.
 
         Raises:
-            ServiceTimeout: If it takes longer than the learner's limit.
+            ServiceTimeout: If both take longer than the learner's limit.
         """
         from tinker import types
 
@@ -161,8 +161,11 @@ class Learner:
             [_datum(row, loss) for row in rows], loss, dict(loss_config) or None
         )
         step = self._client.optim_step(adam)
-        found = await within(backward, self._limit_s, "a backward pass")
-        taken = await within(step, self._limit_s, "an optimiser step")
+
+        async def both() -> tuple[Any, Any]:
+            return await backward, await step
+
+        found, taken = await within(both(), self._limit_s, "an update")
         told = tuple(tuple(output["logprobs"].tolist()) for output in found.loss_fn_outputs)
         measured = {**dict(found.metrics or {}), **dict(taken.metrics or {})}
         return Updated(told, {name: float(value) for name, value in measured.items()})
@@ -187,12 +190,19 @@ class Learner:
         return True
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
-        """Keep weights and optimiser; returns their path and the sampler's."""
+        """Keep weights and optimiser; returns their path and the sampler's.
+
+        Raises:
+            ServiceTimeout: If both take longer than the learner's limit.
+        """
         seconds = keep_days * 86400 or None
         state = self._client.save_state(name, ttl_seconds=seconds)
         sampler = self._client.save_weights_for_sampler(name, ttl_seconds=seconds)
-        kept = await within(state, self._limit_s, "a checkpoint")
-        sampled = await within(sampler, self._limit_s, "a checkpoint for sampling")
+
+        async def both() -> tuple[Any, Any]:
+            return await state, await sampler
+
+        kept, sampled = await within(both(), self._limit_s, "a checkpoint")
         return str(kept.path), str(sampled.path)
 
     async def save_sampler(self, name: str, *, keep_days: int) -> str:
