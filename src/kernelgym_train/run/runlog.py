@@ -389,8 +389,8 @@ class RunLog:
 
         Whatever ended it before its first step, the corrected command can take the name again.
         """
-        started = any((self.folder / name).exists() for name in _SIGNS_OF_A_STEP)
-        if not self.writes or started:
+        # One that is opened again before its first step has a file of checkpoints without a row.
+        if not self.writes or any(_holds_rows(self.folder / name) for name in _SIGNS_OF_A_STEP):
             return False
         shutil.rmtree(self.folder)
         return True
@@ -404,6 +404,10 @@ class RunLog:
 def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
     facts = {name: value for name, value in row.items() if name not in _ROW}
     return Checkpoint(row["step"], folder / row["path"], row["weights"], facts)
+
+
+def _holds_rows(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:

@@ -157,6 +157,18 @@ def test_a_half_written_checkpoint_does_not_count(log: RunLog, half: str) -> Non
     assert [row["step"] for row in rows(log.folder / "checkpoints.jsonl")] == [2, 4]
 
 
+def test_run_without_a_step_is_discarded(log: RunLog) -> None:
+    recovered = RunLog.resume(log.folder)  # as after a learner was lost
+    assert recovered.discard_if_unstarted() and not log.folder.exists()
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_run_with_a_step_is_not_discarded(recovered: bool, log: RunLog) -> None:
+    steps(log, 0, 1, save=recovered)
+    found = RunLog.resume(log.folder) if recovered else log
+    assert not found.discard_if_unstarted() and log.folder.exists()
+
+
 def test_resuming_twice_is_resuming_once(log: RunLog) -> None:
     steps(log, 0, 2)
     steps(log, 2, 3, save=False)
