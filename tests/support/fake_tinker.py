@@ -266,7 +266,7 @@ class FakeService:
         found: FakeLearner = await within(asked, limit_s, kind)
         return found
 
-    def close(self, status: str = "success") -> None:
+    def close(self) -> None:
         """Count that it was closed."""
         self.closed += 1
 

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import DatumRow
@@ -32,6 +32,7 @@ _MOST_SEED = 2**31 - 1
 _SLOW_S = 25.0
 _DELETION_S = 60.0
 """A run goes on without a deletion: it waits no longer for one."""
+_CLOSING_S = 2.0
 
 
 class ServiceTimeout(TimeoutError):
@@ -316,10 +317,15 @@ class Service:
         except tinker.NotFoundError:
             return
 
-    def close(self, status: Literal["success", "errored", "interrupted"] = "success") -> None:
-        """End the session; the service may free what it holds."""
+    def close(self) -> None:
+        """End the session; the service may free what it holds.
+
+        The request is waited for, since a process that ends would take it along, but for two
+        seconds at most and whatever comes of it: the session expires by itself as well.
+        """
         _SDKS_LOG.removeFilter(self._billing)
-        self._client.close(status)
+        with contextlib.suppress(Exception):
+            self._client.close("success").result(_CLOSING_S)
 
     def _connect(self) -> Any:
         import tinker

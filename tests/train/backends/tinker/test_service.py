@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernelgym_train.backends.tinker.pauses import Pauses
-from kernelgym_train.backends.tinker.service import Learner, ServiceTimeout
+from kernelgym_train.backends.tinker.service import Learner, Service, ServiceTimeout
 from support import fake_clock
 
 pytest.importorskip("tinker")
@@ -71,3 +71,22 @@ def test_two_requests_have_one_limit(kind, found, ask):
     assert ask(kind, 3.0) == found
     with pytest.raises(ServiceTimeout, match="within 10 s"):
         ask(kind, 6.0)
+
+
+@pytest.mark.parametrize("failure", [None, TimeoutError("no answer"), RuntimeError("away")])
+def test_end_of_a_session_is_waited_for_shortly(failure, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+    service, asked = Service("http://127.0.0.1:9", 60.0), []
+
+    def result(timeout):
+        asked.append(timeout)
+        if failure:
+            raise failure
+
+    def close(status):
+        asked.append(status)
+        return SimpleNamespace(result=result)
+
+    monkeypatch.setattr(service, "_client", SimpleNamespace(close=close))
+    service.close()
+    assert asked == ["success", 2.0]
