@@ -20,7 +20,6 @@ from kernelgym import UsageError
 __all__ = ["TinkerKey", "is_loopback", "tinker_key"]
 
 _VARIABLE = "TINKER_API_KEY"
-_COMMAND = "TINKER_CREDENTIAL_CMD"
 _FORMS = ("tml-", "eyJ")
 """How keys begin, and the short-lived tokens that the SDK takes in their place."""
 _PLACEHOLDER = "tml-loopback"
@@ -32,7 +31,6 @@ class TinkerKey:
     """A key, and where it was found."""
 
     value: str = field(repr=False)
-    """Empty if the SDK runs a command of the user's for it."""
     source: str
     """In words; for people, and without the key."""
 
@@ -54,8 +52,6 @@ def tinker_key(base_url: str = "", *, folder: Path | None = None) -> TinkerKey:
         return _formed(value, _VARIABLE)
     if value := _of_lines(lines):
         return _formed(value, f"{_VARIABLE} in .env")
-    if os.environ.get(_COMMAND):
-        return TinkerKey("", _COMMAND)
     if value := _of_store(store):
         return _formed(value, "`tinker auth login`")
     if is_loopback(base_url):

@@ -231,7 +231,7 @@ class Service:
         """Is told when the service makes requests wait."""
         self._limit_s = limit_s
         key = tinker_key(base_url).value
-        self._given: dict[str, Any] = {"base_url": base_url or None, "api_key": key or None}
+        self._given: dict[str, Any] = {"base_url": base_url or None, "api_key": key}
         self._client = self._connect()
         self._billing = _Billing(self.pauses)
         _SDKS_LOG.addFilter(self._billing)

@@ -19,7 +19,7 @@ LOCAL = "http://127.0.0.1:8004"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home and a working folder without any key."""
-    for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD", "TINKER_BASE_URL"):
+    for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -40,8 +40,6 @@ def keep(home: Path, key: str) -> None:
 def test_key_is_taken_from_the_first_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(home, "tml-stored")
     assert tinker_key(HOSTED) == TinkerKey("tml-stored", "`tinker auth login`")
-    monkeypatch.setenv("TINKER_CREDENTIAL_CMD", "print-one")
-    assert tinker_key(HOSTED) == TinkerKey("", "TINKER_CREDENTIAL_CMD")
     (home / ".env").write_text("OTHER=1\nTINKER_API_KEY=tml-file\n")
     assert tinker_key(HOSTED) == TinkerKey("tml-file", "TINKER_API_KEY in .env")
     monkeypatch.setenv("TINKER_API_KEY", " tml-variable ")
