@@ -6,8 +6,9 @@ mostly take less. With ``optimiser.kl_beta`` the base model reads each row that 
 samples the one token that a request for log-probabilities costs. A model that is not in `PRICES`
 has no price, and none is made up for it.
 
-Does not cover what checkpoints cost (0.10 USD per gigabyte and month by the same page), nor servers
-of one's own, which charge nothing.
+Does not cover requests that are given up and made again, steps that are played again after a kill,
+what checkpoints cost (0.10 USD per gigabyte and month by the same page), and servers of one's own,
+which charge nothing.
 """
 
 from __future__ import annotations

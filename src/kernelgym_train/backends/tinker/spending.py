@@ -1,10 +1,12 @@
 """The running total of what a run has spent, and its caps.
 
 Contract: every answer and every update that the service has carried out for this run is counted
-once, evaluations included; an answer that failed is not. A total is kept in checkpoints, so a run
-that is resumed goes on from that of its checkpoint: what was spent on steps that are played anew is
-not in it. Tokens of prompts are counted as if none had been in the service's cache, so the amount
-in US dollars is an upper bound.
+once, evaluations included. A total is kept in checkpoints, so a run that is resumed goes on from
+that of its checkpoint. Tokens of prompts are counted as if none had been in the service's cache,
+which makes the amount in US dollars too high.
+
+It does not cover requests that were given up, nor the first playing of steps that were played anew
+after a kill: the service may have carried them out, and put them on the bill as well.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Spending:
 
     @property
     def usd(self) -> float | None:
-        """US dollars spent at most; None if the price is not known."""
+        """US dollars for what was counted; None if the price is not known."""
         return None if self._price is None else self._price.usd(self.spent)
 
     @property
