@@ -8,18 +8,17 @@ same seed; then it is a `PolicyFailure`, which costs that trajectory alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
 from kernelgym import PolicyFailure, UsageError
+from kernelgym_train.backends.tinker.recovery import ATTEMPTS, asked_again
 from kernelgym_train.backends.tinker.service import Answered
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, Sampling, refuse_long_prompts
 from kernelgym_train.types import Completion, Request
 
 __all__ = ["Snapshot", "TinkerPolicy"]
-
-_ATTEMPTS = 3
 
 
 class Snapshot(Protocol):
@@ -100,34 +99,34 @@ class TinkerPolicy:
     async def _one(self, request: Request) -> Completion:
         prompt, opened = self._text.prompt(request.messages)
         refuse_long_prompts([len(prompt)], self._sampling.max_new_tokens, self._context)
-        failure: Exception | None = None
-        for _ in range(_ATTEMPTS):
-            try:
-                found = await self._snapshot.sample(
-                    prompt,
-                    max_tokens=self._sampling.max_new_tokens,
-                    temperature=self._sampling.temperature,
-                    top_p=self._sampling.top_p,
-                    stop=self._stop,
-                    seed=request.seed,
-                    limit_s=self._limit_s,
-                )
-            except UsageError:
-                raise  # such as weights that the service does not have: every answer would fail
-            except Exception as error:
-                failure = error
-                continue
-            if self._spending is not None:
-                self._spending.sampled(len(prompt), len(found.ids))
-            return Completion(
-                text=self._text.answer(found.ids, opened),
-                prompt_ids=prompt,
-                ids=found.ids,
-                logprobs=found.logprobs,
-                finish="stop" if found.stopped else "length",
-                policy_version=self.version,
+
+        def ask() -> Awaitable[Answered]:
+            return self._snapshot.sample(
+                prompt,
+                max_tokens=self._sampling.max_new_tokens,
+                temperature=self._sampling.temperature,
+                top_p=self._sampling.top_p,
+                stop=self._stop,
+                seed=request.seed,
+                limit_s=self._limit_s,
             )
-        raise PolicyFailure(
-            f"no answer to {tuple(request.key)} in {_ATTEMPTS} attempts: "
-            f"{type(failure).__name__}: {failure}"
+
+        try:
+            found = await asked_again(ask)
+        except UsageError:
+            raise  # such as weights that the service does not have: every answer would fail
+        except Exception as failure:
+            raise PolicyFailure(
+                f"no answer to {tuple(request.key)} in {ATTEMPTS} attempts: "
+                f"{type(failure).__name__}: {failure}"
+            ) from failure
+        if self._spending is not None:
+            self._spending.sampled(len(prompt), len(found.ids))
+        return Completion(
+            text=self._text.answer(found.ids, opened),
+            prompt_ids=prompt,
+            ids=found.ids,
+            logprobs=found.logprobs,
+            finish="stop" if found.stopped else "length",
+            policy_version=self.version,
         )

@@ -1,5 +1,6 @@
 """Failures of a Tinker service that a run recovers from.
 
+A request that changes nothing on the service, such as for an answer, is made again (`asked_again`).
 A client that trains is given up after its first failure: whether that request was carried out, or
 will be, is not known, and the SDK lets later ones fail as well. The run goes on from its last
 checkpoint with another client (`kernelgym_train.run.training.run_stretches`). A failure that every
@@ -9,16 +10,18 @@ the service does not understand.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kernelgym import UsageError
 from kernelgym_train.run.training import LearnerLost
 
-__all__ = ["is_final", "or_lost"]
+__all__ = ["ATTEMPTS", "asked_again", "is_final", "or_lost"]
 
 _T = TypeVar("_T")
 
+ATTEMPTS = 3
+"""How often a request that changes nothing is made before its failure counts."""
 _FINAL = (401, 402, 403, 422)
 """Answers of HTTP that another client would get as well."""
 _OURS = (UsageError, TypeError, AttributeError, LookupError, AssertionError)
@@ -54,3 +57,23 @@ async def or_lost(asked: Awaitable[_T]) -> _T:
         if is_final(error):
             raise
         raise LearnerLost(f"{type(error).__name__}: {error}") from error
+
+
+async def asked_again(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Return what a request gives that is made up to three times.
+
+    Args:
+        ask: Makes the request, which must change nothing on the service.
+
+    Raises:
+        UsageError: At once, such as for weights that the service does not have.
+        Exception: What the last attempt raised.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await ask()
+        except UsageError:
+            raise
+        except Exception:
+            continue
+    return await ask()

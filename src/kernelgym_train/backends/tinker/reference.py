@@ -15,18 +15,16 @@ base model. Needs no SDK.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernelgym import UsageError
+from kernelgym.episodes.playing import side_by_side
+from kernelgym_train.backends.tinker.recovery import asked_again
 from kernelgym_train.types import Sample
 
 __all__ = ["Divergence", "Scores", "divergence", "reference_logprobs"]
-
-_ATTEMPTS = 3
 
 
 class Scores(Protocol):
@@ -88,22 +86,8 @@ async def reference_logprobs(
     Raises:
         Exception: What the last of three requests for a sample raised.
     """
-    gate = asyncio.Semaphore(at_once or max(1, len(samples)))
 
     async def one(sample: Sample) -> tuple[float, ...]:
-        async with gate:
-            for _ in range(_ATTEMPTS - 1):
-                try:
-                    return await base.score(sample.prompt_ids, sample.ids, limit_s=limit_s)
-                except UsageError:
-                    raise  # such as a model that the service does not have
-                except Exception:
-                    continue
-            return await base.score(sample.prompt_ids, sample.ids, limit_s=limit_s)
+        return await asked_again(lambda: base.score(sample.prompt_ids, sample.ids, limit_s=limit_s))
 
-    tasks = [asyncio.ensure_future(one(sample)) for sample in samples]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
+    return await side_by_side(samples, one, at_once)
