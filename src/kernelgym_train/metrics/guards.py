@@ -12,7 +12,6 @@ Kevin-32B (arXiv 2507.11948) saw rise before a collapse, and what else went wron
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,6 @@ __all__ = [
     "GuardRules",
     "StepHealth",
     "check_guards",
-    "logprob_gap",
     "opening_share",
     "repetition",
     "rolled_back",
@@ -59,7 +57,8 @@ class StepHealth:
     entropy: float | None = None
     """Mean entropy of the policy per token, in nats."""
     logprob_gap: float | None = None
-    """See `logprob_gap`."""
+    """Mean absolute difference of the sampler's and the learner's log-probabilities of the same
+    tokens, at the same weights, in nats."""
     answers: int = 0
     """Answers that were asked for."""
     failures: int = 0
@@ -263,27 +262,6 @@ def repetition(ids: Sequence[int]) -> float:
     """Return the share of an answer's 4-grams that occurred in it before; 0 if it is shorter."""
     grams = [tuple(ids[start : start + _NGRAM]) for start in range(len(ids) - _NGRAM + 1)]
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
-
-
-def logprob_gap(
-    sampler: Sequence[Sequence[float] | None], learner: Sequence[Sequence[float]]
-) -> float | None:
-    """Return the mean absolute difference of two models' log-probabilities of the same tokens.
-
-    Args:
-        sampler: Per answer, one per token; None where the sampler does not tell.
-        learner: The same of the learner, at the same weights.
-
-    Returns:
-        The mean over all tokens that both tell; None, and not 0, if there are none.
-    """
-    gaps = [
-        abs(one - other)
-        for told, found in zip(sampler, learner, strict=True)
-        if told is not None
-        for one, other in zip(told, found, strict=True)
-    ]
-    return math.fsum(gaps) / len(gaps) if gaps else None
 
 
 def rolled_back(learning_rate: float, seed_epoch: int) -> tuple[float, int]:

@@ -16,7 +16,6 @@ from kernelgym_train.metrics.guards import (
     GuardRules,
     StepHealth,
     check_guards,
-    logprob_gap,
     opening_share,
     repetition,
     rolled_back,
@@ -190,15 +189,6 @@ def test_repetition() -> None:
 def test_saying_it_twice_is_repetition(ids: list[int]) -> None:
     assert 0.0 <= repetition(ids) < 1.0
     assert repetition(ids * 2) >= repetition(ids)
-
-
-def test_gaps() -> None:
-    assert logprob_gap([(-1.0, -2.0), None], [(-1.5, -2.0), (-9.0,)]) == pytest.approx(0.25)
-    assert logprob_gap([None], [(-9.0,)]) is None
-    assert logprob_gap([], []) is None
-    assert logprob_gap([(-1.0,)], [(-1.0,)]) == 0.0
-    with pytest.raises(ValueError):
-        logprob_gap([(-1.0,)], [(-1.0, -2.0)])
 
 
 def test_a_rollback_changes_something() -> None:
