@@ -15,12 +15,10 @@ It trains nothing and writes nothing.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
 from kernelgym.prompts.observer import Observer
@@ -34,7 +32,6 @@ __all__ = [
     "Evaluation",
     "ProblemResult",
     "bootstrap_interval",
-    "evaluate",
     "play_and_score",
     "score_rollouts",
 ]
@@ -110,18 +107,6 @@ async def play_and_score(
         *(tasks, policy, evaluator, observer, rules), seed=f"{name}/{seed}", at_once=at_once
     )
     return score_rollouts(rollouts, pass_at=pass_at, again=again, name=name)
-
-
-def evaluate(
-    policy: Policy | BatchPolicy,
-    problems: Sequence[Problem],
-    evaluator: Evaluator,
-    observer: Observer,
-    rules: EpisodeRules | None = None,
-    **options: Any,
-) -> Evaluation:
-    """Return `play_and_score`'s result; called outside of an event loop."""
-    return asyncio.run(play_and_score(policy, problems, evaluator, observer, rules, **options))
 
 
 def score_rollouts(

@@ -16,7 +16,6 @@ from kernelgym.types import Status
 from kernelgym_train.rollout.evaluation import (
     Evaluation,
     bootstrap_interval,
-    evaluate,
     play_and_score,
     score_rollouts,
 )
@@ -89,7 +88,9 @@ def test_the_fastest_is_measured_again() -> None:
     again = ScriptedEvaluator([verdict("correct", speedup=1.1)], ruleset="kernelbench")
     options = {"samples": 1, "pass_at": (1,)}
     rules = EpisodeRules(stop_when="never")
-    found = evaluate(policy, PROBLEMS[:1], judge, observer, rules, again=again, **options)
+    found = asyncio.run(
+        play_and_score(policy, PROBLEMS[:1], judge, observer, rules, again=again, **options)
+    )
     assert len(again.judged) == 1
     assert found.metrics["eval/speedup_mean"] == pytest.approx(1.1)
     assert (found.metrics["eval/fast_1"], found.metrics["eval/fast_1.5"]) == (1.0, 0.0)
@@ -111,16 +112,15 @@ class Repeating:
 def test_every_problem_is_played_as_often_as_asked() -> None:
     judge = ScriptedEvaluator(ruleset="kernelbench")
     observer = Observer("triton", "cpu", "kernelbench", examples="zero_shot")
-    found = evaluate(
-        Repeating(["<KERNEL>class ModelNew: ...</KERNEL>"]), PROBLEMS, judge, observer, samples=4
-    )
+    policy = Repeating(["<KERNEL>class ModelNew: ...</KERNEL>"])
+    found = asyncio.run(play_and_score(policy, PROBLEMS, judge, observer, samples=4))
     assert [each.episodes for each in found.problems] == [4, 4, 4]
     assert found.metrics["eval/pass@4"] == 1.0
     for arguments in ({"samples": 0}, {"samples": 2, "pass_at": (4,)}):
         with pytest.raises(UsageError):
-            evaluate(Repeating([""]), PROBLEMS, judge, observer, **arguments)  # type: ignore[arg-type]
+            asyncio.run(play_and_score(policy, PROBLEMS, judge, observer, **arguments))
     with pytest.raises(UsageError, match="no problem"):
-        evaluate(Repeating([""]), [], judge, observer)
+        asyncio.run(play_and_score(policy, [], judge, observer))
 
 
 def test_evaluation_is_awaited_inside_a_loop() -> None:
