@@ -69,36 +69,24 @@ class Price:
     """Prices of one model, in USD per million tokens."""
 
     prefill: float
-    cached_prefill: float
-    """Of a prompt's tokens that the service has in its cache."""
     sample: float
     train: float
 
-    def usd(self, tokens: Tokens, *, cached: int = 0) -> float:
-        """Return what tokens cost, in US dollars.
-
-        Args:
-            tokens: The tokens.
-            cached: How many of those of prompts the service had in its cache.
-
-        Raises:
-            ValueError: If more were in the cache than were read.
-        """
-        if not 0 <= cached <= tokens.prefill:
-            raise ValueError(f"{cached} tokens of {tokens.prefill} cannot have been in a cache")
-        read = (tokens.prefill - cached) * self.prefill + cached * self.cached_prefill
+    def usd(self, tokens: Tokens) -> float:
+        """Return what tokens cost, in US dollars."""
+        read = tokens.prefill * self.prefill
         return (read + tokens.sample * self.sample + tokens.train * self.train) / 1e6
 
 
 PRICES: Mapping[str, Price] = MappingProxyType(
     {
-        "Qwen/Qwen3-8B": Price(0.195, 0.039, 0.60, 0.44),
-        "Qwen/Qwen3.5-4B": Price(0.33, 0.066, 1.005, 0.737),
-        "Qwen/Qwen3.5-9B": Price(0.66, 0.132, 1.995, 1.463),
-        "Qwen/Qwen3.5-397B-A17B": Price(3.00, 0.60, 7.50, 6.60),
-        "Qwen/Qwen3.6-35B-A3B": Price(0.54, 0.108, 1.335, 1.177),
-        "deepseek-ai/DeepSeek-V3.1": Price(1.695, 0.339, 4.215, 3.718),
-        "moonshotai/Kimi-K2.6": Price(2.205, 0.441, 5.49, 4.84),
+        "Qwen/Qwen3-8B": Price(0.195, 0.60, 0.44),
+        "Qwen/Qwen3.5-4B": Price(0.33, 1.005, 0.737),
+        "Qwen/Qwen3.5-9B": Price(0.66, 1.995, 1.463),
+        "Qwen/Qwen3.5-397B-A17B": Price(3.00, 7.50, 6.60),
+        "Qwen/Qwen3.6-35B-A3B": Price(0.54, 1.335, 1.177),
+        "deepseek-ai/DeepSeek-V3.1": Price(1.695, 4.215, 3.718),
+        "moonshotai/Kimi-K2.6": Price(2.205, 5.49, 4.84),
     }
 )
 """Prices of models of the hosted service that were found, from `SOURCE` on `READ_ON`."""

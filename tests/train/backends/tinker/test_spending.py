@@ -22,7 +22,7 @@ from kernelgym_train.backends.tinker.prices import (
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.config.config import load_config
 
-PRICE = Price(prefill=1.0, cached_prefill=0.2, sample=3.0, train=2.0)
+PRICE = Price(prefill=1.0, sample=3.0, train=2.0)
 COUNTS = st.integers(0, 10**9)
 TOKENS = st.builds(Tokens, COUNTS, COUNTS, COUNTS)
 SMALL = (
@@ -51,19 +51,12 @@ def test_step_is_counted_by_hand() -> None:
 def test_amounts_add_up(one: Tokens, other: Tokens) -> None:
     assert (one + other).total == one.total + other.total
     assert PRICE.usd(one + other) == pytest.approx(PRICE.usd(one) + PRICE.usd(other))
-    assert PRICE.usd(one, cached=one.prefill) <= PRICE.usd(one)
     assert one.times(3) == one + one + one
-
-
-def test_cache_larger_than_the_prompts_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot have been in a cache"):
-        PRICE.usd(Tokens(prefill=3), cached=4)
 
 
 def test_prices_of_the_table_are_plausible() -> None:
     assert date.fromisoformat(READ_ON) < date.today()
     for price in PRICES.values():
-        assert price.cached_prefill == pytest.approx(price.prefill * 0.2), "80 % off, by the page"
         assert 0 < price.prefill < price.train < 10 and price.prefill < price.sample < 10
     assert price_of("Qwen/Qwen2.5-Coder-7B-Instruct") is None
 
