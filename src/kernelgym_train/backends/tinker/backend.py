@@ -257,13 +257,11 @@ class TinkerBackend:
         server = server_address(config.tinker.base_url)
         key = tinker_key(server).value
         served = find_model(reach(server, key), config.model.id, server)
-        sampled = not is_of_training(address)
-        rank = config.model.lora_rank
-        if not sampled:
-            found = _compared(address, served, server, key)
-            rank = rank if found.rank is None else found.rank
-        paths = ("", address) if sampled else (address, "")
-        return TinkerModel(config, served, server, Kept(*paths, 0, served.name, rank, server))
+        paths = ("", address)
+        if is_of_training(address):
+            _compared(address, served, server, key)
+            paths = (address, "")
+        return TinkerModel(config, served, server, Kept(*paths, 0, served.name, server))
 
 
 BACKEND = TinkerBackend()

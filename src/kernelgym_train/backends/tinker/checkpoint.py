@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,15 +32,13 @@ class Kept:
     """Optimiser updates that they have had."""
     base_model: str
     """Name of the base model on the service."""
-    rank: int
-    """Rank of the adapter."""
     server: str
     """Address of the service."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
         """Return what `state` told."""
-        return cls(**state)
+        return cls(**{each.name: state[each.name] for each in fields(cls)})
 
     def state(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -88,7 +86,7 @@ def read_trained(folder: Path) -> Kept:
     """
     try:
         return Kept.of(json.loads((folder / _FILE).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         raise UsageError(
             f"{str(folder)!r} does not say where trained weights are (no {_FILE} that can be "
             "read); give the folder of a run with run.backend=tinker that has ended"

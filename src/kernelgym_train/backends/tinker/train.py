@@ -350,10 +350,7 @@ class _Stretch:
         saving = learner.save(name, keep_days=self._config.tinker.keep_days)
         state, sampler = await or_lost(saving)
         remote = self._remote
-        self._kept = Kept(
-            *(state, sampler, self._version, remote.base_model),
-            *(self._config.model.lora_rank, remote.server),
-        )
+        self._kept = Kept(state, sampler, self._version, remote.base_model, remote.server)
         if checkpoint:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
