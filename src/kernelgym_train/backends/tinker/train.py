@@ -260,7 +260,7 @@ class _Stretch:
         self, learner: Learning, step: int, taken: Step
     ) -> tuple[dict[str, float], float | None]:
         """Take a step's updates; returns what was measured, and the mean gap."""
-        optimiser, sampling = self._config.optimiser, self._config.sampling
+        optimiser = self._config.optimiser
         sampled_by = _versions(taken)
         parts = updates_of(
             *(taken.credit.samples, optimiser.updates_per_step),
@@ -307,9 +307,7 @@ class _Stretch:
             measured["train/gap_max"] = most_gap
         if stale_gap is not None:
             measured["train/gap_stale"] = stale_gap
-        if sampling.temperature == 1.0 and sampling.top_p == 1.0:
-            measured |= _entropy(taken)
-        return measured, gap
+        return measured | _entropy(taken), gap
 
     async def _penalties(
         self, parts: Sequence[Sequence[Sample]]
