@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
-from kernelgym_train.backends.backend import check_packages
+from kernelgym_train.backends.backend import BACKENDS, check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.config.flat_names import read_from_step
 from kernelgym_train.config.settings import describe, plain
 
 __all__ = ["main"]
 
-_BACKENDS = ("trl", "tinker", "mcgs")
+_BACKENDS = (*BACKENDS, "mcgs")
 _UNTRAINED = "untrained"
 _DESCRIPTION = """\
 Train a model to write kernels, on the reward of executing them.
@@ -154,8 +154,6 @@ def _run(options: argparse.Namespace) -> int:
         print(options.merge / "merged")
         return 0
     asked = _asked(options)
-    if asked.config.run.backend == "mcgs":
-        raise UsageError("a search has settings of its own: give --backend mcgs, not run.backend")
     if options.dry_run:
         from kernelgym_train.launch.dry_run import dry_run
 

@@ -41,7 +41,7 @@ class RunConfig:
     """Name of the run, and of its folder."""
     folder: str = "runs"
     """Folder that the runs are kept in."""
-    backend: Literal["trl", "tinker", "mcgs"] = "trl"
+    backend: Literal["trl", "tinker"] = "trl"
     """What samples and takes optimiser steps."""
     options: tuple[str, ...] = ()
     """The backend's own options as name=value, over those that follow from other settings; for trl

@@ -118,4 +118,4 @@ def test_command_bad_input_is_one_line(
 
 def test_search_is_not_a_training_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run.backend=mcgs"]) == 2
-    assert "give --backend mcgs" in capsys.readouterr().err
+    assert "one of trl, tinker" in capsys.readouterr().err
