@@ -3,7 +3,7 @@
 TRL has no public way to generate inside a rollout function; `GRPOTrainer._generate_single_turn`
 serves Hugging Face, vLLM and continuous batching alike, and its parameters have changed three
 times. Which form is installed is read from its signature; one that is not known is refused, with
-the versions that are. tests/train/test_trl_contract.py holds it against the installed TRL.
+the versions that are. tests/train/backends/trl/test_contract.py holds it against the installed TRL.
 """
 
 from __future__ import annotations

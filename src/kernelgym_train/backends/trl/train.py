@@ -5,7 +5,7 @@ Contract:
 - TRL asks for rows; `kernelgym_train.run.steps` plays and gives credit; TRL's prompts are ignored;
 - sampling and problems follow from seed and step, checkpoints are taken between steps, and a row in
   checkpoints.jsonl makes one count: so a run that was killed and resumed equals the unbroken one
-  (bit by bit on a CPU; tests/train/test_trl_resume.py);
+  (bit by bit on a CPU; tests/train/backends/trl/test_resume.py);
 - model and judge never work at the same time in one process: a step's answers are sampled in
   batches, judged, and learned from, one after the other. They may share a GPU, timed or not;
 - kernels run in the judge's processes. Here they would share a process with the weights.

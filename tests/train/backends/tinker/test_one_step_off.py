@@ -170,14 +170,13 @@ def test_rollback_abandons_what_is_under_way(tmp_path):
         *("guards.collapse=rollback", "guards.least_entropy=2.0", "guards.window=1"),
         *("run.save_every=1", "optimiser.steps=6", "optimiser.learning_rate=20"),
     )
-    done, log, steps = run(tmp_path / "run", store, *more)
+    _, log, steps = run(tmp_path / "run", store, *more)
     backs = [row for row in rows(log.folder, "events.jsonl") if row["event"] == "rollback"]
     assert backs and steps.sampler.seed_epoch == len(backs)
     metrics = rows(log.folder, "metrics.jsonl")
     assert [row["step"] for row in metrics] == list(range(len(metrics)))
     played = [row["key"][0] for row in rows(log.folder, "tokens.jsonl")]
     assert played == sorted(played) and max(played) == len(metrics) - 1
-    assert done.stopped or done.steps == 6
 
 
 def test_step_without_an_update_stays_on_policy(tmp_path):
