@@ -18,9 +18,10 @@ from kernelgym_train.config.sections import ModelConfig
 
 __all__ = [
     "adapter_options",
+    "answer_ends",
     "context_tokens",
-    "declared_end_ids",
     "gpus",
+    "known_context",
     "load_model",
     "load_shape",
     "load_tokenizer",
@@ -171,20 +172,24 @@ def load_shape(config: ModelConfig) -> Any:
         ) from None
 
 
-def declared_end_ids(config: ModelConfig) -> tuple[int, ...]:
-    """Return the ids that a model declares to end an answer.
+def answer_ends(config: ModelConfig, tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids that end an answer: the tokenizer's own, and those declared.
 
-    Read from its generation configuration, without loading a weight.
+    Args:
+        config: The model.
+        tokenizer: Its tokenizer.
+
+    Raises:
+        UsageError: If there is none.
     """
-    from transformers import GenerationConfig
-
-    options = {"revision": config.revision} if config.revision else {}
-    try:
-        found = GenerationConfig.from_pretrained(config.id, **options).eos_token_id
-    except (OSError, ValueError):
-        return ()
-    many = found if isinstance(found, list | tuple) else [found]
-    return tuple(int(each) for each in many if each is not None)
+    found = (tokenizer.eos_token_id, *_declared_end_ids(config))
+    ends = tuple(dict.fromkeys(each for each in found if each is not None))
+    if not ends:
+        raise UsageError(
+            f"neither tokenizer nor model of model.id={config.id!r} says which token ends an "
+            "answer; take a model that does"
+        )
+    return ends
 
 
 def context_tokens(shape: Any) -> int | None:
@@ -192,6 +197,14 @@ def context_tokens(shape: Any) -> int | None:
     text = shape.get_text_config() if hasattr(shape, "get_text_config") else shape
     found = getattr(text, "max_position_embeddings", None)
     return int(found) if found else None
+
+
+def known_context(config: ModelConfig) -> int | None:
+    """Return the tokens a model's context holds, where its configuration is found."""
+    try:
+        return context_tokens(load_shape(config))
+    except UsageError:
+        return None
 
 
 def save_model(model: Any, tokenizer: Any, folder: str | Path) -> None:
@@ -238,6 +251,22 @@ def weights_digest(model: Any) -> str:
             bits = weight.detach().cpu().contiguous().view(torch.uint8)
             found.update(name.encode() + b"\0" + bits.numpy().tobytes())
     return found.hexdigest()[:16]
+
+
+def _declared_end_ids(config: ModelConfig) -> tuple[int, ...]:
+    """Return the ids that a model declares to end an answer.
+
+    Read from its generation configuration, without loading a weight.
+    """
+    from transformers import GenerationConfig
+
+    options = {"revision": config.revision} if config.revision else {}
+    try:
+        found = GenerationConfig.from_pretrained(config.id, **options).eos_token_id
+    except (OSError, ValueError):
+        return ()
+    many = found if isinstance(found, list | tuple) else [found]
+    return tuple(int(each) for each in many if each is not None)
 
 
 def _not_found(what: str, config: ModelConfig, error: Exception) -> UsageError:

@@ -52,7 +52,7 @@ from kernelgym_train.launch.assembly import (
     with_memory_budget,
 )
 from kernelgym_train.launch.prompts import check_prompts
-from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
+from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.play import history_budget
 from kernelgym_train.rollout.policies import ChatText
 
@@ -262,7 +262,7 @@ class EpisodeDatasetBuilder(RLDatasetBuilder):  # type: ignore[misc]
         config = with_memory_budget(load_config(self.config, list(self.settings)))
         problems, chosen = training_problems(config), config.evaluation
         held_out = held_out_problems(config) if chosen.every else ()
-        context = context_tokens(load_shape(config.model))
+        context = known_context(config.model)
         tokenizer = load_tokenizer(config.model)
         check_prompts(config, tokenizer, context, problems, held_out, device=config.judge.device)
         per_batch, sampling = config.sampling.problems_per_step, config.sampling
@@ -290,7 +290,7 @@ def _table(config: Config) -> _Table:
     name = dump_config(config)
     if name not in _TABLES:
         tokenizer = load_tokenizer(config.model)
-        ends = (tokenizer.eos_token_id, *declared_end_ids(config.model))
+        ends = answer_ends(config.model, tokenizer)
         evaluator = local_evaluator(config)
         # Worker processes that are still up at exit would be left behind.
         atexit.register(evaluator.close)
@@ -298,6 +298,6 @@ def _table(config: Config) -> _Table:
             config,
             AwaitedEvaluator(evaluator),
             ChatText(tokenizer, {"enable_thinking": config.sampling.thinking}),
-            tuple(dict.fromkeys(each for each in ends if each is not None)),
+            ends,
         )
     return _TABLES[name]

@@ -31,7 +31,7 @@ from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import train
 from kernelgym_train.config.config import Config
-from kernelgym_train.models import context_tokens, declared_end_ids, load_shape, load_tokenizer
+from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.policies import ChatText, Sampling
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
@@ -60,15 +60,8 @@ class TinkerModel:
         self._config, self._served, self._server, self._kept = config, served, server, kept
         self.tokenizer = load_tokenizer(config.model)
         self._text = ChatText(self.tokenizer, {"enable_thinking": config.sampling.thinking})
-        own = self.tokenizer.eos_token_id
-        found = (own, *declared_end_ids(config.model))
-        self._stop = tuple(dict.fromkeys(each for each in found if each is not None))
-        if not self._stop:
-            raise UsageError(
-                f"neither tokenizer nor model of model.id={config.model.id!r} says which token "
-                "ends an answer; take a model that does"
-            )
-        self.context = served.context or _local_context(config)
+        self._stop = answer_ends(config.model, self.tokenizer)
+        self.context = served.context or known_context(config.model)
         self._service: Service | None = None
         self._spending = Spending(
             price_of(served.name),
@@ -304,11 +297,3 @@ async def _snapshot_of(service: Service, path: str) -> Snapshot:
     """Return what samples with the weights of a training."""
     learner = await service.restore(path, optimiser=False)
     return await learner.snapshot()
-
-
-def _local_context(config: Config) -> int | None:
-    """Return the tokens of the model's context, where its configuration is found."""
-    try:
-        return context_tokens(load_shape(config.model))
-    except UsageError:
-        return None
