@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
@@ -177,28 +178,10 @@ class OpenedLater:
         self._make = make
         self._opening: asyncio.Future[Snapshot] | None = None
 
-    async def sample(
-        self,
-        prompt: Sequence[int],
-        *,
-        max_tokens: int,
-        temperature: float,
-        top_p: float,
-        stop: Sequence[int],
-        seed: int,
-        limit_s: float,
-    ) -> Answered:
-        """Return one answer."""
+    async def sample(self, prompt: Sequence[int], **asked: Any) -> Answered:
+        """Return one answer; see `Snapshot.sample`."""
         snapshot = await self._opened()
-        return await snapshot.sample(
-            prompt,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            stop=stop,
-            seed=seed,
-            limit_s=limit_s,
-        )
+        return await snapshot.sample(prompt, **asked)
 
     async def _opened(self) -> Snapshot:
         if self._opening is None:
