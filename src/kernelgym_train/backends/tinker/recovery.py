@@ -1,11 +1,15 @@
 """Failures of a Tinker service that a run recovers from.
 
-A request that changes nothing on the service, such as for an answer, is made again (`asked_again`).
 A client that trains is given up after its first failure: whether that request was carried out, or
 will be, is not known, and the SDK lets later ones fail as well. The run goes on from its last
 checkpoint with another client (`kernelgym_train.run.training.run_stretches`). A failure that every
 further client would meet is not recovered from: a key that is refused, a bill, a request that
-the service does not understand.
+the service cannot take (HTTP 401, 402, 403, 422).
+
+A request that changes nothing on the service, such as for an answer, is made again (`asked_again`)
+before its failure counts.
+
+It does not cover 400, which a server may also answer that has lost the model: the run tries again.
 """
 
 from __future__ import annotations
