@@ -8,7 +8,8 @@ A seed varies everything, as in `benchmarks.learning.cpu`, whose stages these ar
 - ``main`` learns from rewards, by the demonstration's settings;
 - ``near`` is held near the base model, by the penalty that the demonstration has with TRL;
 - ``shuffled`` is the control of ``near``: every step's advantages are dealt anew among its samples.
-  Without the penalty, noise alone would move the model far.
+  Without the penalty, noise alone would move the model far;
+- ``off_policy`` is ``main`` one step off: a step is played while the one before is learned from.
 
 Model and problems of a seed are copied from ``--prepared`` if that folder is the seed's own, as
 ``python -m kernelgym_train.demo --prepare`` makes it, and are made otherwise. What is done is kept
@@ -51,7 +52,12 @@ class Arm:
 
 
 NEAR = ("optimiser.kl_beta=0.2",)
-ARMS = {"main": Arm("main"), "near": Arm("main", NEAR), "shuffled": Arm("shuffled", NEAR)}
+ARMS = {
+    "main": Arm("main"),
+    "near": Arm("main", NEAR),
+    "shuffled": Arm("shuffled", NEAR),
+    "off_policy": Arm("main", ("tinker.off_policy=1",)),
+}
 CONTROL_WITHIN = 0.10
 """Most that the control's rate may differ from the one before training."""
 PACKAGES = ("torch", "triton", "transformers", "tinker", "tokenizers")
@@ -212,7 +218,7 @@ def _plain(plan: Plan) -> dict[str, Any]:
 
 def table(result: Mapping[str, Any]) -> str:
     """Return the result for a reader."""
-    lines = [f"{result['headline']:<16}{'sampled':>22}{'greedy':>8}{'seconds':>9}"]
+    lines = [f"{result['headline']:<18}{'sampled':>22}{'greedy':>8}{'seconds':>9}"]
     for row in result["seeds"]:
         for name, stage in row["stages"].items():
             found = stage[TABLES][result["headline"]]
@@ -220,7 +226,7 @@ def table(result: Mapping[str, Any]) -> str:
             told = f"{rate['value']:.3f} ({rate['low']:.3f}-{rate['high']:.3f})"
             single = "-" if greedy is None else f"{greedy['value']:.3f}"
             seconds = f"{stage['seconds']:.0f}"
-            lines.append(f"seed {row['seed']} {name:<9}{told:>22}{single:>8}{seconds:>9}")
+            lines.append(f"seed {row['seed']} {name:<11}{told:>22}{single:>8}{seconds:>9}")
     for name, met in result["goals"].items():
         told_met = "not known" if met is None else "met" if met else "NOT met"
         lines.append(f"goal {name.replace('_', ' ')}: {told_met}")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.learning import tinker
+from kernelgym_train.demo.learning import learning_config
 from kernelgym_train.demo.plan import TINY_PLAN
 
 
@@ -59,6 +60,13 @@ def test_rise_of_every_seed_is_asked_for(
         for reached in after
     ]
     assert assembled(tmp_path, *seeds)["goals"]["rises_with_intervals_apart"] is met
+
+
+@pytest.mark.parametrize("arm", tinker.ARMS)
+def test_settings_of_an_arm_are_taken(arm: str, tmp_path: Path) -> None:
+    settings = tinker.ARMS[arm].settings
+    found = learning_config(tmp_path, tmp_path / "run", 0, settings, backend="tinker")
+    assert found.tinker.off_policy == (arm == "off_policy")
 
 
 @pytest.mark.parametrize(("control", "met"), [(0.31, True), (0.49, True), (0.2, False)])
