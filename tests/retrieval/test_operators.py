@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,34 @@ def test_any_text_has_a_view(text) -> None:
 )
 def test_source_without_a_model_has_no_operators(source) -> None:
     assert operators(source) == ()
+
+
+def test_joined_lists_leave_both_as_they_are() -> None:
+    init = "a = [nn.ReLU()]\nself.both = a + [nn.GELU()]\nself.a = nn.Sequential(*a)"
+    assert view_text(model("return self.a(x)", init)) == "relu"
+    assert view_text(model("for f in self.both:\n    x = f(x)\nreturn x", init)) == "relu gelu"
+    copied = "a = [nn.ReLU()]\nb = list(a)\nb.append(nn.GELU())\nself.a = nn.Sequential(*a)"
+    assert view_text(model("return self.a(x)", copied)) == "relu"
+    grown = "a = [nn.ReLU()]\na += [nn.GELU()]\nself.a = nn.Sequential(*a)"
+    assert view_text(model("return self.a(x)", grown)) == "relu gelu"
+
+
+@pytest.mark.parametrize(
+    "doubled", ["a = a + a", "a += a", "a.extend(a)", "a = [*a, *a]", "a = [a, a]", "a = (a, a)"]
+)
+@pytest.mark.parametrize("first", ["nn.ReLU()", "0", "torch.ones(3)"])
+def test_lists_that_double_come_to_an_end(doubled: str, first: str) -> None:
+    init = "\n".join([f"a = [{first}]", *[doubled] * 60, "self.a = nn.Sequential(*a)"])
+    assert isinstance(view_text(model("return self.a(x)", init)), str)
+    init = "\n".join([f"a = [{first}]", *[doubled] * 60, "self.a = a"])
+    assert isinstance(view_text(model("return x * self.a", init)), str)
+
+
+def test_unknown_escape_is_no_error_where_warnings_are() -> None:
+    source = model("return torch.relu(x)", more=r"PATTERN = '\d'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert view_text(source) == "relu"
 
 
 def test_recursion_of_a_reference_comes_to_an_end() -> None:
