@@ -70,10 +70,22 @@ class Retrieval:
                     f"retrieval's {name} is a whole number, at least 1, got {value!r}; leave "
                     "retrieval out to show no examples"
                 )
-        if not isinstance(self.index, str) or not isinstance(self.digest, str):
-            raise UsageError(f"retrieval's index is a name, got {self.index!r}; known: synthetic")
+        if not isinstance(self.index, str):
+            raise UsageError(
+                f"retrieval's index is a name, got {self.index!r}; known: {', '.join(INDEXES)}"
+            )
+        if not isinstance(self.digest, str):
+            raise UsageError(
+                f"retrieval's digest is sixteen hex digits, got {self.digest!r}; leave it out to "
+                "take the index as it is"
+            )
         given: object = self.kinds  # a file gives back a list
-        kinds = (given,) if isinstance(given, str) else tuple(self.kinds)
+        if not isinstance(given, str | tuple | list):
+            raise UsageError(
+                f"retrieval's kinds are some of {', '.join(KINDS)}, got {given!r}; give a tuple "
+                "such as ('solution',)"
+            )
+        kinds = (given,) if isinstance(given, str) else tuple(given)
         for kind in kinds:
             if kind not in KINDS:
                 raise UnknownName("kind of entry", kind, KINDS)
