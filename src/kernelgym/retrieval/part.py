@@ -24,7 +24,6 @@ from kernelgym.retrieval.cover import DIVERSITIES
 from kernelgym.retrieval.entry import KINDS
 from kernelgym.retrieval.index import POOL, Index
 from kernelgym.retrieval.page import fitting_page
-from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
 
@@ -178,6 +177,9 @@ def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
         UsageError: If there is none of that name or language, or its digest is another one.
     """
     _check_name(retrieval.index)
+    # The corpus is written by the Synthetic suite, which other environments do without.
+    from kernelgym.retrieval.synthetic import synthetic_index
+
     index = synthetic_index(language, _size(device))
     if retrieval.digest not in ("", index.digest):
         raise UsageError(
