@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.retrieval.renaming import renamed, without_docstrings
 from kernelgym.retrieval.embedding import EMBEDDERS, view_text
 from kernelgym.retrieval.exclusion import tree_key
+from kernelgym.retrieval.names import family
 from kernelgym.retrieval.operators import operators
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.testing import SAMPLE_PROBLEM
@@ -67,6 +68,18 @@ def test_view_does_not_depend_on_formatting(problem) -> None:
         ("return x.relu()", "relu"),
         ("return rectified(x)", "relu"),
         ("return torch.clamp(x, min=0.0)", "relu"),
+        ("return x.clamp(0)", "relu"),
+        ("return torch.clamp_min(x, 0)", "relu"),
+        ("return x.clamp_min(min=0.0)", "relu"),
+        ("return x.clamp_min(2)", "maximum"),
+        ("return x.clamp(min=2)", "maximum"),
+        ("return torch.clamp(x, max=6)", "minimum"),
+        ("return x.clamp(None, 6)", "minimum"),
+        ("return x.clamp_max(6)", "minimum"),
+        ("return torch.clamp(x, 0, 6)", "clamp"),
+        ("return F.hardtanh(x)", "clamp"),
+        ("return F.hardtanh(x, -2.0, max_val=2.0)", "clamp"),
+        ("return torch.maximum(x, x.sum())", "sum maximum"),
         ("return bent(x @ x.T)", "transpose matmul gelu"),
         ("return -x + 1.0 * x", "neg scale add"),
         ("x *= 2\nreturn x * x", "scale square"),
@@ -120,6 +133,24 @@ def test_module_is_read_where_it_is_called(init, forward, found) -> None:
         "def normed(t):\n    return F.layer_norm(t, (4,))\n"
     )
     assert view_text(model(forward, init, block)) == found
+
+
+@pytest.mark.parametrize(
+    ("layer", "function"),
+    [
+        ("nn.LogSigmoid()", "F.logsigmoid(x)"),
+        ("nn.BatchNorm1d(4)", "F.batch_norm(x, None, None)"),
+        ("nn.BatchNorm2d(4)", "F.batch_norm(x, None, None)"),
+        ("nn.BatchNorm3d(4)", "F.batch_norm(x, None, None)"),
+        ("nn.InstanceNorm2d(4)", "F.instance_norm(x)"),
+        ("nn.Hardtanh()", "F.hardtanh(x)"),
+        ("nn.Hardtanh(-2.0, 2.0)", "F.hardtanh(x, -2.0, 2.0)"),
+    ],
+)
+def test_module_and_function_have_one_name(layer, function) -> None:
+    named = operators(model("return self.a(x)", f"self.a = {layer}"))
+    assert named == operators(model(f"return {function}"))
+    assert len(named) == 1 and family(named[0]) != named[0]
 
 
 @given(any_text | shaped_text)

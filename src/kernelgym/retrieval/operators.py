@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
-from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, floored, number
+from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, bounded, number
 from kernelgym.retrieval.kinds import (
     OTHER,
     TENSOR,
@@ -490,9 +490,8 @@ class _Walk:
         words = {word.arg: word.value for word in node.keywords}
         if name in _PICKED and len(values) > 1 and is_tensor(values[1]):
             name = f"{name}imum"
-        if name == "clamp" and "max" not in words and len(nodes) < 3:
-            low = words.get("min", nodes[1] if len(nodes) > 1 else None)
-            name = floored(low)
+        if name in ("clamp", "maximum"):
+            name = bounded(name, nodes, words)
         if name in ("mul", "div", "add", "sub", "pow") and len(nodes) == len(values):
             name, begin = arithmetic(name, values, nodes, since)
             self._emit(name, begin)
