@@ -39,10 +39,10 @@ from kernelgym.episodes.stopping import StopRule, check_stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.languages import check_language
-from kernelgym.prompts.context import ContextPolicy, context_policy
+from kernelgym.prompts.context import ContextPolicy
 from kernelgym.prompts.observer import HISTORY_TOKENS, Observer, render
 from kernelgym.prompts.parts import Part
-from kernelgym.prompts.problem import Hardware, hardware_of
+from kernelgym.prompts.problem import Hardware
 from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
@@ -181,17 +181,16 @@ class KernelEnv(gym.Env[str, str]):
         self._owns_evaluator = False
         self.reward = trial.reward
         check_stop_rule(trial.stop_when, self.language, self.device)
-        # A specification that went through JSON holds mappings in the place of dataclasses.
         parts: tuple[Part, ...] = ()
         if retrieval is not None:
             parts = (ready_retrieval(retrieval, self.language, self.device),)
+        shown: dict[str, Any] = {"hardware": hardware, "context": context}  # or mappings of fields
         self.observer = Observer(
             *(self.language, self.device, self.ruleset, max_turns, examples),
-            hardware=hardware_of(hardware),
             parts=parts,
-            context=context_policy(context) if isinstance(context, Mapping) else context,
             context_tokens=context_tokens,
             count=self._settings["count"],
+            **shown,
         )
         self.observation_space = KernelText()
         self.action_space = KernelText()

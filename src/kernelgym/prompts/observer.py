@@ -14,7 +14,7 @@ problem whole, then the last attempt with its feedback, then what parts add, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
@@ -75,7 +75,7 @@ class Observer:
         find_language(self.language)
         find_ruleset(self.ruleset)
         example_count(self.examples, self.language)
-        context_policy(self.context)
+        policy = context_policy(self.context)
         check_counter(self.count)
         if isinstance(self.context_tokens, bool) or not isinstance(self.context_tokens, int):
             raise UsageError(f"context_tokens is a number of tokens, got {self.context_tokens!r}")
@@ -87,7 +87,10 @@ class Observer:
         limit = self.prompt_tokens
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
             raise UsageError(f"prompt_tokens is a number of tokens or None, got {limit!r}")
+        # A specification that went through JSON holds mappings in the place of dataclasses.
         object.__setattr__(self, "hardware", hardware_of(self.hardware))
+        if isinstance(self.context, Mapping):
+            object.__setattr__(self, "context", policy)
 
     def observe(
         self,

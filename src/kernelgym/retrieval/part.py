@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
 from kernelgym.retrieval.cover import DIVERSITIES
 from kernelgym.retrieval.entry import KINDS
@@ -129,12 +130,7 @@ def retrieval_of(given: object) -> Retrieval:
         _check_name(str(given))
         return Retrieval(str(given))
     if isinstance(given, Mapping):
-        known = [field.name for field in dataclasses.fields(Retrieval)]
-        for name in given:
-            if name not in known:
-                raise UnknownName("field of retrieval", name, known)
-        settings: dict[str, Any] = dict(given)
-        return Retrieval(**settings)
+        return from_fields(Retrieval, "field of retrieval", given)
     raise UsageError(
         "retrieval is an index's name such as 'synthetic', a mapping such as {'index': "
         f"'synthetic', 'k': 3}}, or a kernelgym.Retrieval; got {given!r}"
