@@ -90,6 +90,8 @@ class KernelEnv(gym.Env[str, str]):
         context: What is shown of earlier turns: a name from `kernelgym.prompts.context.CONTEXTS`,
             a policy, or a mapping of the fields of a `Context`.
         context_tokens: Most tokens for that.
+        prompt_tokens: Most tokens of the whole prompt; None for no limit. A problem that does not
+            fit is refused by `reset`.
         retrieval: Solved problems like the one asked, shown in the prompt: the name of an index
             (``synthetic``), a mapping of the fields of `kernelgym.retrieval.part.Retrieval`, or
             one itself; None for none.
@@ -130,6 +132,7 @@ class KernelEnv(gym.Env[str, str]):
         hardware: Hardware | Mapping[str, Any] | None = None,
         context: str | ContextPolicy | Mapping[str, Any] = "recent",
         context_tokens: int = HISTORY_TOKENS,
+        prompt_tokens: int | None = None,
         retrieval: str | Path | Retrieval | Mapping[str, Any] | None = None,
         feedback_level: str = "standard",
         feedback_tokens: int = FEEDBACK_TOKENS,
@@ -190,6 +193,7 @@ class KernelEnv(gym.Env[str, str]):
             parts=parts,
             context_tokens=context_tokens,
             count=self._settings["count"],
+            prompt_tokens=prompt_tokens,
             **shown,
         )
         self.observation_space = KernelText()
