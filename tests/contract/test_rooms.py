@@ -114,6 +114,19 @@ def test_playing_without_a_judge_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_env_without_retrieval_loads_no_synthetic() -> None:
+    code = (
+        "import sys, gymnasium as gym, kernelgym\n"
+        "from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator\n"
+        "env = gym.make('KernelBench-L1-MultiTurn-v0', problems=[SAMPLE_PROBLEM],\n"
+        "               evaluator=ScriptedEvaluator())\n"
+        "env.reset(seed=1)\n"
+        "found = [name for name in sys.modules if 'synthetic' in name]\n"
+        "sys.exit(f'imported: {found}' if found else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_every_folder_is_a_room() -> None:
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
     assert folders <= set(ROOMS)

@@ -75,6 +75,21 @@ def test_tokens_are_counted_by_the_given_counter() -> None:
     assert info["prompt_tokens"] == sum(len(m.content.split()) + 1 for m in messages)
 
 
+def test_prompt_tokens_bound_every_prompt() -> None:
+    env = make(context="window")
+    _, first = env.reset(seed=1)
+    lengths = [first["prompt_tokens"]]
+    lengths += [env.step(answer(number))[-1]["prompt_tokens"] for number in range(1, 4)]
+    limit = (lengths[1] + lengths[-1]) // 2
+    env = make(context="window", prompt_tokens=limit)
+    assert env.reset(seed=1)[1]["prompt_tokens"] == lengths[0]
+    played = [env.step(answer(number)) for number in range(1, 4)]
+    assert max(info["prompt_tokens"] for *_, info in played) <= limit < lengths[-1]
+    assert "# variant 3" in played[-1][0] and "# variant 1" not in played[-1][0]
+    with pytest.raises(UsageError, match="prompt_tokens=100; raise it"):
+        make(prompt_tokens=100).reset(seed=1)
+
+
 def test_vector_environments_gather_prompt_lengths_as_numbers() -> None:
     envs = gym.make_vec(
         ENV_ID, num_envs=2, problems=[SAMPLE_PROBLEM], evaluator=ScriptedEvaluator(SCRIPT)
@@ -90,6 +105,7 @@ def test_vector_environments_gather_prompt_lengths_as_numbers() -> None:
     [
         {"context": "everything"},
         {"context_tokens": 1.5},
+        {"prompt_tokens": "all"},
         {"feedback_level": "loud"},
         {"feedback_tokens": 99},
         {"count_tokens": 4},

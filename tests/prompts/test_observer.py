@@ -119,6 +119,28 @@ def test_parts_add_to_the_prompt_and_empty_ones_do_not() -> None:
     assert seen == [(SAMPLE_PROBLEM, 1)]
 
 
+@pytest.mark.parametrize("size", [0, 900])
+def test_limited_prompt_shows_older_attempts(size: int) -> None:
+    turns = play(*["wrong"] * 5, size=size)
+    made = []
+
+    def part(*given: object) -> str:
+        made.append(given)
+        return "# A note"
+
+    free = dataclasses.replace(OBSERVER, context="window", parts=(part,))
+    whole = free.observe(SAMPLE_PROBLEM, turns)
+    assert len(whole) == 12
+    last_only = free.tokens((*whole[:2], *whole[-2:]))
+    limit = (last_only + free.tokens(whole)) // 2
+    made.clear()
+    limited = dataclasses.replace(free, prompt_tokens=limit)
+    shown = limited.observe(SAMPLE_PROBLEM, turns)
+    assert 4 < len(shown) < 12 and shown[-2:] == whole[-2:]
+    assert 0 <= limit - limited.tokens(shown) < free.tokens(whole[-4:-2])
+    assert len(made) < 6  # it is not built again and again
+
+
 def test_a_kernel_to_start_from_is_shown() -> None:
     start = Kernel("class ModelNew: ...  # start here", "triton")
     assert "start here" in OBSERVER.observe(SAMPLE_PROBLEM, start=start)[1].content

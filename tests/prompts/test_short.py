@@ -15,6 +15,7 @@ from kernelgym.feedback import feedback
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver, bare, question, retry
+from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Problem, Score, Turn, Verdict
 from support.strategies import texts, verdicts
@@ -65,10 +66,36 @@ def test_question_is_the_task_and_the_bare_module() -> None:
     assert cpp.content == asked.content.replace("Triton", "C++")
 
 
-def test_question_without_the_usual_import_is_whole() -> None:
-    source = SOURCE.replace("import torch.nn.functional as F\n", "")
+def shown(source: str) -> str:
     (asked,) = question(Problem("T/1", "T", 1, "1", source))
-    assert asked.content.partition("\n")[2] == bare(source)
+    return asked.content.partition("\n")[2]
+
+
+def test_question_drops_only_imports_at_the_top() -> None:
+    usual = "import torch.nn.functional as F\n"
+    assert shown(SOURCE.replace(usual, "")) == shown(SOURCE)
+    inside = SOURCE.replace(usual, "").replace("return x", f"{usual}        return x")
+    assert shown(inside) == shown(SOURCE).replace("return x", f"{usual}        return x")
+    between = f"import torch\nHALF = 0.5\n{usual}class Model(torch.nn.Module):\n    size = 3\n"
+    assert shown(between) == between.removeprefix("import torch\n")
+    several = "from torch import (\n    nn,\n)\nclass Model(nn.Module):\n    size = 3\n"
+    assert shown(several) == several
+
+
+@pytest.mark.parametrize("first", ["n = 3", "for _ in range(2):", "nn.init.ones_(self.w)"])
+def test_constructor_with_statements_keeps_its_def(first: str) -> None:
+    init = "        super().__init__()\n"
+    assert f"    def __init__(self):\n{init}        {first}\n" in bare(
+        SOURCE.replace(init, f"{init}        {first}\n")
+    )
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_synthetic_question_begins_after_its_imports(level: int) -> None:
+    for number in range(1, 61):
+        source = get_problem(f"Synthetic/L{level}/{number}").source
+        last = "import torch.nn.functional as F\n"
+        assert shown(source) == bare(source).partition(last)[2].removeprefix("\n") != ""
 
 
 def test_retry_keeps_the_kind_and_drops_figures() -> None:

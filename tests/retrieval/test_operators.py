@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.retrieval.renaming import renamed, without_docstrings
 from kernelgym.retrieval.embedding import EMBEDDERS, view_text
 from kernelgym.retrieval.exclusion import tree_key
+from kernelgym.retrieval.names import family
 from kernelgym.retrieval.operators import operators
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.testing import SAMPLE_PROBLEM
@@ -66,6 +68,18 @@ def test_view_does_not_depend_on_formatting(problem) -> None:
         ("return x.relu()", "relu"),
         ("return rectified(x)", "relu"),
         ("return torch.clamp(x, min=0.0)", "relu"),
+        ("return x.clamp(0)", "relu"),
+        ("return torch.clamp_min(x, 0)", "relu"),
+        ("return x.clamp_min(min=0.0)", "relu"),
+        ("return x.clamp_min(2)", "maximum"),
+        ("return x.clamp(min=2)", "maximum"),
+        ("return torch.clamp(x, max=6)", "minimum"),
+        ("return x.clamp(None, 6)", "minimum"),
+        ("return x.clamp_max(6)", "minimum"),
+        ("return torch.clamp(x, 0, 6)", "clamp"),
+        ("return F.hardtanh(x)", "clamp"),
+        ("return F.hardtanh(x, -2.0, max_val=2.0)", "clamp"),
+        ("return torch.maximum(x, x.sum())", "sum maximum"),
         ("return bent(x @ x.T)", "transpose matmul gelu"),
         ("return -x + 1.0 * x", "neg scale add"),
         ("x *= 2\nreturn x * x", "scale square"),
@@ -121,6 +135,24 @@ def test_module_is_read_where_it_is_called(init, forward, found) -> None:
     assert view_text(model(forward, init, block)) == found
 
 
+@pytest.mark.parametrize(
+    ("layer", "function"),
+    [
+        ("nn.LogSigmoid()", "F.logsigmoid(x)"),
+        ("nn.BatchNorm1d(4)", "F.batch_norm(x, None, None)"),
+        ("nn.BatchNorm2d(4)", "F.batch_norm(x, None, None)"),
+        ("nn.BatchNorm3d(4)", "F.batch_norm(x, None, None)"),
+        ("nn.InstanceNorm2d(4)", "F.instance_norm(x)"),
+        ("nn.Hardtanh()", "F.hardtanh(x)"),
+        ("nn.Hardtanh(-2.0, 2.0)", "F.hardtanh(x, -2.0, 2.0)"),
+    ],
+)
+def test_module_and_function_have_one_name(layer, function) -> None:
+    named = operators(model("return self.a(x)", f"self.a = {layer}"))
+    assert named == operators(model(f"return {function}"))
+    assert len(named) == 1 and family(named[0]) != named[0]
+
+
 @given(any_text | shaped_text)
 def test_any_text_has_a_view(text) -> None:
     assert isinstance(view_text(text), str)
@@ -133,6 +165,34 @@ def test_any_text_has_a_view(text) -> None:
 )
 def test_source_without_a_model_has_no_operators(source) -> None:
     assert operators(source) == ()
+
+
+def test_joined_lists_leave_both_as_they_are() -> None:
+    init = "a = [nn.ReLU()]\nself.both = a + [nn.GELU()]\nself.a = nn.Sequential(*a)"
+    assert view_text(model("return self.a(x)", init)) == "relu"
+    assert view_text(model("for f in self.both:\n    x = f(x)\nreturn x", init)) == "relu gelu"
+    copied = "a = [nn.ReLU()]\nb = list(a)\nb.append(nn.GELU())\nself.a = nn.Sequential(*a)"
+    assert view_text(model("return self.a(x)", copied)) == "relu"
+    grown = "a = [nn.ReLU()]\na += [nn.GELU()]\nself.a = nn.Sequential(*a)"
+    assert view_text(model("return self.a(x)", grown)) == "relu gelu"
+
+
+@pytest.mark.parametrize(
+    "doubled", ["a = a + a", "a += a", "a.extend(a)", "a = [*a, *a]", "a = [a, a]", "a = (a, a)"]
+)
+@pytest.mark.parametrize("first", ["nn.ReLU()", "0", "torch.ones(3)"])
+def test_lists_that_double_come_to_an_end(doubled: str, first: str) -> None:
+    init = "\n".join([f"a = [{first}]", *[doubled] * 60, "self.a = nn.Sequential(*a)"])
+    assert isinstance(view_text(model("return self.a(x)", init)), str)
+    init = "\n".join([f"a = [{first}]", *[doubled] * 60, "self.a = a"])
+    assert isinstance(view_text(model("return x * self.a", init)), str)
+
+
+def test_unknown_escape_is_no_error_where_warnings_are() -> None:
+    source = model("return torch.relu(x)", more=r"PATTERN = '\d'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert view_text(source) == "relu"
 
 
 def test_recursion_of_a_reference_comes_to_an_end() -> None:

@@ -39,10 +39,10 @@ from kernelgym.episodes.stopping import StopRule, check_stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.languages import check_language
-from kernelgym.prompts.context import ContextPolicy, context_policy
+from kernelgym.prompts.context import ContextPolicy
 from kernelgym.prompts.observer import HISTORY_TOKENS, Observer, render
 from kernelgym.prompts.parts import Part
-from kernelgym.prompts.problem import Hardware, hardware_of
+from kernelgym.prompts.problem import Hardware
 from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
@@ -90,6 +90,8 @@ class KernelEnv(gym.Env[str, str]):
         context: What is shown of earlier turns: a name from `kernelgym.prompts.context.CONTEXTS`,
             a policy, or a mapping of the fields of a `Context`.
         context_tokens: Most tokens for that.
+        prompt_tokens: Most tokens of the whole prompt; None for no limit. A problem that does not
+            fit is refused by `reset`.
         retrieval: Solved problems like the one asked, shown in the prompt: the name of an index
             (``synthetic``), a mapping of the fields of `kernelgym.retrieval.part.Retrieval`, or
             one itself; None for none.
@@ -130,6 +132,7 @@ class KernelEnv(gym.Env[str, str]):
         hardware: Hardware | Mapping[str, Any] | None = None,
         context: str | ContextPolicy | Mapping[str, Any] = "recent",
         context_tokens: int = HISTORY_TOKENS,
+        prompt_tokens: int | None = None,
         retrieval: str | Path | Retrieval | Mapping[str, Any] | None = None,
         feedback_level: str = "standard",
         feedback_tokens: int = FEEDBACK_TOKENS,
@@ -181,17 +184,17 @@ class KernelEnv(gym.Env[str, str]):
         self._owns_evaluator = False
         self.reward = trial.reward
         check_stop_rule(trial.stop_when, self.language, self.device)
-        # A specification that went through JSON holds mappings in the place of dataclasses.
         parts: tuple[Part, ...] = ()
         if retrieval is not None:
             parts = (ready_retrieval(retrieval, self.language, self.device),)
+        shown: dict[str, Any] = {"hardware": hardware, "context": context}  # or mappings of fields
         self.observer = Observer(
             *(self.language, self.device, self.ruleset, max_turns, examples),
-            hardware=hardware_of(hardware),
             parts=parts,
-            context=context_policy(context) if isinstance(context, Mapping) else context,
             context_tokens=context_tokens,
             count=self._settings["count"],
+            prompt_tokens=prompt_tokens,
+            **shown,
         )
         self.observation_space = KernelText()
         self.action_space = KernelText()

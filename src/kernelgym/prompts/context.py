@@ -10,13 +10,13 @@ Thinking is repeated only by ``whole``: it is most of a conversation's length an
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol, runtime_checkable
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.fields import from_fields
 from kernelgym.types import Status, Turn
 
 __all__ = [
@@ -139,11 +139,7 @@ def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPo
         UsageError: If it is no policy.
     """
     if isinstance(policy, Mapping):
-        known = [field.name for field in dataclasses.fields(Context)]
-        for name in policy:
-            if name not in known:
-                raise UnknownName("field of a context", name, known)
-        return Context(**policy)
+        return from_fields(Context, "field of a context", policy)
     if isinstance(policy, str):
         if policy not in CONTEXTS:
             raise UnknownName("context", policy, CONTEXTS)

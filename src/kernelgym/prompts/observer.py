@@ -14,7 +14,7 @@ problem whole, then the last attempt with its feedback, then what parts add, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
@@ -75,7 +75,7 @@ class Observer:
         find_language(self.language)
         find_ruleset(self.ruleset)
         example_count(self.examples, self.language)
-        context_policy(self.context)
+        policy = context_policy(self.context)
         check_counter(self.count)
         if isinstance(self.context_tokens, bool) or not isinstance(self.context_tokens, int):
             raise UsageError(f"context_tokens is a number of tokens, got {self.context_tokens!r}")
@@ -87,7 +87,10 @@ class Observer:
         limit = self.prompt_tokens
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
             raise UsageError(f"prompt_tokens is a number of tokens or None, got {limit!r}")
+        # A specification that went through JSON holds mappings in the place of dataclasses.
         object.__setattr__(self, "hardware", hardware_of(self.hardware))
+        if isinstance(self.context, Mapping):
+            object.__setattr__(self, "context", policy)
 
     def observe(
         self,
@@ -134,21 +137,24 @@ class Observer:
         room = self.context_tokens if budget is None else budget
         before, after = self._fixed(problem, start)
 
-        def made(part_room: int, history_room: int, chosen: Sequence[Shown]) -> _Prompt:
+        def made(
+            part_room: int, last_room: int, history_room: int, chosen: Sequence[Shown]
+        ) -> _Prompt:
             place = Room(self.language, self.device, part_room, self.count)
             added = add_parts(self.parts, problem, turns, place) if part_room else ()
-            attempts, lines = self._history(turns, chosen, history_room)
+            attempts, lines = self._history(turns, chosen, last_room, history_room)
             texts = [*before, *(addition.text for addition in added), *after]
             user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
             system = Message("system", system_prompt(self.language))
             messages = tuple(sound(message) for message in (system, user, *attempts))
-            return _Prompt(messages, added, self.tokens(messages))
+            return _Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
 
         chosen = context_policy(self.context).choose(turns)
         limit = self.prompt_tokens
         if limit is None:
-            return made(UNLIMITED, room, chosen)
-        bare = made(0, 0, ())
+            return made(UNLIMITED, room, room, chosen)
+        own = [shown for shown in chosen if shown.index == len(turns) - 1]
+        bare = made(0, 0, 0, own)
         least = bare.tokens
         if not turns and self.max_turns > 1:
             least += 2 * _LEAST_ATTEMPT_TOKENS
@@ -158,17 +164,17 @@ class Observer:
                 f"and its feedback, and prompt_tokens={limit}; raise it, show fewer examples, or "
                 "leave the problem out"
             )
-        # What the last attempt takes when it is cut to the least is part of `bare`.
-        spare = limit - bare.tokens
+        # What attempts take already is part of the room: one without slack is right at once.
         last, last_room = _shrunk(
-            lambda r: made(0, r, ()), min(room, spare + 2 * _LEAST_ATTEMPT_TOKENS), limit
+            lambda r: made(0, r, r, own), min(room, bare.attempts + limit - bare.tokens), limit
         )
         with_parts, part_room = _shrunk(
-            lambda r: made(r, last_room, ()), limit - last.tokens, limit
+            lambda r: made(r, last_room, last_room, own), limit - last.tokens, limit
         )
-        left = limit - with_parts.tokens
         whole, _ = _shrunk(
-            lambda r: made(part_room, max(r, last_room), chosen), min(room, last_room + left), limit
+            lambda r: made(part_room, last_room, r, chosen),
+            min(room, with_parts.attempts + limit - with_parts.tokens),
+            limit,
         )
         return whole if whole.tokens <= limit else with_parts
 
@@ -199,9 +205,12 @@ class Observer:
         return sum(self.count(message.content) for message in messages)
 
     def _history(
-        self, turns: Sequence[Turn], chosen: Sequence[Shown], room: int
+        self, turns: Sequence[Turn], chosen: Sequence[Shown], last_room: int, room: int
     ) -> tuple[list[Message], str]:
-        """Return the messages of attempts that fit, and lines of others."""
+        """Return the messages of attempts that fit, and lines of others.
+
+        The last attempt is cut to `last_room`; what it takes counts in `room`, as others do.
+        """
         if not turns:
             return [], ""
         last, best = len(turns) - 1, best_turn(turns)
@@ -215,12 +224,13 @@ class Observer:
             if index != last and (detail is Detail.LINE or (full and index != best)):
                 continue
             told = self._told(turns[index], index == last, index == best != last)
+            here = last_room if index == last else room
             if self.prompt_tokens is not None:
-                most = max(room - _LEAST_ATTEMPT_TOKENS, _LEAST_ATTEMPT_TOKENS)
+                most = max(here - _LEAST_ATTEMPT_TOKENS, _LEAST_ATTEMPT_TOKENS)
                 told = fit(told, most, self.count)
-            answer = self._attempt(turns[index], detail, room - self.count(told))
+            answer = self._attempt(turns[index], detail, here - self.count(told))
             if answer is None and index == last:
-                least = max(room - self.count(told), _LEAST_ATTEMPT_TOKENS)
+                least = max(here - self.count(told), _LEAST_ATTEMPT_TOKENS)
                 answer = fit(_kernel(turns[index]), least, self.count)
             if answer is None:
                 full = True  # an older one that is shorter is not shown instead
@@ -281,6 +291,8 @@ class _Prompt:
     messages: tuple[Message, ...]
     added: tuple[Addition, ...]
     tokens: int
+    attempts: int
+    """Those of attempts that are shown in full; lines are part of the first user message."""
 
 
 def _shrunk(make: Callable[[int], _Prompt], room: int, limit: int) -> tuple[_Prompt, int]:

@@ -10,7 +10,6 @@ puts both together.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import Example, Language
 from kernelgym.languages import language as find_language
 from kernelgym.precision import judged_precisions
+from kernelgym.prompts.fields import from_fields
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Problem
@@ -87,11 +87,7 @@ def hardware_of(given: object) -> Hardware | None:
     if given is None or isinstance(given, Hardware):
         return given
     if isinstance(given, Mapping) and "name" in given:
-        known = [field.name for field in dataclasses.fields(Hardware)]
-        for name in given:
-            if name not in known:
-                raise UnknownName("field of hardware", name, known)
-        return Hardware(**given)
+        return from_fields(Hardware, "field of hardware", given)
     raise UsageError(
         f"hardware is a kernelgym.prompts.problem.Hardware, got {given!r}; give "
         "Hardware(name='NVIDIA H100') with what else the prompt should tell, or leave the "

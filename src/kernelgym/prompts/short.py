@@ -1,9 +1,9 @@
 """The short prompt: the question, and the last answer with its fault.
 
 Contract: pure text, a tenth of the full prompt's tokens or less. `question` gives the task in one
-line and the reference without imports; it tells neither the rules nor the form of an answer, so it
-is for a model that was taught both. `retry` keeps the kind of a failure and the hint, and drops the
-figures, so that failures of one kind read the same.
+line and the reference without the imports at its top; it tells neither the rules nor the form of an
+answer, so it is for a model that was taught both. `retry` keeps the kind of a failure and the hint,
+and drops the figures, so that failures of one kind read the same.
 
 `ShortObserver` shows the last attempt only, whatever else was tried: an episode of many turns reads
 like one of two. An attempt that does not fit the budget is not shown, and the question is asked
@@ -21,15 +21,14 @@ from kernelgym.languages import language as find_language
 from kernelgym.prompts.observer import Observer, sound
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
-__all__ = ["ShortObserver", "bare", "brief", "question", "retry"]
+__all__ = ["PROMPTS", "ShortObserver", "bare", "brief", "question", "retry"]
 
 _AGAIN = "Write it again without the fault."
 _FASTER = "Write it again, faster."
 _DOC = re.compile(r'^\s*""".*"""$')
-_BARE_INIT = re.compile(
-    r"    def __init__\(self\):\n        super\(\)\.__init__\(\)\n(?!        self\.)"
-)
-_LAST_IMPORT = "import torch.nn.functional as F\n"
+_BARE_INIT = re.compile(r"    def __init__\(self\):\n        super\(\)\.__init__\(\)\n(?!        )")
+# An import in several lines ends the match: half of one would be left.
+_IMPORTS = re.compile(r"\A(?:(?:import|from) [^(\\\n]*\n)+")
 _FIRST_CLAUSE = re.compile(r"^(\w+: [^:]+|[^:]+)")
 _RIGHT = ("success", "slow")
 
@@ -47,8 +46,7 @@ def question(problem: Problem, language: str = "triton") -> tuple[Message, ...]:
         UnknownName: If there is no such language.
     """
     task = f"Write ModelNew with {find_language(language).title} kernels."
-    reference, _, rest = bare(problem.source).partition(_LAST_IMPORT)
-    return (Message("user", f"{task}\n{rest or reference}"),)
+    return (Message("user", f"{task}\n{_IMPORTS.sub('', bare(problem.source))}"),)
 
 
 def brief(said: Feedback) -> str:
@@ -126,3 +124,7 @@ class ShortObserver(Observer):
         if limit is not None:
             room = min(room, limit - self.tokens(asked))
         return (*asked, *tried) if self.tokens(tried) <= room else asked
+
+
+PROMPTS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}
+"""Kinds of observers, by the names that configurations and records use."""

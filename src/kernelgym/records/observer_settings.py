@@ -20,7 +20,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.problem import Hardware
-from kernelgym.prompts.short import ShortObserver
+from kernelgym.prompts.short import PROMPTS
 from kernelgym.retrieval.part import Retrieval
 from kernelgym.rulesets import recorded_ruleset
 
@@ -34,9 +34,7 @@ _TYPES: dict[str, type] = {"context": Context, "hardware": Hardware, "retrieval"
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
 _OLD_NAMES = {"kernelgym.context:Context": "context", "kernelgym.prompts:Hardware": "hardware"}
 """What version 0.1.0 wrote."""
-_PROMPTS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}
-"""Kinds of observers, by the names that records use."""
-_PROMPT_NAMES = {kind: name for name, kind in _PROMPTS.items()}
+_PROMPT_NAMES = {kind: name for name, kind in PROMPTS.items()}
 _OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
 """Fields of the observer that a record has anyway."""
 _LEFT_OUT = (*_OF_THE_EPISODE, "count")
@@ -71,9 +69,9 @@ def recorded_observer(record: EpisodeRecord) -> Observer:
         raise UsageError(f"the record names settings that no observer has: {', '.join(unknown)}")
     settings = {key: _rebuilt(value) for key, value in record.observer.items()}
     prompt = settings.pop("prompt", "full")
-    if prompt not in _PROMPTS:
-        raise UnknownName("prompt", prompt, _PROMPTS)
-    kind = _PROMPTS[prompt]
+    if prompt not in PROMPTS:
+        raise UnknownName("prompt", prompt, PROMPTS)
+    kind = PROMPTS[prompt]
     return kind(record.language, record.device, rules, record.trajectory.horizon, **settings)
 
 

@@ -24,7 +24,6 @@ from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import aliases_of, parsed
 from kernelgym.suites.small_sizes import SMALL
-from kernelgym.suites.synthetic import canonical_form
 from kernelgym.types import Problem, text_digest
 
 __all__ = ["REASONS", "form_of", "keys_of", "keys_of_entry", "tree_key"]
@@ -53,6 +52,8 @@ def form_of(problem: Problem) -> str:
     """Return a Synthetic problem's canonical form; empty for another suite's."""
     if problem.suite != "Synthetic":
         return ""
+    from kernelgym.suites.synthetic import canonical_form
+
     try:
         return canonical_form(problem)
     except ProblemError:

@@ -8,11 +8,11 @@ floor of zero and the idioms in `IDIOMS`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelgym.retrieval.kinds import is_tensor
 
-__all__ = ["COMPARED", "IDIOMS", "INFIX", "arithmetic", "floored", "number"]
+__all__ = ["COMPARED", "IDIOMS", "INFIX", "arithmetic", "bounded", "number"]
 
 INFIX = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul",
@@ -57,9 +57,27 @@ def arithmetic(
     return name, None
 
 
-def floored(low: ast.expr | None) -> str:
-    """Return what a clamp with only a floor is: ``relu`` at zero."""
-    return "relu" if low is not None and number(low) == 0 else "maximum"
+def bounded(name: str, nodes: Sequence[ast.expr], words: Mapping[str | None, ast.expr]) -> str:
+    """Return what a clamp is by its bounds: ``relu`` if zero is its only one.
+
+    Args:
+        name: ``clamp``, or ``maximum`` as ``clamp_min`` is called.
+        nodes: The tensor and what is given by place.
+        words: What is given by name.
+    """
+    low, high = _bound("min", 1, nodes, words), _bound("max", 2, nodes, words)
+    if low is not None and high is None:
+        return "relu" if number(low) == 0 else "maximum"
+    return "minimum" if low is None and high is not None else name
+
+
+def _bound(
+    side: str, place: int, nodes: Sequence[ast.expr], words: Mapping[str | None, ast.expr]
+) -> ast.expr | None:
+    """Return a bound that is given, by name or place."""
+    by_place = nodes[place] if len(nodes) > place else None
+    found = words.get(side) or words.get(f"{side}_val") or by_place
+    return None if isinstance(found, ast.Constant) and found.value is None else found
 
 
 def number(node: ast.expr) -> float | int | None:

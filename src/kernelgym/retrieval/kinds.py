@@ -7,7 +7,7 @@ value is a tensor, a module, something callable, a container of values, or somet
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -25,6 +25,7 @@ __all__ = [
     "flat",
     "is_tensor",
     "items_of",
+    "joined",
     "kind_of",
     "zipped",
 ]
@@ -97,9 +98,16 @@ class Many:
 
 def is_tensor(value: object) -> bool:
     """Return True for a tensor, or a container with one."""
-    if isinstance(value, Many):
-        return any(map(is_tensor, value.values))
-    return value is TENSOR
+    todo, seen = [value], set[int]()
+    while todo:
+        here = todo.pop()
+        if here is TENSOR:
+            return True
+        # A list may hold one list many times over, and that one another.
+        if isinstance(here, Many) and id(here) not in seen:
+            seen.add(id(here))
+            todo += here.values
+    return False
 
 
 def kind_of(value: object) -> object:
@@ -112,12 +120,23 @@ def items_of(value: object) -> list[object]:
     return list(value.values) if isinstance(value, Many) else [kind_of(value)]
 
 
-def flat(values: Sequence[object]) -> list[object]:
-    """Return modules, those of containers in their places."""
+def flat(step: Callable[[int], None], values: Sequence[object]) -> list[object]:
+    """Return modules, those of containers in their places; `step` is told of each."""
     found: list[object] = []
     for value in values:
-        found += flat(value.values) if isinstance(value, Many) else [value]
-    return [value for value in found if value is not OTHER]
+        step(1)
+        if isinstance(value, Many):
+            found += flat(step, value.values)
+        elif value is not OTHER:
+            found.append(value)
+    return found
+
+
+def joined(step: Callable[[int], None], *parts: Many) -> Many:
+    """Return a new container of others' items; `step` is told how many."""
+    step(sum(len(part.values) for part in parts))
+    names = {name: value for part in parts for name, value in part.names.items()}
+    return Many([item for part in parts for item in part.values], names)
 
 
 def zipped(name: str, values: Sequence[object]) -> object:

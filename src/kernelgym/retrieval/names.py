@@ -17,7 +17,7 @@ _ACRONYMS = {
     "ReLU": "relu", "ReLU6": "relu6", "LeakyReLU": "leaky_relu", "PReLU": "prelu", "RReLU": "rrelu",
     "ELU": "elu", "SELU": "selu", "CELU": "celu", "GELU": "gelu", "SiLU": "silu", "GLU": "glu",
     "LSTM": "lstm", "GRU": "gru", "RNN": "rnn", "LSTMCell": "lstm", "GRUCell": "gru",
-    "RNNCell": "rnn", "RMSNorm": "rms_norm",
+    "RNNCell": "rnn", "RMSNorm": "rms_norm", "LogSigmoid": "logsigmoid",
 }  # fmt: skip
 _LOSSES = {
     "MSELoss": "mse_loss", "L1Loss": "l1_loss", "NLLLoss": "nll_loss", "KLDivLoss": "kl_div",
@@ -27,9 +27,12 @@ _LOSSES = {
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=\d)(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 _SYNONYMS = {
-    "absolute": "abs", "amax": "max", "amin": "min", "bmm": "matmul", "clip": "clamp",
+    "absolute": "abs", "amax": "max", "amin": "min", "batch_norm1d": "batch_norm",
+    "batch_norm2d": "batch_norm", "batch_norm3d": "batch_norm", "bmm": "matmul", "clip": "clamp",
     "clamp_max": "minimum", "clamp_min": "maximum", "concat": "cat", "concatenate": "cat",
     "divide": "div", "dot": "matmul", "greater": "gt", "inner": "matmul", "less": "lt",
+    "instance_norm1d": "instance_norm", "instance_norm2d": "instance_norm",
+    "instance_norm3d": "instance_norm",
     "mm": "matmul", "moveaxis": "permute", "movedim": "permute", "multiply": "mul", "mv": "matmul",
     "negative": "neg", "norm": "vector_norm", "outer": "matmul", "subtract": "sub",
     "swapaxes": "transpose", "swapdims": "transpose", "swish": "silu", "t": "transpose",
@@ -64,8 +67,7 @@ _FAMILIES = {
     "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d "
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
     "adaptive_max_pool2d adaptive_max_pool3d",
-    "norm": "batch_norm batch_norm1d batch_norm2d batch_norm3d layer_norm group_norm rms_norm "
-    "instance_norm instance_norm1d instance_norm2d instance_norm3d normalize local_response_norm",
+    "norm": "batch_norm layer_norm group_norm rms_norm instance_norm normalize local_response_norm",
     "softmax": "softmax log_softmax softmin gumbel_softmax logsumexp",
     "reduction": "sum mean max min prod vector_norm var std argmax argmin median all any "
     "count_nonzero nansum nanmean matrix_norm aminmax",

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
-from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, floored, number
+from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, bounded, number
 from kernelgym.retrieval.kinds import (
     OTHER,
     TENSOR,
@@ -32,6 +32,7 @@ from kernelgym.retrieval.kinds import (
     flat,
     is_tensor,
     items_of,
+    joined,
     kind_of,
     zipped,
 )
@@ -42,7 +43,7 @@ __all__ = ["operators"]
 
 _MAX_OPERATORS = 2_000
 _MAX_STEPS = 100_000
-"""Most expressions and statements that are looked at; calls of own functions repeat them."""
+"""Most expressions, statements, calls and copied items of containers that are looked at."""
 _MAX_DEPTH = 24
 
 _FILLS = frozenset(
@@ -120,8 +121,8 @@ class _Walk:
         if len(self.found) > _MAX_OPERATORS:
             raise _TooMuch
 
-    def _step(self) -> None:
-        self._steps += 1
+    def _step(self, count: int = 1) -> None:
+        self._steps += count
         if self._steps > _MAX_STEPS:
             raise _TooMuch
 
@@ -288,10 +289,9 @@ class _Walk:
         since = len(self.found)
         first, second = self._value(left, scope), self._value(right, scope)
         if isinstance(first, Many) and isinstance(second, Many) and isinstance(op, ast.Add):
-            first.values += second.values
-            return first
+            return joined(self._step, first, second)
         if not (is_tensor(first) or is_tensor(second)):
-            return first if isinstance(first, Many) else OTHER
+            return joined(self._step, first) if isinstance(first, Many) else OTHER
         name = INFIX.get(type(op), "")
         self._emit(*arithmetic(name, (first, second), (left, right), since))
         return TENSOR
@@ -328,7 +328,7 @@ class _Walk:
         for node in nodes:
             value = self._value(node, scope)
             starred = isinstance(node, ast.Starred) and isinstance(value, Many)
-            found += value.values if starred else [value]  # type: ignore[attr-defined]
+            found += joined(self._step, value).values if starred else [value]  # type: ignore[arg-type]
         return found
 
     # Calls.
@@ -356,7 +356,7 @@ class _Walk:
     def _fill(self, owner: object, node: ast.Call, values: list[object]) -> None:
         """Put what a call adds into a container or an instance."""
         if isinstance(owner, Many):
-            owner.values += flat(values)
+            owner.values += flat(self._step, values)
         elif isinstance(owner, Own) and len(node.args) > 1:
             named = node.args[0]
             if isinstance(named, ast.Constant) and isinstance(named.value, str):
@@ -364,6 +364,7 @@ class _Walk:
 
     def _call(self, function: object, values: list[object], named: dict[str, object]) -> object:
         """Call a value of the module's own; return what it returns."""
+        self._step()
         match function:
             case ast.ClassDef():
                 with self._silence():
@@ -436,7 +437,8 @@ class _Walk:
             if last in ("enumerate", "zip"):
                 return zipped(last, values)
             if last in ("list", "tuple", "reversed", "iter") and values:
-                return values[0]
+                first = values[0]
+                return joined(self._step, first) if isinstance(first, Many) else first
             if last == "dict":
                 return Many(list(named.values()), named)
             if last in ("range", "len", "int", "float", "print", "isinstance", "getattr"):
@@ -451,7 +453,7 @@ class _Walk:
                 names = {
                     name: v for m in values if isinstance(m, Many) for name, v in m.names.items()
                 }
-                return Many(flat(members), names)
+                return Many(flat(self._step, members), names)
             if last in ("Parameter", "Buffer", "Tensor", "FloatTensor"):
                 return TENSOR
             return Layer(operator_name(dotted))
@@ -488,9 +490,8 @@ class _Walk:
         words = {word.arg: word.value for word in node.keywords}
         if name in _PICKED and len(values) > 1 and is_tensor(values[1]):
             name = f"{name}imum"
-        if name == "clamp" and "max" not in words and len(nodes) < 3:
-            low = words.get("min", nodes[1] if len(nodes) > 1 else None)
-            name = floored(low)
+        if name in ("clamp", "maximum"):
+            name = bounded(name, nodes, words)
         if name in ("mul", "div", "add", "sub", "pow") and len(nodes) == len(values):
             name, begin = arithmetic(name, values, nodes, since)
             self._emit(name, begin)

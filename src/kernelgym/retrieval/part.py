@@ -16,15 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
 from kernelgym.retrieval.cover import DIVERSITIES
 from kernelgym.retrieval.entry import KINDS
 from kernelgym.retrieval.index import POOL, Index
 from kernelgym.retrieval.page import fitting_page
-from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
 
@@ -70,10 +70,22 @@ class Retrieval:
                     f"retrieval's {name} is a whole number, at least 1, got {value!r}; leave "
                     "retrieval out to show no examples"
                 )
-        if not isinstance(self.index, str) or not isinstance(self.digest, str):
-            raise UsageError(f"retrieval's index is a name, got {self.index!r}; known: synthetic")
+        if not isinstance(self.index, str):
+            raise UsageError(
+                f"retrieval's index is a name, got {self.index!r}; known: {', '.join(INDEXES)}"
+            )
+        if not isinstance(self.digest, str):
+            raise UsageError(
+                f"retrieval's digest is sixteen hex digits, got {self.digest!r}; leave it out to "
+                "take the index as it is"
+            )
         given: object = self.kinds  # a file gives back a list
-        kinds = (given,) if isinstance(given, str) else tuple(self.kinds)
+        if not isinstance(given, str | tuple | list):
+            raise UsageError(
+                f"retrieval's kinds are some of {', '.join(KINDS)}, got {given!r}; give a tuple "
+                "such as ('solution',)"
+            )
+        kinds = (given,) if isinstance(given, str) else tuple(given)
         for kind in kinds:
             if kind not in KINDS:
                 raise UnknownName("kind of entry", kind, KINDS)
@@ -118,12 +130,7 @@ def retrieval_of(given: object) -> Retrieval:
         _check_name(str(given))
         return Retrieval(str(given))
     if isinstance(given, Mapping):
-        known = [field.name for field in dataclasses.fields(Retrieval)]
-        for name in given:
-            if name not in known:
-                raise UnknownName("field of retrieval", name, known)
-        settings: dict[str, Any] = dict(given)
-        return Retrieval(**settings)
+        return from_fields(Retrieval, "field of retrieval", given)
     raise UsageError(
         "retrieval is an index's name such as 'synthetic', a mapping such as {'index': "
         f"'synthetic', 'k': 3}}, or a kernelgym.Retrieval; got {given!r}"
@@ -166,6 +173,9 @@ def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
         UsageError: If there is none of that name or language, or its digest is another one.
     """
     _check_name(retrieval.index)
+    # The corpus is written by the Synthetic suite, which other environments do without.
+    from kernelgym.retrieval.synthetic import synthetic_index
+
     index = synthetic_index(language, _size(device))
     if retrieval.digest not in ("", index.digest):
         raise UsageError(

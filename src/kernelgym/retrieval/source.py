@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from kernelgym.answers.python_source import read_python
+
 __all__ = ["MAX_CHARS", "aliases_of", "method_of", "parsed"]
 
 MAX_CHARS = 200_000
@@ -15,13 +17,14 @@ MAX_CHARS = 200_000
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Return a module's tree; None if it is unreadable or too long."""
+    """Return a module's tree; None if it is unreadable or too long.
+
+    The tree is shared between callers, who must not change it.
+    """
     if len(source) > MAX_CHARS:
         return None
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    tree = read_python(source)
+    return tree if isinstance(tree, ast.Module) else None
 
 
 def aliases_of(tree: ast.AST) -> dict[str, str]:

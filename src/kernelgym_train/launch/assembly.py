@@ -17,7 +17,7 @@ from typing import Any
 from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.judging_memory import memory_budget
-from kernelgym.prompts.short import ShortObserver
+from kernelgym.prompts.short import PROMPTS
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
@@ -42,8 +42,6 @@ __all__ = [
 ]
 
 _COUNTS_KEPT = 4096
-_OBSERVERS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}
-"""By the names that env.prompt takes."""
 
 
 def training_problems(config: Config) -> tuple[Problem, ...]:
@@ -148,7 +146,7 @@ def training_observer(
     """
     env = config.env
     extra: dict[str, Any] = {} if count is None else {"count": count}
-    return _OBSERVERS[env.prompt](
+    return PROMPTS[env.prompt](
         env.language,
         device,
         config.rules,
