@@ -18,6 +18,7 @@ What a log does not say is never read back.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -55,6 +56,7 @@ class SearchFolder:
     def __init__(self, outdir: Path, name: str) -> None:
         self.outdir = outdir
         self.path = outdir / "kernels" / name
+        self._begun: list[Path] = []
 
     @property
     def events(self) -> Path:
@@ -69,8 +71,21 @@ class SearchFolder:
     def write_start(self, start: Kernel, verdict: Verdict) -> None:
         """Write the start kernel and its verdict."""
         folder = self.path / "baseline"
-        _write(folder / "kernel_module.py", start.source)
-        _write(folder / "result.json", _json(verdict.to_dict()))
+        texts = {"kernel_module.py": start.source, "result.json": _json(verdict.to_dict())}
+        for name, text in texts.items():
+            _write(folder / name, text)
+            self._begun.append(folder / name)
+
+    def forget(self) -> None:
+        """Remove the log and the start that this search wrote, and nothing else.
+
+        The folder may be the user's own, with files of theirs.
+        """
+        for path in (self.events, *self._begun):
+            path.unlink(missing_ok=True)
+        for emptied in (self.path / "baseline", self.path):
+            with contextlib.suppress(OSError):  # not empty, or not there
+                emptied.rmdir()
 
     def write_variant(
         self, key: str, variant: Variant, start: Kernel, context: str, risk: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -159,7 +158,7 @@ def search(
             controller.judge_start()
         except UsageError:
             if not log.past:
-                shutil.rmtree(folder.path)
+                folder.forget()
             raise
         factor = progress.start_speedup
         say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")

@@ -260,6 +260,19 @@ def test_search_wrong_start_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "kernels" / "matmul").exists()
 
 
+def test_search_wrong_start_keeps_files_of_the_user(tmp_path: Path) -> None:
+    judged = iter([verdict("correct", speedup=1.0), verdict("wrong")])
+    judge = searches.evaluator(lambda problem, kernel: next(judged))
+    folder = tmp_path / "kernels" / "matmul"
+    (folder / "baseline").mkdir(parents=True)
+    mine = (folder / "notes.md", folder / "baseline" / "mine.py")
+    for path in mine:
+        path.write_text("mine")
+    with pytest.raises(UsageError, match="the start kernel is wrong"):
+        searches.run(tmp_path, judge)
+    assert {path for path in folder.rglob("*") if path.is_file()} == set(mine)
+
+
 def test_search_folder_of_another_task_is_refused(tmp_path: Path) -> None:
     searches.run(tmp_path, searches.evaluator(), 2)
     with pytest.raises(UsageError, match="there is a search in"):
