@@ -273,7 +273,7 @@ class Controller:
             self._duel, self._evaluator, self._task.problem, first, second, most=_MOST_ROUNDS
         )
         self.record("duel", duel_fields(self.progress.incumbent, key, found))
-        won = "confirmed" if found.decided == "second" else "not confirmed"
+        won = "confirmed" if self.progress.incumbent == key else "not confirmed"
         self._say(
             f"      {self.seconds:6.0f} s  {won}: {found.ratio:.3g}x the best before "
             f"({found.low:.3g} to {found.high:.3g}, {found.rounds} rounds)"

@@ -54,7 +54,8 @@ def finish(
         most = controller.rounds_left(_MOST_ROUNDS)
         found = duel(evaluator, task.problem, task.start, kernel, most=most)
         controller.record("confirmed", duel_fields(progress.start, best, found))
-        if found.decided == "second":
+        # A start that failed in the duel loses it with no time measured: low is 0 then.
+        if found.decided == "second" and found.low > 1.0:
             ratio = (found.ratio, found.low, found.high)
         else:
             say("the last comparison with the start does not confirm the best: the start stays")

@@ -88,7 +88,8 @@ class Progress:
             case "judged":
                 self._judged(given)
             case "duel":
-                if given["decided"] == "second":
+                # A first kernel that failed loses with no time measured: low is 0 then.
+                if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
                 else:
                     self.beaten.add(given["second"])

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from kernelgym import Kernel, UsageError
+from kernelgym import Kernel, UsageError, duel
+from kernelgym.evaluators.duel import Duel
 from kernelgym.testing import verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs import Budget, optimize
@@ -183,6 +184,19 @@ def test_search_lucky_verdict_is_not_promoted(tmp_path: Path) -> None:
     duels = [row for row in rows(tmp_path) if row["event"] == "duel"]
     assert duels and all(row["decided"] != "second" for row in duels)
     assert result["speedup"] == 1.0 and not result["best"]["diff"]
+
+
+@pytest.mark.parametrize("failing", [6, 12])  # rounds of a challenge, and of the last duel
+def test_search_start_that_fails_promotes_nothing(failing: int, tmp_path: Path) -> None:
+    def compare(*args: Any, most: int, **given: Any) -> Duel:
+        if most == failing:
+            return Duel(0.0, 0.0, 0.0, 1, (), "second")
+        return duel(*args, most=most, **given)
+
+    result = searches.run(tmp_path, searches.evaluator(), 4, compare=compare)
+    assert result["speedup"] == 1.0 and not result["best"]["diff"]
+    confirmed = [row for row in rows(tmp_path) if row["event"] == "confirmed"]
+    assert len(confirmed) == (failing == 12)
 
 
 def test_search_best_wrong_at_the_end_keeps_the_start(tmp_path: Path) -> None:
