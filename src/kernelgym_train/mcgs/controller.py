@@ -167,7 +167,9 @@ class Controller:
                             break
                         begin(chosen)
                     if not running:
-                        self.record("stopped", {"reason": reason or "space exhausted"})
+                        why = reason or "space exhausted"
+                        limit = self._budget.seconds
+                        self.record("stopped", {"reason": why, "seconds_limit": limit})
                         break
                     key, judging = running.popleft()
                     verdict = await judging

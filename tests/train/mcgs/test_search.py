@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 
 from kernelgym import Kernel, UsageError, duel
 from kernelgym.evaluators.duel import Duel
-from kernelgym.testing import verdict
+from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs import Budget, optimize
 from kernelgym_train.mcgs.events import EventLog
@@ -225,6 +226,26 @@ def test_search_seconds_end_it_with_a_verified_best(tmp_path: Path) -> None:
         budget, folder = Budget(500, seconds=2), tmp_path / "b"
         searches.run(folder, searches.evaluator(), budget=budget, clock=lambda: next(ticks))
     assert not (folder / "kernels" / "matmul").exists()
+
+
+def test_search_same_seconds_keep_the_result(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        return dataclasses.replace(searches.judged(problem, kernel), wall_s=10.0)
+
+    def run(seconds: float, judge: ScriptedEvaluator, resume: bool = True) -> dict[str, Any]:
+        ticks = itertools.count()
+        budget = Budget(500, seconds=seconds)
+        return searches.run(
+            tmp_path, judge, budget=budget, clock=lambda: next(ticks), resume=resume
+        )
+
+    first = run(200, searches.evaluator(judged), resume=False)
+    assert first["stopped"] == "seconds" and first["speedup"] > 1.0
+    idle = searches.evaluator()
+    assert run(200, idle) == first and not idle.judged
+    more = run(300, searches.evaluator(judged))
+    assert more["evaluations"] > first["evaluations"]
+    assert run(300, idle) == more and not idle.judged
 
 
 def test_search_judge_that_failed_is_asked_again(tmp_path: Path) -> None:
