@@ -72,7 +72,7 @@ def _accesses(
             if node.type == "subscript_expression":
                 name = text_of(node.child_by_field_name("argument"))
                 yield Access(name, index_of(node).replaced(numbers), loops, False)
-        if isinstance(statement, Let) and statement.type not in ("float", "double"):
+        if isinstance(statement, Let) and statement.exact:
             value = polynomial_of(statement.value)
             if value is not None:
                 numbers[statement.name] = value.replaced(numbers)

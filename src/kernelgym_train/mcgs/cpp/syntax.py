@@ -45,7 +45,8 @@ def polynomial_of(node: Node) -> Polynomial | None:
     if node.type == "identifier":
         return Polynomial.name(text_of(node))
     if node.type == "number_literal":
-        text = text_of(node).replace("'", "").rstrip("lLuU")
+        # Unsigned literals may wrap around at 32 bits.
+        text = text_of(node).replace("'", "").rstrip("lL")
         return Polynomial.number(int(text)) if text.isdigit() else None
     if node.type == "parenthesized_expression":
         inner = children(node)

@@ -135,6 +135,60 @@ def test_text_that_gives_names_a_meaning_is_left_out(before: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "before"),
+    [
+        ("for (int64_t i = 0; i < n; ++i) { const int64_t k = i + scale; y[k] = x[i]; }", ""),
+        ("for (int64_t i = 0; i < n; ++i) { y[i + scale - scale] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { const int k = i * 4294967296; y[k] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { const int k = i * m; y[k] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { y[i * 65536u * 65536u] = x[i]; }", ""),
+        (nest("i * m + j - k * m", "for (int64_t j = 0, k = i; j < m; ++j)"), ""),
+        (nest("i * m + j", "for (int j = 4294967295; j < m; ++j)"), ""),
+        (
+            "for (int64_t i = 0; i < n; ++i) { float s = 1.0f; "
+            "for (int64_t j = 0; j < s; ++j) { s += x[j]; } y[i] = s; }",
+            "",
+        ),
+        (
+            "for (int64_t i = 0; i < n; ++i) { y[i] = x[i] + next; }",
+            "struct Next { operator float(); }; Next next;\n",
+        ),
+        (
+            "auto SIDE = Next(); for (int64_t i = 0; i < n; ++i) { y[i] = x[i] + SIDE; }",
+            "struct Next { operator float(); };\n",
+        ),
+        (
+            "float c = 0; auto exp = [&](float v) { return c += v; };"
+            "for (int64_t i = 0; i < n; ++i) { y[i] = exp(x[i]); }",
+            "",
+        ),
+        (
+            "for (int64_t i = 0; i < n; ++i) { y[i] = exp(x[i]); }",
+            "using other::exp;\n",
+        ),
+    ],
+)
+def test_name_that_is_not_known_proves_nothing(body: str, before: str) -> None:
+    for function, loop in loops(body, before).values():
+        carried = reductions(loop)
+        assert carried is None or not has_independent_iterations(function, loop, frozenset(carried))
+
+
+@pytest.mark.parametrize(
+    ("body", "before"),
+    [
+        ("for (int i = 0; i < n; ++i) { const int k = i * 4; y[k] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { y[i] = x[i] * HALF; }", "constexpr float HALF = 0.5f;\n"),
+        ("for (int i = 0; i < K; ++i) { y[i] = x[i] * K; }", "#define K 8\n"),
+        (nest("i * K + j", "for (int j = 0; j < K; ++j)"), "namespace { const int K = 8; }\n"),
+        ("for (int i = 0; i < n; ++i) { y[i] = max(x[i], -FLT_MAX); }", "using std::max;\n"),
+    ],
+)
+def test_name_that_is_known_proves_as_before(body: str, before: str) -> None:
+    assert has_independent_iterations(*loops(body, before)["f/i"])
+
+
+@pytest.mark.parametrize(
     ("statement", "wanted"),
     [
         ("s += x[i];", {"s": "+"}),
