@@ -216,7 +216,7 @@ def _loop(
         return None
     if first.type != "declaration" or condition.type != "binary_expression":
         return None
-    if len(first.children_by_field_name("declarator")) != 1:
+    if _is_stored(first) or len(first.children_by_field_name("declarator")) != 1:
         return None
     kind = text_of(first.child_by_field_name("type"))
     start = first.child_by_field_name("declarator")
@@ -327,12 +327,19 @@ def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
     parts = [part for part in children(node) if part.type == "init_declarator"]
     if kind not in (*WHOLE, *FLOATS) or len(parts) != 1:
         return None
+    if _is_stored(node):
+        return None  # it keeps a value from one iteration to the next
     target, value = (parts[0].child_by_field_name(name) for name in ("declarator", "value"))
     if target is None or target.type != "identifier" or value is None:
         return None
     if not _pure(value, scope, known):
         return None
     return Let(node, text_of(target), kind, value, _is_exact(kind, value, scope, known))
+
+
+def _is_stored(declaration: Node) -> bool:
+    """Return True for ``static`` and the like."""
+    return any(child.type == "storage_class_specifier" for child in declaration.children)
 
 
 def _is_exact(kind: str, value: Node, scope: Scope, known: dict[str, str]) -> bool:

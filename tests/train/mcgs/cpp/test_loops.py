@@ -92,6 +92,8 @@ def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
         "for (int64_t i = 0; i < size(); ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; i *= 2) { y[i] = x[i]; }",
         "for (float i = 0; i < n; ++i) { y[0] = x[0]; }",
+        "for (int64_t i = 0; i < n; ++i) { static float s = 0.0f; y[i] = s; }",
+        "for (static int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",
         "int64_t z = 3; z = 4; for (int64_t i = 0; i < z; ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; ++i) { y[x[i]] = 1.0f; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = (y = nullptr, x[i]); }",
