@@ -285,8 +285,8 @@ def _step(update: Node, variable: str) -> int | None:
     text = text_of(update).replace(" ", "")
     if text in (f"++{variable}", f"{variable}++"):
         return 1
-    found = re.fullmatch(rf"{re.escape(variable)}\+=(\d+)", text)
-    return int(found[1]) or None if found else None
+    found = re.fullmatch(rf"{re.escape(variable)}\+=([1-9]\d*)", text)
+    return int(found[1]) if found else None
 
 
 def _statements(

@@ -91,6 +91,8 @@ def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
         "for (int64_t i = n; i > 0; --i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < size(); ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; i *= 2) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < n; i += 010) { y[i] = x[i]; }",
+        nest("i * 010 + j", "for (int j = 0; j < 9; ++j)"),
         "for (float i = 0; i < n; ++i) { y[0] = x[0]; }",
         "for (int64_t i = 0; i < n; ++i) { static float s = 0.0f; y[i] = s; }",
         "for (static int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",

@@ -174,6 +174,24 @@ def test_precondition_that_fails_stops_its_move(old: str, new: str, move: str) -
     assert not stopped
 
 
+def test_loop_with_an_empty_body_is_no_error() -> None:
+    changed = with_text(
+        STARTS["matmul"], "  return out;", "  for (int64_t i = 0; i < rows; ++i) {}\n  return out;"
+    )
+    targets = {each.step.target for each in proposals(changed, changed)}
+    assert {"matrix_product/i", "matrix_product/i2"} <= targets
+
+
+def test_loop_order_comment_after_a_head_is_dropped() -> None:
+    rows, columns = "++i) {", "++j) {"
+    start = with_text(STARTS["matmul"], rows, "++i)  // rows (all)\n  {")
+    start = with_text(start, columns, "++j)  // columns\n    {")
+    orders = [each for each in proposals(start, start) if each.step.move == "loop_order"]
+    assert orders
+    for each in orders:
+        assert not re.search(r"//.*\{", each.variant.file.cpp)
+
+
 def test_hoist_keeps_nothing_that_changes_between() -> None:
     start = STARTS["softmax"]
     between = "    best = best + 1.0f;\n    for (int64_t c = 0; c < columns; ++c) {\n      y["
