@@ -192,6 +192,19 @@ def test_loop_order_comment_after_a_head_is_dropped() -> None:
         assert not re.search(r"//.*\{", each.variant.file.cpp)
 
 
+def test_register_block_captures_no_outer_name() -> None:
+    start = STARTS["matmul"]
+    cpp = start.file.cpp.replace(
+        "  for (int64_t i", "  for (int64_t r = 0; r < 2; ++r) {\n  for (int64_t i", 1
+    )
+    cpp = cpp.replace("  return out;", "  }\n  return out;").replace("i * ", "(r * rows + i) * ")
+    changed = Variant(start.file.with_cpp(cpp).source, "cpp", flags=start.flags)
+    tiles = [each for each in proposals(changed, changed) if each.step.move == "register_block"]
+    assert tiles
+    for each in tiles:
+        assert re.findall(r"for \(\w+ r =", each.variant.file.cpp) == ["for (int64_t r ="]
+
+
 def test_hoist_keeps_nothing_that_changes_between() -> None:
     start = STARTS["softmax"]
     between = "    best = best + 1.0f;\n    for (int64_t c = 0; c < columns; ++c) {\n      y["
