@@ -99,6 +99,7 @@ def _kept(
         return None
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
+    changed |= {each.array for each in accesses(between) if each.writes}
     late = {each.name for each in body[body.index(first) :] if isinstance(each, Let)}
     if changed & identifiers(shared) or late & identifiers(store.target):
         return None

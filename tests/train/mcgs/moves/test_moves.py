@@ -213,6 +213,30 @@ def test_hoist_keeps_nothing_that_changes_between() -> None:
     assert not any(each.step.choice == "keep" for each in proposals(changed, changed))
 
 
+def test_hoist_keeps_nothing_read_from_a_changed_array() -> None:
+    file = STARTS["softmax"].file
+    allocated = "  auto out = torch::empty({rows, columns}, x_c.options());\n"
+    pointed = "  float* y = out.data_ptr<float>();\n"
+    head = file.cpp.partition("  for (int64_t r")[0]
+    head = head.replace(allocated, allocated + allocated.replace("out", "work"))
+    head = head.replace(pointed, pointed + pointed.replace("y =", "z =").replace("out", "work"))
+    each_c = "for (int64_t c = 0; c < columns; ++c)"
+    at = "r * columns + c"
+
+    def changed(between: str) -> Variant:
+        cpp = (
+            f"{head}  for (int64_t r = 0; r < rows; ++r) {{\n"
+            f"    {each_c} {{ z[{at}] = x[{at}]; }}\n    float t = 0.0f;\n"
+            f"    {each_c} {{ t += std::exp(z[{at}]); }}\n    {between}\n"
+            f"    {each_c} {{ y[{at}] = std::exp(z[{at}]) / t; }}\n  }}\n  return out;\n}}\n"
+        )
+        return Variant(file.with_cpp(cpp).source, "cpp", flags=STARTS["softmax"].flags)
+
+    plain, written = changed(""), changed(f"{each_c} {{ z[{at}] = 2.0f * x[{at}]; }}")
+    assert any(each.step.choice == "keep" for each in proposals(plain, plain))
+    assert not any(each.step.choice == "keep" for each in proposals(written, written))
+
+
 def test_directives_survive_a_later_change_of_loops() -> None:
     start = STARTS["matmul"]
     proposer = RuleProposer(start)
