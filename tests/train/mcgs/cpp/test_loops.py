@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
-from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
+from kernelgym_train.mcgs.cpp.loops import Assign, Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.proofs import expression_type, has_independent_iterations, reductions
 
 HEAD = """
 constexpr int64_t SIDE = 8;
@@ -213,3 +213,28 @@ def test_reductions_are_those_of_one_operator(
     outer = "for (int64_t r = 0; r < 1; ++r) { float s = 0.0f; float t = 0.0f; "
     found = loops(f"{outer} for (int64_t i = 0; i < n; ++i) {{ {statement} }} }}")
     assert reductions(found["f/r/i"][1]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("std::exp(a)", "float"),
+        ("std::exp(scale)", "double"),
+        ("std::erf(a)", "float"),
+        ("std::pow(a, 2)", "double"),
+        ("std::max(a, 1.0f)", "float"),
+        ("std::abs(a)", "float"),
+        ("std::abs(i)", None),
+        ("std::max<float>(a, 2)", None),
+        ("std::sqrtf(scale)", None),
+        ("a * 2.0L", None),
+        ("a * 0X1E", "float"),
+    ],
+)
+def test_expression_type_is_that_of_the_language(expression: str, wanted: str | None) -> None:
+    found = loops(f"for (int64_t i = 0; i < n; ++i) {{ float a = x[i]; y[i] = {expression}; }}")
+    function, loop = found["f/i"]
+    (_, store) = loop.body
+    assert isinstance(store, Assign)
+    known = {"i": "int64_t", "a": "float"}
+    assert expression_type(function, store.value, known) == wanted

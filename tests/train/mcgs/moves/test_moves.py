@@ -213,6 +213,14 @@ def test_hoist_keeps_nothing_that_changes_between() -> None:
     assert not any(each.step.choice == "keep" for each in proposals(changed, changed))
 
 
+def test_hoist_reads_no_element_before_a_loop() -> None:
+    start = STARTS["layernorm"]
+    number, element = "std::sqrt(variance + eps)", "std::sqrt(variance + weight[rows])"
+    changed = with_text(start, number, element)
+    assert any(each.step.choice == "before the loop" for each in proposals(start, start))
+    assert not any(each.step.choice == "before the loop" for each in proposals(changed, changed))
+
+
 def test_hoist_keeps_nothing_read_from_a_changed_array() -> None:
     file = STARTS["softmax"].file
     allocated = "  auto out = torch::empty({rows, columns}, x_c.options());\n"
