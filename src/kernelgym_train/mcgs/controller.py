@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import threading
 import time
 from collections import deque
@@ -130,7 +131,9 @@ class Controller:
             UsageError: If the start is not correct, or cannot be timed, or if no time is left.
         """
         for _ in range(sum(event.name == "start" for event in self._log.past), 2):
-            verdict = self._evaluator.evaluate(self._task.problem, self._task.start)
+            # A seed of its own: a cache would answer the second time, and show no noise.
+            seed = secrets.token_hex(16)
+            verdict = self._evaluator.evaluate(self._task.problem, self._task.start, seed=seed)
             if not verdict.correct or verdict.timing is None:
                 what = verdict.status if not verdict.correct else "correct, and was not timed"
                 raise UsageError(

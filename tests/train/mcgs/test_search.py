@@ -26,8 +26,6 @@ from kernelgym_train.mcgs.selection import ALGORITHMS
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support import searches
 
-CHANGING = ("seconds",)
-
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "kernels" / "matmul" / "events.jsonl").read_text().splitlines()
@@ -35,7 +33,9 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def plain(result: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if name not in CHANGING}
+    """Return a result without what differs from run to run: its time, and the drawn seed."""
+    best = {name: value for name, value in result["best"].items() if name != "seed"}
+    return {name: value for name, value in result.items() if name != "seconds"} | {"best": best}
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -185,6 +185,13 @@ def test_search_lucky_verdict_is_not_promoted(tmp_path: Path) -> None:
     duels = [row for row in rows(tmp_path) if row["event"] == "duel"]
     assert duels and all(row["decided"] != "second" for row in duels)
     assert result["speedup"] == 1.0 and not result["best"]["diff"]
+
+
+def test_search_start_and_best_have_seeds_of_their_own(tmp_path: Path) -> None:
+    judge = searches.evaluator()
+    searches.run(tmp_path, judge, 3)
+    drawn = [*judge.seeds[:2], judge.seeds[-1]]
+    assert all(drawn) and len(set(drawn)) == 3
 
 
 @pytest.mark.parametrize("failing", [6, 12])  # rounds of a challenge, and of the last duel
