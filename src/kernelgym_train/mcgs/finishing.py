@@ -9,7 +9,7 @@
 - ``noise``: how far two verdicts on the start lie apart, as abs(ln of their ratio);
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: the best's own;
 - ``without_approximate``: where the best has such moves, the best that has none, likewise by a duel
-  with the start; null otherwise, or if there is none;
+  with the start; null otherwise, or if there is none, or no time left to compare it;
 - ``context``: what times depend on; ``start``: the start's digest and speedup over the reference;
 - ``best``: path, digest, moves and seed of the last verdict. The seed repeats that verdict.
 
@@ -49,6 +49,9 @@ def finish(
     """Confirm the incumbent, write it as the best, and return the result."""
     progress = controller.progress
     best: str | None = progress.incumbent if progress.incumbent != progress.start else None
+    if best is None and progress.stopped == "seconds":
+        # No time was left for a duel of the leader before this last one, which is with the start.
+        best = progress.challenger()
     ratio = (1.0, 1.0, 1.0)
     if best is not None:
         kernel = progress.variants[best].kernel()
@@ -72,7 +75,8 @@ def finish(
         verdict = _from_disk(folder, task, evaluator)
     without = None
     if best is not None and progress.risks[best] == "approximate":
-        without = _best_without(controller, task, evaluator, duel)
+        if controller.seconds_left >= controller.reserve_s:
+            without = _best_without(controller, task, evaluator, duel)
     timing = verdict.timing
     over = {"speedup": 0.0, "speedup_low": 0.0, "speedup_high": 0.0}
     if timing is not None:

@@ -164,16 +164,16 @@ def search(
         say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
         with _stopped_by_ctrl_c(controller, say):
             asyncio.run(controller.run())
-        return finish(
-            controller,
-            task,
-            evaluator,
-            folder,
-            context=context,
-            approximate=approximate,
-            duel=compare,
-            say=say,
-        )
+            return finish(
+                controller,
+                task,
+                evaluator,
+                folder,
+                context=context,
+                approximate=approximate,
+                duel=compare,
+                say=say,
+            )
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:

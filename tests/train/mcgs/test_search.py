@@ -165,6 +165,43 @@ def test_search_ctrl_c_ends_it_in_order(tmp_path: Path) -> None:
     assert resumed["evaluations"] == 12
 
 
+def test_search_ctrl_c_at_the_end_waits_for_the_check(tmp_path: Path) -> None:
+    def compare(*args: Any, most: int, **given: Any) -> Duel:
+        if most == 12:
+            signal.raise_signal(signal.SIGINT)
+        return duel(*args, most=most, **given)
+
+    before = signal.getsignal(signal.SIGINT)
+    result = searches.run(tmp_path, searches.evaluator(), 8, compare=compare)
+    assert result["stopped"] == "budget_builds" and result["speedup"] > 1.0
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize("seconds", [180, 240, 300, 420])
+def test_search_seconds_leave_time_for_the_end(seconds: int, tmp_path: Path) -> None:
+    now = [0.0]
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        now[0] += 10.0
+        fast = 3.0 if "-ffast-math" in kernel.source else 1.0
+        # Times that differ from round to round, so that duels take all their rounds.
+        factor = fast * searches.speedup(kernel) * (1.0 + 0.2 * (now[0] // 30 % 2))
+        return dataclasses.replace(verdict("correct", speedup=factor), wall_s=10.0)
+
+    result = searches.run(
+        tmp_path,
+        searches.evaluator(judged),
+        budget=Budget(500, seconds=seconds),
+        clock=lambda: now[0],
+        workers=1,
+        approximate=True,
+    )
+    assert result["stopped"] == "seconds"
+    assert result["speedup"] > 1.0
+    assert result["seconds"] <= seconds + 10, "what was being judged is all that is waited for"
+
+
 def test_search_nothing_better_keeps_the_start(tmp_path: Path) -> None:
     judge = searches.evaluator(lambda problem, kernel: verdict("correct", speedup=0.5))
     result = searches.run(tmp_path, judge, 5)
