@@ -161,7 +161,6 @@ def variant_of(data: Mapping[str, Any]) -> Variant:
     return Variant(
         data["source"],
         data["language"],
-        tuple((name, value) for name, value in data["launch"]),
         tuple(data["flags"]),
         tuple(Step(**step) for step in data["applied"]),
     )

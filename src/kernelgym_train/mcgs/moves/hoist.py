@@ -176,6 +176,5 @@ HOIST = Move(
     "exact",
     10,
     1.5,
-    "Compute once what a loop computes again in each iteration, or in two loops.",
     _realise,
 )

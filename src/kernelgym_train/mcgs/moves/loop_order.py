@@ -100,6 +100,5 @@ LOOP_ORDER = Move(
     "exact",
     30,
     2.0,
-    "Let the innermost loop walk through neighbouring elements of the output.",
     _realise,
 )

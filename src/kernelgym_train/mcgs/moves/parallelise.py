@@ -44,6 +44,5 @@ PARALLELISE = Move(
     "exact",
     20,
     2.0,
-    "Share out the iterations of an outer loop among all cores.",
     _realise,
 )

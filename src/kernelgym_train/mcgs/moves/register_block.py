@@ -177,6 +177,5 @@ REGISTER_BLOCK = Move(
     "exact",
     31,
     3.0,
-    "Keep a tile of the output in vector registers while its terms are added.",
     _realise,
 )
