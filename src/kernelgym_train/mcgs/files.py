@@ -37,12 +37,16 @@ __all__ = ["SearchFolder", "diff_of"]
 def diff_of(before: Kernel, after: Kernel) -> str:
     """Return a unified diff of two kernels' modules, which `git apply` takes."""
     lines = difflib.unified_diff(
-        before.source.splitlines(keepends=True),
-        after.source.splitlines(keepends=True),
-        "a/kernel_module.py",
-        "b/kernel_module.py",
+        _lines(before.source), _lines(after.source), "a/kernel_module.py", "b/kernel_module.py"
     )
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    unfinished = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else line + unfinished for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines with their ends; git knows no other end than a newline."""
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
 
 
 class SearchFolder:

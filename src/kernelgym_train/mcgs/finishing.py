@@ -157,7 +157,8 @@ def _diff(folder: SearchFolder) -> Any:
 
 
 def _read(folder: SearchFolder, task: Task) -> Kernel:
-    return Kernel(folder.best.read_text(encoding="utf-8"), task.start.language)
+    # Not as text: that would turn each carriage return into a newline.
+    return Kernel(folder.best.read_bytes().decode(), task.start.language)
 
 
 def _from_disk(folder: SearchFolder, task: Task, evaluator: Evaluator) -> Verdict:
