@@ -348,7 +348,7 @@ def _is_exact(kind: str, value: Node, scope: Scope, known: dict[str, str]) -> bo
         return False
     if kind not in NARROW:
         return True
-    # 32 bits overflow, which is undefined, only where no part of the value is longer.
+    # Where all parts have 32 bits, so has the value: an overflow is undefined, nothing is cut off.
     kinds = {scope.type_of(name, known) for name in identifiers(value)}
     literals = [text_of(each) for each in walk(value) if each.type == "number_literal"]
     return kinds <= set(NARROW) and all(

@@ -24,6 +24,7 @@ NARROW = ("int", "int32_t")
 _ALLOCATES = re.compile(r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$")
 _POINTER = re.compile(r"(\w+)\s*\.\s*data_ptr<(\w+)>\(\)")
 _SIZE = re.compile(r"\w+\s*\.\s*(size\(\d+\)|numel\(\))")
+_CAST = re.compile(rf"static_cast<({'|'.join((*WHOLE, *FLOATS))})>\([^()]*\)$")
 _READS = r"data_ptr|size|sizes|numel|options|dim|stride"
 
 
@@ -123,6 +124,8 @@ class Scope:
                         self.types[text_of(target)] = text_of(given)
                     elif text_of(given) == "auto" and _SIZE.fullmatch(text_of(value)):
                         self.types[text_of(target)] = "int64_t"
+                    elif text_of(given) == "auto" and (cast := _CAST.match(text_of(value))):
+                        self.types[text_of(target)] = cast[1]
                     elif value.type == "call_expression":
                         called = text_of(value.child_by_field_name("function"))
                         tensors[text_of(target)] = bool(_ALLOCATES.match(called))

@@ -182,6 +182,11 @@ def test_name_that_is_not_known_proves_nothing(body: str, before: str) -> None:
     ("body", "before"),
     [
         ("for (int i = 0; i < n; ++i) { const int k = i * 4; y[k] = x[i]; }", ""),
+        (
+            "const auto c = static_cast<float>(scale); "
+            "for (int i = 0; i < n; ++i) { y[i] = x[i] * c; }",
+            "",
+        ),
         ("for (int i = 0; i < n; ++i) { y[i] = x[i] * HALF; }", "constexpr float HALF = 0.5f;\n"),
         ("for (int i = 0; i < K; ++i) { y[i] = x[i] * K; }", "#define K 8\n"),
         (nest("i * K + j", "for (int j = 0; j < K; ++j)"), "namespace { const int K = 8; }\n"),
