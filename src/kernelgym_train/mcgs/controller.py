@@ -10,7 +10,8 @@ Contract:
 - only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
   compared with it once it has led for some evaluations, and the best few are at the end;
 - a stop (a limit, Ctrl-C) ends dispatching; what was dispatched is waited for, and the end follows
-  (`kernelgym_train.mcgs.finishing`), with fewer comparisons after Ctrl-C.
+  (`kernelgym_train.mcgs.finishing`), with fewer comparisons after Ctrl-C;
+- under a limit of time, a duel begins only if the last one and the check fit in after it.
 
 Does not write a best: that is the end's business.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import threading
 import time
 from collections import deque
@@ -41,6 +43,7 @@ __all__ = ["Controller", "Duelling", "duel_fields"]
 
 _LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
 _CONTESTANTS = 3
+_LEAST_ROUNDS = 3  # of a duel
 _MOST_ROUNDS = 6
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
@@ -130,7 +133,9 @@ class Controller:
             UsageError: If the start is not correct, or cannot be timed, or if no time is left.
         """
         for _ in range(sum(event.name == "start" for event in self._log.past), 2):
-            verdict = self._evaluator.evaluate(self._task.problem, self._task.start)
+            # A seed of its own: a cache would answer the second time, and show no noise.
+            seed = secrets.token_hex(16)
+            verdict = self._evaluator.evaluate(self._task.problem, self._task.start, seed=seed)
             if not verdict.correct or verdict.timing is None:
                 what = verdict.status if not verdict.correct else "correct, and was not timed"
                 raise UsageError(
@@ -139,7 +144,7 @@ class Controller:
                 )
             self._folder.write_start(self._task.start, verdict)
             self.record("start", {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)})
-        if not self.progress.evaluations and self._seconds_left() < self.reserve_s:
+        if not self.progress.evaluations and self.seconds_left < self.reserve_s:
             raise UsageError(
                 f"seconds={self._budget.seconds:g} is too little: judging the start took "
                 f"{self.seconds:.0f} s, and comparing and checking the best takes about "
@@ -167,7 +172,9 @@ class Controller:
                             break
                         begin(chosen)
                     if not running:
-                        self.record("stopped", {"reason": reason or "space exhausted"})
+                        why = reason or "space exhausted"
+                        limit = self._budget.seconds
+                        self.record("stopped", {"reason": why, "seconds_limit": limit})
                         break
                     key, judging = running.popleft()
                     verdict = await judging
@@ -178,40 +185,59 @@ class Controller:
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():
-                            await self._challenge(led)
+                            if self._may_challenge():
+                                await self._challenge(led)
             finally:
                 for _, judging in running:
                     judging.cancel()
             for _ in range(1 if self._stop.is_set() else _CONTESTANTS):
                 challenger = self.progress.challenger()
-                if challenger is None or self._seconds_left() < self.reserve_s:
+                if challenger is None or not self._may_challenge():
                     break
                 await self._challenge(challenger)
 
     @property
+    def seconds_left(self) -> float:
+        """Seconds until the limit; infinity where there is none."""
+        return self._budget.seconds - self.seconds if self._budget.seconds else math.inf
+
+    @property
     def reserve_s(self) -> float:
         """Expected seconds of the last comparison and check."""
-        progress = self.progress
-        leader = progress.challenger() or progress.incumbent
-        best = progress.wall_s.get(leader, progress.start_wall_s)
-        return 3 * (progress.start_wall_s + best) + best
+        best = self._best_s
+        return _LEAST_ROUNDS * (self.progress.start_wall_s + best) + best
 
-    def _seconds_left(self) -> float:
-        return self._budget.seconds - self.seconds if self._budget.seconds else float("inf")
+    @property
+    def _best_s(self) -> float:
+        """Expected seconds of one verdict on the best."""
+        leader = self.progress.challenger() or self.progress.incumbent
+        return self.progress.wall_s.get(leader, self.progress.start_wall_s)
 
-    def rounds_left(self, most: int) -> int:
-        """Return how many rounds there is time for: 3 to `most`."""
+    def rounds_left(self, most: int, keep: float = 0.0) -> int:
+        """Return how many rounds of a duel there is time for: 3 to `most`.
+
+        Args:
+            most: Rounds where time has no limit.
+            keep: Seconds to leave for what follows, beside one verdict on the best.
+        """
         if self._stop.is_set():  # the caller waits for the end
             return min(most, _MOST_ROUNDS)
-        left, each = self._seconds_left(), self.reserve_s / 4
-        return most if left == float("inf") else max(3, min(most, int(left / max(each, 1e-9))))
+        left = self.seconds_left - keep - self._best_s
+        if left == math.inf:
+            return most
+        each = max(self.progress.start_wall_s + self._best_s, 1e-9)
+        return max(_LEAST_ROUNDS, int(min(most, left / each)))
+
+    def _may_challenge(self) -> bool:
+        """Return True if a duel leaves time for the last one and the check."""
+        return self.seconds_left >= 2 * self.reserve_s
 
     def _reason_to_stop(self) -> str:
         if self._stop.is_set():
             return "interrupted"
         if self.progress.evaluations + len(self.progress.open) >= self._budget.builds:
             return "budget_builds"
-        if self._seconds_left() < self.reserve_s:
+        if self.seconds_left < self.reserve_s:
             return "seconds"
         return ""
 
@@ -269,11 +295,12 @@ class Controller:
         first, second = (
             self.progress.variants[each].kernel() for each in (self.progress.incumbent, key)
         )
+        most = self.rounds_left(_MOST_ROUNDS, keep=self.reserve_s)
         found = await asyncio.to_thread(
-            self._duel, self._evaluator, self._task.problem, first, second, most=_MOST_ROUNDS
+            self._duel, self._evaluator, self._task.problem, first, second, most=most
         )
         self.record("duel", duel_fields(self.progress.incumbent, key, found))
-        won = "confirmed" if found.decided == "second" else "not confirmed"
+        won = "confirmed" if self.progress.incumbent == key else "not confirmed"
         self._say(
             f"      {self.seconds:6.0f} s  {won}: {found.ratio:.3g}x the best before "
             f"({found.low:.3g} to {found.high:.3g}, {found.rounds} rounds)"

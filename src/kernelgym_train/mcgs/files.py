@@ -18,6 +18,7 @@ What a log does not say is never read back.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -36,12 +37,16 @@ __all__ = ["SearchFolder", "diff_of"]
 def diff_of(before: Kernel, after: Kernel) -> str:
     """Return a unified diff of two kernels' modules, which `git apply` takes."""
     lines = difflib.unified_diff(
-        before.source.splitlines(keepends=True),
-        after.source.splitlines(keepends=True),
-        "a/kernel_module.py",
-        "b/kernel_module.py",
+        _lines(before.source), _lines(after.source), "a/kernel_module.py", "b/kernel_module.py"
     )
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    unfinished = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else line + unfinished for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines with their ends; git knows no other end than a newline."""
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
 
 
 class SearchFolder:
@@ -55,6 +60,7 @@ class SearchFolder:
     def __init__(self, outdir: Path, name: str) -> None:
         self.outdir = outdir
         self.path = outdir / "kernels" / name
+        self._begun: list[Path] = []
 
     @property
     def events(self) -> Path:
@@ -69,8 +75,21 @@ class SearchFolder:
     def write_start(self, start: Kernel, verdict: Verdict) -> None:
         """Write the start kernel and its verdict."""
         folder = self.path / "baseline"
-        _write(folder / "kernel_module.py", start.source)
-        _write(folder / "result.json", _json(verdict.to_dict()))
+        texts = {"kernel_module.py": start.source, "result.json": _json(verdict.to_dict())}
+        for name, text in texts.items():
+            _write(folder / name, text)
+            self._begun.append(folder / name)
+
+    def forget(self) -> None:
+        """Remove the log and the start that this search wrote, and nothing else.
+
+        The folder may be the user's own, with files of theirs.
+        """
+        for path in (self.events, *self._begun):
+            path.unlink(missing_ok=True)
+        for emptied in (self.path / "baseline", self.path):
+            with contextlib.suppress(OSError):  # not empty, or not there
+                emptied.rmdir()
 
     def write_variant(
         self, key: str, variant: Variant, start: Kernel, context: str, risk: str
@@ -82,7 +101,6 @@ class SearchFolder:
             "context": context,
             "language": variant.language,
             "flags": list(variant.flags),
-            "launch": dict(variant.launch),
             "applied": [[step.move, step.target, step.choice] for step in variant.applied],
             "risk": risk,
             "digest": kernel.digest,

@@ -9,7 +9,7 @@
 - ``noise``: how far two verdicts on the start lie apart, as abs(ln of their ratio);
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: the best's own;
 - ``without_approximate``: where the best has such moves, the best that has none, likewise by a duel
-  with the start; null otherwise, or if there is none;
+  with the start; null otherwise, or if there is none, or no time left to compare it;
 - ``context``: what times depend on; ``start``: the start's digest and speedup over the reference;
 - ``best``: path, digest, moves and seed of the last verdict. The seed repeats that verdict.
 
@@ -19,6 +19,7 @@ and its digest is that of the kernel that the duel timed. If that fails the star
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,13 +49,17 @@ def finish(
     """Confirm the incumbent, write it as the best, and return the result."""
     progress = controller.progress
     best: str | None = progress.incumbent if progress.incumbent != progress.start else None
+    if best is None and progress.stopped == "seconds":
+        # No time was left for a duel of the leader before this last one, which is with the start.
+        best = progress.challenger()
     ratio = (1.0, 1.0, 1.0)
     if best is not None:
         kernel = progress.variants[best].kernel()
         most = controller.rounds_left(_MOST_ROUNDS)
         found = duel(evaluator, task.problem, task.start, kernel, most=most)
         controller.record("confirmed", duel_fields(progress.start, best, found))
-        if found.decided == "second":
+        # A start that failed in the duel loses it with no time measured: low is 0 then.
+        if found.decided == "second" and found.low > 1.0:
             ratio = (found.ratio, found.low, found.high)
         else:
             say("the last comparison with the start does not confirm the best: the start stays")
@@ -70,7 +75,8 @@ def finish(
         verdict = _from_disk(folder, task, evaluator)
     without = None
     if best is not None and progress.risks[best] == "approximate":
-        without = _best_without(controller, task, evaluator, duel)
+        if controller.seconds_left >= controller.reserve_s:
+            without = _best_without(controller, task, evaluator, duel)
     timing = verdict.timing
     over = {"speedup": 0.0, "speedup_low": 0.0, "speedup_high": 0.0}
     if timing is not None:
@@ -151,8 +157,11 @@ def _diff(folder: SearchFolder) -> Any:
 
 
 def _read(folder: SearchFolder, task: Task) -> Kernel:
-    return Kernel(folder.best.read_text(encoding="utf-8"), task.start.language)
+    # Not as text: that would turn each carriage return into a newline.
+    return Kernel(folder.best.read_bytes().decode(), task.start.language)
 
 
 def _from_disk(folder: SearchFolder, task: Task, evaluator: Evaluator) -> Verdict:
-    return evaluator.evaluate(task.problem, _read(folder, task))
+    # A seed of its own: no cache answers in place of the judge.
+    seed = secrets.token_hex(16)
+    return evaluator.evaluate(task.problem, _read(folder, task), seed=seed)

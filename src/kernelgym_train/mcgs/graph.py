@@ -1,4 +1,4 @@
-"""`Graph`: states of a search, ways to them, and their worth.
+"""`Graph`: states of a search, ways to them, and the best that they led to.
 
 A node is a correct, timed kernel; its value is ln(speedup over the start). An action is a move at a
 node; its attempts lead to nodes, new or known, or fail. Failures are attempts and carry no value,
@@ -10,10 +10,8 @@ Contract:
 - an edge that would close a cycle is refused, so that values are well defined;
 - visits belong to edges, never to the node they lead to: a node reached by two ways counts for
   each as often as that way was taken;
-- values follow from the edges alone, so computing them again changes nothing (KataGo's
-  formulation, docs/GraphSearch.md, D. Wu): with N(e) an edge's visits, U a node's own value and
-  M its best descendant's,
-  ``N = 1 + sum N(e)``, ``Q = (U + sum N(e) V(child)) / N``, ``V = (1 - beta) Q + beta M``;
+- a node's best follows from the edges alone, whatever their order: with U a node's own value,
+  ``best = max(U, best of each child)``;
 - nothing depends on the order of hashes, on time or on random numbers.
 
 Pure. Knows no kernels, only keys.
@@ -57,11 +55,8 @@ class Node:
     """ln(speedup over the start)."""
     actions: dict[str, Action] = field(default_factory=dict)
     parents: list[str] = field(default_factory=list)
-    visits: int = 1
     best: float = 0.0
-    """Best value of the node and of all that is reached from it."""
-    worth: float = 0.0
-    """What a selection compares."""
+    """Best value of the node and of all that is reached from it: what a selection compares."""
 
 
 class Graph:
@@ -69,11 +64,9 @@ class Graph:
 
     Args:
         start: Key of the start, whose value is 0.
-        beta: Share of the best descendant's value, 0 to 1, in a node's worth.
     """
 
-    def __init__(self, start: str, beta: float = 1.0) -> None:
-        self.beta = beta
+    def __init__(self, start: str) -> None:
         self.nodes: dict[str, Node] = {start: Node(start, 0, 0.0)}
         self.start = start
         self.failed: set[str] = set()
@@ -112,7 +105,7 @@ class Graph:
             for parent, name in [(node, move), *waiting]:
                 self.action(parent, name).failures += 1
         else:
-            self.nodes[key] = Node(key, len(self.nodes), value, best=value, worth=value)
+            self.nodes[key] = Node(key, len(self.nodes), value, best=value)
             for parent, name in [(node, move), *waiting]:
                 self._link(parent, name, key)
         for parent, name, child in links:
@@ -149,10 +142,6 @@ class Graph:
         """Return all nodes, the best first; of equal ones the oldest."""
         return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
 
-    def back_up(self) -> None:
-        """Compute every node's visits and worth anew; changes nothing."""
-        self._back_up(list(self.nodes))
-
     def _link(self, parent: str, move: str, child: str) -> bool:
         """Count a way to a node; False if it closes a cycle."""
         visits = self.action(parent, move).visits
@@ -170,7 +159,7 @@ class Graph:
             yield from action.visits
 
     def _back_up(self, changed: list[str]) -> None:
-        """Compute the worth of nodes and all above, children first."""
+        """Compute the best of nodes and of all above, children first."""
         affected, left = set(changed), list(changed)
         while left:
             for parent in self.nodes[left.pop()].parents:
@@ -191,11 +180,5 @@ class Graph:
             stack += [(child, False) for child in self._children(key) if child in affected]
 
     def _compute(self, node: Node) -> None:
-        visits, total, best = 1, node.value, node.value
-        for move in sorted(node.actions):
-            for child, count in sorted(node.actions[move].visits.items()):
-                visits += count
-                total += count * self.nodes[child].worth
-                best = max(best, self.nodes[child].best)
-        node.visits, node.best = visits, best
-        node.worth = (1.0 - self.beta) * total / visits + self.beta * best
+        below = (self.nodes[child].best for child in self._children(node.key))
+        node.best = max([node.value, *below])

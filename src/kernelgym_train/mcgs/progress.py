@@ -56,6 +56,8 @@ class Progress:
     seconds: float = 0.0
     stopped: str = ""
     """Why the search ended; empty while it goes on."""
+    seconds_limit: float = 0.0
+    """Limit of wall time, in seconds, under which it ended; 0 for none."""
     finished: Mapping[str, Any] | None = None
     """The result, once it is written."""
 
@@ -88,12 +90,14 @@ class Progress:
             case "judged":
                 self._judged(given)
             case "duel":
-                if given["decided"] == "second":
+                # A first kernel that failed loses with no time measured: low is 0 then.
+                if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
                 else:
                     self.beaten.add(given["second"])
             case "stopped":
                 self.stopped = given["reason"]
+                self.seconds_limit = given["seconds_limit"]
             case "resumed":
                 self.stopped, self.finished = "", None
             case "finished":
@@ -125,7 +129,8 @@ class Progress:
             case "budget_builds":
                 return self.evaluations < builds
             case "seconds":
-                return not seconds or self.seconds < seconds
+                # A search ends before its limit is met: the reserve is no time to go on with.
+                return not seconds or seconds > self.seconds_limit
         return False
 
     def challenger(self) -> str | None:
@@ -156,7 +161,6 @@ def variant_of(data: Mapping[str, Any]) -> Variant:
     return Variant(
         data["source"],
         data["language"],
-        tuple((name, value) for name, value in data["launch"]),
         tuple(data["flags"]),
         tuple(Step(**step) for step in data["applied"]),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -159,22 +158,22 @@ def search(
             controller.judge_start()
         except UsageError:
             if not log.past:
-                shutil.rmtree(folder.path)
+                folder.forget()
             raise
         factor = progress.start_speedup
         say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
         with _stopped_by_ctrl_c(controller, say):
             asyncio.run(controller.run())
-        return finish(
-            controller,
-            task,
-            evaluator,
-            folder,
-            context=context,
-            approximate=approximate,
-            duel=compare,
-            say=say,
-        )
+            return finish(
+                controller,
+                task,
+                evaluator,
+                folder,
+                context=context,
+                approximate=approximate,
+                duel=compare,
+                say=say,
+            )
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:

@@ -90,7 +90,7 @@ def stream(*parts: object) -> random.Random:
 def mcgs(around: Surroundings) -> Choice | None:
     """Walk from the start to a move worth another attempt.
 
-    At a node, ``q + c p sqrt(1 + n) / (1 + n_a)`` is highest: q is the best worth that the move
+    At a node, ``q + c p sqrt(1 + n) / (1 + n_a)`` is highest: q is the best value that the move
     led to (the node's own value before it led anywhere), scaled to [0, 1]; p is the prior, n and
     n_a count the passes of all moves and of this one, with those in flight. A move gets another
     proposal while it has fewer than ``ceil(2 sqrt(n_a + 1))``; otherwise the walk goes on to one
@@ -112,9 +112,9 @@ def mcgs(around: Surroundings) -> Choice | None:
             if not _is_open(around, node, move, closed):
                 continue
             children = graph.action(node.key, move).visits
-            worth = max((graph.nodes[child].worth for child in children), default=node.value)
+            best = max((graph.nodes[child].best for child in children), default=node.value)
             bonus = math.sqrt(1 + total) / (1 + _count(graph, node, move))
-            score = (worth - low) / span + _EXPLORATION * prior * bonus
+            score = (best - low) / span + _EXPLORATION * prior * bonus
             scored.append((score, prior, -order, move))
         move = max(scored)[3]
         action = graph.action(node.key, move)
@@ -130,7 +130,7 @@ def mcgs(around: Surroundings) -> Choice | None:
         child = max(
             below,
             key=lambda key: (
-                (graph.nodes[key].worth - low) / span
+                (graph.nodes[key].best - low) / span
                 + _AMONG_CHILDREN * math.sqrt(spread / (1 + action.visits[key])),
                 -graph.nodes[key].created,
             ),

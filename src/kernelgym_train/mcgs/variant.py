@@ -37,10 +37,8 @@ class Variant:
     """A kernel's text, and what is chosen beside it."""
 
     source: str
-    """The kernel's module, with the flags and constants that it came with."""
+    """The kernel's module, with the flags that it came with."""
     language: str
-    launch: tuple[tuple[str, int], ...] = ()
-    """Values of constants of the module by name, where they differ from the text's."""
     flags: tuple[str, ...] = ()
     """Compiler flags."""
     applied: tuple[Step, ...] = ()
@@ -49,8 +47,6 @@ class Variant:
     def kernel(self) -> Kernel:
         """Render it."""
         source = self.source
-        for name, value in self.launch:
-            source = _with_constant(source, name, value)
         if _builds_extension(self.language):
             source = read_kernel_file(source).with_flags(self.flags).source
         return Kernel(source, self.language)
@@ -86,7 +82,6 @@ def state_key(variant: Variant) -> str:
         "language": variant.language,
         "module": ast.unparse(_without_docstrings(module)),
         "extension": cpp,
-        "launch": sorted(variant.launch),
         "flags": sorted(set(variant.flags)),
     }
     return _digest(state)
@@ -119,17 +114,3 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return tree
-
-
-def _with_constant(source: str, name: str, value: int) -> str:
-    """Return a module with another value of a constant."""
-    lines = source.split("\n")
-    for node in ast.parse(source).body:
-        if (
-            isinstance(node, ast.Assign)
-            and [target.id for target in node.targets if isinstance(target, ast.Name)] == [name]
-            and node.lineno == node.end_lineno
-        ):
-            lines[node.lineno - 1] = f"{name} = {value}"
-            return "\n".join(lines)
-    raise ValueError(f"the module binds no constant {name!r} on a line of its own")

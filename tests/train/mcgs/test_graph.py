@@ -22,9 +22,9 @@ STEPS = st.lists(
 )
 
 
-def played(steps: list[tuple[int, str, int, float | None, bool]], beta: float = 1.0) -> Graph:
+def played(steps: list[tuple[int, str, int, float | None, bool]]) -> Graph:
     """Return a graph after proposals, each settled at once or when the next one has begun."""
-    graph = Graph("start", beta)
+    graph = Graph("start")
     left: list[tuple[str, float | None]] = []
     for attempt, (at, move, state, value, later) in enumerate(steps):
         nodes = list(graph.nodes)
@@ -47,24 +47,11 @@ def played(steps: list[tuple[int, str, int, float | None, bool]], beta: float = 
     return graph
 
 
-def state(graph: Graph) -> list[tuple[object, ...]]:
-    return [(n.key, n.value, n.visits, n.best, n.worth) for n in graph.nodes.values()]
-
-
 def edges(graph: Graph) -> dict[str, set[str]]:
     return {
         node.key: {child for action in node.actions.values() for child in action.visits}
         for node in graph.nodes.values()
     }
-
-
-@given(STEPS, st.sampled_from([0.0, 0.5, 1.0]))
-@settings(max_examples=60)
-def test_backup_done_again_changes_nothing(steps: list, beta: float) -> None:
-    graph = played(steps, beta)
-    before = state(graph)
-    graph.back_up()
-    assert state(graph) == before
 
 
 @given(STEPS)
@@ -78,11 +65,9 @@ def test_graph_has_no_cycle_and_one_node_a_key(steps: list) -> None:
 
 @given(STEPS)
 @settings(max_examples=60)
-def test_visits_belong_to_edges_and_are_counted_once(steps: list) -> None:
+def test_attempts_and_passes_are_counted_once(steps: list) -> None:
     graph = played(steps)
     for node in graph.nodes.values():
-        taken = sum(count for each in node.actions.values() for count in each.visits.values())
-        assert node.visits == 1 + taken
         for action in node.actions.values():
             assert action.in_flight == 0
             assert action.attempts == len(action.tried)
@@ -98,7 +83,6 @@ def test_best_is_the_best_of_all_below(steps: list) -> None:
             other.value for other in graph.nodes.values() if graph.reaches(node.key, other.key)
         ]
         assert node.best == max(below)
-        assert node.worth == node.best, "with beta 1 a node is worth its best descendant"
 
 
 def test_failure_is_an_attempt_and_no_node() -> None:
@@ -111,7 +95,7 @@ def test_failure_is_an_attempt_and_no_node() -> None:
     assert graph.action("start", "b").failures == 1
 
 
-def test_second_way_to_a_node_shares_its_worth() -> None:
+def test_second_way_to_a_node_shares_its_best() -> None:
     graph = Graph("start")
     for key, value in (("x", 0.5), ("y", 0.2)):
         graph.dispatch([], "start", "a", 0, key)
@@ -119,9 +103,9 @@ def test_second_way_to_a_node_shares_its_worth() -> None:
     graph.dispatch([("start", "a", "x")], "x", "b", 0, "z")
     graph.settle("z", 2.0)
     graph.repeat("y", "b", 0, "z")
-    assert graph.nodes["y"].worth == graph.nodes["x"].worth == 2.0
+    assert graph.nodes["y"].best == graph.nodes["x"].best == 2.0
     assert graph.nodes["z"].parents == ["x", "y"]
-    assert graph.nodes["z"].visits == 1, "ways to a node are no visits of its own"
+    assert graph.action("x", "b").visits == graph.action("y", "b").visits == {"z": 1}
 
 
 def test_repeat_in_flight_gets_its_edge_later() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.variant import Step, Variant, context_key, read_variant, state_key
+from kernelgym_train.mcgs.variant import Step, context_key, read_variant, state_key
 
 START = read_variant(EXAMPLES["matmul"][1])
 
@@ -41,16 +41,10 @@ def test_key_order_of_flags_and_history_do_not_count() -> None:
         {"source": START.source.replace("0.0f", "1.0f")},
         {"source": START.source.replace("def forward(self, a, b)", "def forward(self, b, a)")},
         {"flags": ("-O1",)},
-        {"launch": (("BLOCK", 8),)},
     ],
 )
 def test_key_another_program_has_another(change: dict[str, object]) -> None:
     assert state_key(dataclasses.replace(START, **change)) != state_key(START)  # type: ignore[arg-type]
-
-
-def test_launch_constants_are_rendered() -> None:
-    variant = Variant("BLOCK = 64\nclass ModelNew: ...\n", "triton", (("BLOCK", 128),))
-    assert variant.kernel().source.startswith("BLOCK = 128\n")
 
 
 def test_context_key_each_part_counts() -> None:

@@ -4,7 +4,8 @@ Contract: `read_functions` yields only what it understands in full. A loop is re
 counts one whole number up by a constant to a bound that it does not change, and its body holds
 nothing but declarations of numbers, assignments to numbers and array elements, calls of known
 functions without side effects, and such loops. Whatever else stands in a body (a branch, a jump, a
-call, an address) makes the loop, and each loop around it, unrecognised.
+call, an address, a name whose type is not known) makes the loop, and each loop around it,
+unrecognised. Bounds and subscripts are computed from whole numbers alone.
 
 Arrays are pointers that are bound once to ``data_ptr`` of a tensor. An output is one whose tensor
 the function allocates and uses for nothing else before it returns it; all others are only read, so
@@ -18,14 +19,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
-from kernelgym_train.mcgs.cpp.scope import FLOATS, WHOLE, Array, Scope, constants
+from kernelgym_train.mcgs.cpp.scope import (
+    FLOATS,
+    NARROW,
+    WHOLE,
+    Array,
+    Scope,
+    constants,
+    declared_names,
+)
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
     identifiers,
@@ -59,6 +68,10 @@ PURE_CALLS = frozenset(
 _EXPRESSIONS = frozenset(
     ("binary_expression", "unary_expression", "parenthesized_expression", "number_literal")
 )
+_LIBRARY_NUMBERS = frozenset(
+    ("INFINITY", "NAN", "FLT_MAX", "FLT_MIN", "DBL_MAX", "DBL_MIN", "M_PI")
+)
+_NARROW_LIMIT = 2**31
 _OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))
 
 
@@ -70,6 +83,8 @@ class Let:
     name: str
     type: str
     value: Node
+    exact: bool
+    """Whether it is a whole number that equals its value as a polynomial, none of it cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,7 @@ class Function:
     name: str
     arrays: dict[str, Array]
     types: dict[str, str]
-    """Types of the numbers that it declares outside of loops."""
+    """Types of the numbers that it, or the text around it, declares outside of loops."""
     loops: tuple[Loop, ...]
     """Recognised ones that lie in no other recognised one."""
 
@@ -127,10 +142,14 @@ def read_functions(cpp: str) -> tuple[Function, ...]:
         for node in walk(root)
         if node.type in ("preproc_def", "preproc_function_def")
     }
-    numbers = {name for name, value in macros.items() if value.strip().isdigit()}
+    numbers = {name for name, value in macros.items() if value.strip().isdecimal()}
     defined = [node for node in walk(root) if node.type == "function_definition"]
-    own = frozenset(_name_of(node) for node in defined)
-    fixed = frozenset(numbers | constants(root))
+    declared = declared_names(root)
+    own = frozenset(declared)
+    # A constant's name that is declared again may stand for something else in a function.
+    fixed = {name: kind for name, kind in constants(root).items() if declared[name] == 1}
+    for name in numbers - own:
+        fixed[name] = "int" if int(macros[name]) < _NARROW_LIMIT else "int64_t"
     # A name that is a macro may stand for anything.
     plain = [node for node in defined if not identifiers(node) & (set(macros) - numbers)]
     found = (_function(node, own, fixed) for node in plain)
@@ -155,7 +174,7 @@ def _name_of(function: Node) -> str:
     return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
 
 
-def _function(node: Node, own: frozenset[str], fixed: frozenset[str]) -> Function | None:
+def _function(node: Node, own: frozenset[str], fixed: Mapping[str, str]) -> Function | None:
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     if declarator is None or body is None or any(each.is_error for each in walk(node)):
         return None
@@ -164,7 +183,7 @@ def _function(node: Node, own: frozenset[str], fixed: frozenset[str]) -> Functio
     name = _name_of(node)
     scope = Scope(declarator, body, own, fixed)
     loops = tuple(_outermost(body, scope, name))
-    return Function(name, scope.arrays, scope.types, loops)
+    return Function(name, scope.arrays, {**fixed, **scope.types}, loops)
 
 
 def _outermost(node: Node, scope: Scope, path: str) -> Iterator[Loop]:
@@ -197,6 +216,8 @@ def _loop(
         return None
     if first.type != "declaration" or condition.type != "binary_expression":
         return None
+    if _is_stored(first) or len(first.children_by_field_name("declarator")) != 1:
+        return None
     kind = text_of(first.child_by_field_name("type"))
     start = first.child_by_field_name("declarator")
     if kind not in WHOLE or start is None or start.type != "init_declarator":
@@ -216,10 +237,14 @@ def _loop(
     bounds = polynomial_of(lower), polynomial_of(upper)
     if step is None or bounds[0] is None or bounds[1] is None:
         return None
-    known = {**outer, variable: kind}
-    fixed = {name for bound in bounds if bound is not None for name in bound.names}
-    if not all(name in outer or scope.fixed(name) for name in fixed):
+    first_value = bounds[0].constant
+    if kind in NARROW and first_value is not None and first_value >= _NARROW_LIMIT:
         return None
+    known = {**outer, variable: kind}
+    for name in identifiers(lower) | identifiers(upper):
+        # A recognised body assigns no whole number, so those of the loops around are fixed, too.
+        if not (outer[name] in WHOLE if name in outer else scope.fixed(name)):
+            return None
     if any(
         text_of(child) == variable
         for each in walk(body)
@@ -260,8 +285,8 @@ def _step(update: Node, variable: str) -> int | None:
     text = text_of(update).replace(" ", "")
     if text in (f"++{variable}", f"{variable}++"):
         return 1
-    found = re.fullmatch(rf"{re.escape(variable)}\+=(\d+)", text)
-    return int(found[1]) or None if found else None
+    found = re.fullmatch(rf"{re.escape(variable)}\+=([1-9]\d*)", text)
+    return int(found[1]) if found else None
 
 
 def _statements(
@@ -302,10 +327,38 @@ def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
     parts = [part for part in children(node) if part.type == "init_declarator"]
     if kind not in (*WHOLE, *FLOATS) or len(parts) != 1:
         return None
+    if _is_stored(node):
+        return None  # it keeps a value from one iteration to the next
     target, value = (parts[0].child_by_field_name(name) for name in ("declarator", "value"))
     if target is None or target.type != "identifier" or value is None:
         return None
-    return Let(node, text_of(target), kind, value) if _pure(value, scope) else None
+    if not _pure(value, scope, known):
+        return None
+    return Let(node, text_of(target), kind, value, _is_exact(kind, value, scope, known))
+
+
+def _is_stored(declaration: Node) -> bool:
+    """Return True for ``static`` and the like."""
+    return any(child.type == "storage_class_specifier" for child in declaration.children)
+
+
+def _is_exact(kind: str, value: Node, scope: Scope, known: dict[str, str]) -> bool:
+    """Return True if a number of a kind holds the whole of a polynomial's value."""
+    if kind not in WHOLE or polynomial_of(value) is None or not _is_whole(value, scope, known):
+        return False
+    if kind not in NARROW:
+        return True
+    # Where all parts have 32 bits, so has the value: an overflow is undefined, nothing is cut off.
+    kinds = {scope.type_of(name, known) for name in identifiers(value)}
+    literals = [text_of(each) for each in walk(value) if each.type == "number_literal"]
+    return kinds <= set(NARROW) and all(
+        each.isdigit() and int(each) < _NARROW_LIMIT for each in literals
+    )
+
+
+def _is_whole(node: Node, scope: Scope, known: dict[str, str]) -> bool:
+    """Return True if every name in an expression is a whole number."""
+    return all(scope.type_of(name, known) in WHOLE for name in identifiers(node))
 
 
 def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
@@ -314,45 +367,50 @@ def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
         return None
     target, value = inner.child_by_field_name("left"), inner.child_by_field_name("right")
     operator = text_of(inner.child_by_field_name("operator"))
-    if target is None or value is None or operator not in _OPERATORS or not _pure(value, scope):
+    if target is None or value is None or operator not in _OPERATORS:
+        return None
+    if not _pure(value, scope, known):
         return None
     if target.type == "identifier":
         kind = known.get(text_of(target))
         return Assign(node, target, operator, value) if kind in FLOATS else None
-    if target.type != "subscript_expression" or not _element(target, scope):
+    if target.type != "subscript_expression" or not _element(target, scope, known):
         return None
     array = scope.arrays[text_of(target.child_by_field_name("argument"))]
     return Assign(node, target, operator, value) if array.output else None
 
 
-def _element(node: Node, scope: Scope) -> bool:
-    """Return True for ``array[polynomial]``."""
+def _element(node: Node, scope: Scope, known: dict[str, str]) -> bool:
+    """Return True for ``array[polynomial of whole numbers]``."""
     index = index_node(node)
     name = text_of(node.child_by_field_name("argument"))
-    return name in scope.arrays and index is not None and polynomial_of(index) is not None
+    if name not in scope.arrays or index is None or polynomial_of(index) is None:
+        return False
+    return _is_whole(index, scope, known)
 
 
-def _pure(node: Node, scope: Scope) -> bool:
+def _pure(node: Node, scope: Scope, known: dict[str, str]) -> bool:
     """Return True if an expression only computes: numbers, elements and known functions."""
     if node.type == "identifier":
-        return text_of(node) not in scope.arrays
+        name = text_of(node)
+        if name in _LIBRARY_NUMBERS:
+            return name not in scope.own
+        return scope.type_of(name, known) is not None
     if node.type == "subscript_expression":
-        return _element(node, scope)
+        return _element(node, scope, known)
     if node.type == "call_expression":
         called, given = (node.child_by_field_name(name) for name in ("function", "arguments"))
         text = re.sub(r"\s", "", text_of(called))
         cast = re.fullmatch(r"static_cast<([\w:]+)>", text)
         limit = re.fullmatch(r"-?std::numeric_limits<\w+>::(infinity|lowest|max|min)", text)
-        known = bool(cast and cast[1] in (*FLOATS, *WHOLE)) or bool(limit)
+        built_in = bool(cast and cast[1] in (*FLOATS, *WHOLE)) or bool(limit)
         plain = re.sub(r"<(float|double)>$", "", text)
-        if not known and (plain not in PURE_CALLS or plain in scope.own):
+        if not built_in and (plain not in PURE_CALLS or plain in scope.own):
             return False
-        return given is not None and all(_pure(each, scope) for each in children(given))
-    if node.type in ("number_literal", "qualified_identifier"):
-        return node.type == "number_literal" or text_of(node) in ("INFINITY",)
+        return given is not None and all(_pure(each, scope, known) for each in children(given))
     if node.type in ("binary_expression", "unary_expression"):
         if text_of(node.child_by_field_name("operator")) not in ("+", "-", "*", "/"):
             return False
     if node.type in _EXPRESSIONS:
-        return all(_pure(each, scope) for each in children(node))
+        return all(_pure(each, scope, known) for each in children(node))
     return False

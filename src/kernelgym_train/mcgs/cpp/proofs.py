@@ -72,7 +72,7 @@ def _accesses(
             if node.type == "subscript_expression":
                 name = text_of(node.child_by_field_name("argument"))
                 yield Access(name, index_of(node).replaced(numbers), loops, False)
-        if isinstance(statement, Let) and statement.type not in ("float", "double"):
+        if isinstance(statement, Let) and statement.exact:
             value = polynomial_of(statement.value)
             if value is not None:
                 numbers[statement.name] = value.replaced(numbers)
@@ -211,14 +211,17 @@ def expression_type(function: Function, node: Node, known: dict[str, str]) -> st
     """
     if node.type == "number_literal":
         text = text_of(node)
-        if not any(sign in text for sign in ".eE") or text.startswith("0x"):
+        if not any(sign in text for sign in ".eE") or text.lower().startswith("0x"):
             return "int"
+        if text[-1] in "lL":
+            return None
         return "float" if text[-1] in "fF" else "double"
     if node.type == "identifier":
         kind = known.get(text_of(node), function.types.get(text_of(node)))
-        return (kind if kind in ("float", "double") else "int") if kind else None
+        return _plain_kind(kind) if kind else None
     if node.type == "subscript_expression":
-        return function.arrays[text_of(node.child_by_field_name("argument"))].element
+        name = text_of(node.child_by_field_name("argument"))
+        return _plain_kind(function.arrays[name].element)
     if node.type == "call_expression":
         called = text_of(node.child_by_field_name("function"))
         if called in ("static_cast<float>", "static_cast<double>"):
@@ -228,13 +231,22 @@ def expression_type(function: Function, node: Node, known: dict[str, str]) -> st
         kinds = [expression_type(function, part, known) for part in parts]
         if called in ("std::max", "std::min"):
             return kinds[0] if len(set(kinds)) == 1 else None
-        if called.startswith("std::") and "numeric_limits" not in called and kinds:
-            # A whole number counts as a double there: std::pow(float, int) is one.
-            return _wider(["double" if kind == "int" else kind for kind in kinds])
-        return None
+        # With a type in angle brackets, or in the name as in sqrtf, the arguments do not decide.
+        if not called.startswith("std::") or "<" in called:
+            return None
+        if called.endswith("f") and called != "std::erf":
+            return None
+        if called == "std::abs" and "int" in kinds:
+            return None
+        # A whole number counts as a double there: std::pow(float, int) is one.
+        return _wider(["double" if kind == "int" else kind for kind in kinds]) if kinds else None
     if node.type in ("parenthesized_expression", "unary_expression", "binary_expression"):
         return _wider([expression_type(function, each, known) for each in children(node)])
     return None
+
+
+def _plain_kind(kind: str) -> str:
+    return kind if kind in ("float", "double") else "int"
 
 
 def _wider(kinds: list[str | None]) -> str | None:

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 
-__all__ = ["FLOATS", "WHOLE", "Array", "Scope", "constants"]
+__all__ = ["FLOATS", "NARROW", "WHOLE", "Array", "Scope", "constants", "declared_names"]
 
 FLOATS = ("float", "double")
 WHOLE = ("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t")
+NARROW = ("int", "int32_t")
+"""Those of 32 bits: a longer number loses its upper half in them."""
 _ALLOCATES = re.compile(r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$")
 _POINTER = re.compile(r"(\w+)\s*\.\s*data_ptr<(\w+)>\(\)")
 _SIZE = re.compile(r"\w+\s*\.\s*(size\(\d+\)|numel\(\))")
+_CAST = re.compile(rf"static_cast<({'|'.join((*WHOLE, *FLOATS))})>\([^()]*\)$")
 _READS = r"data_ptr|size|sizes|numel|options|dim|stride"
 
 
@@ -35,16 +39,43 @@ class Array:
     """Whether the function allocates it; all others are only read."""
 
 
-def constants(root: Node) -> set[str]:
-    """Return whole numbers that the text declares constant, outside of functions."""
-    found: set[str] = set()
+def constants(root: Node) -> dict[str, str]:
+    """Return numbers that the text declares constant outside of functions, with types."""
+    found: dict[str, str] = {}
     for node in children(root):
+        if node.type == "namespace_definition":
+            body = node.child_by_field_name("body")
+            found |= {} if body is None else constants(body)
         words = {text_of(child) for child in node.children if child.type == "type_qualifier"}
+        kind = text_of(node.child_by_field_name("type"))
         if node.type == "declaration" and words & {"const", "constexpr"}:
-            if text_of(node.child_by_field_name("type")) in WHOLE:
-                for part in children(node):
-                    if part.type == "init_declarator":
-                        found.add(text_of(part.child_by_field_name("declarator")))
+            for part in children(node):
+                target = part.child_by_field_name("declarator")
+                if part.type == "init_declarator" and target is not None:
+                    if target.type == "identifier" and kind in (*WHOLE, *FLOATS):
+                        found[text_of(target)] = kind
+    return found
+
+
+def declared_names(root: Node) -> Counter[str]:
+    """Return how often the text declares each name, wherever that is.
+
+    Functions, variables, fields, parameters, types and names taken from other namespaces; those of
+    ``std`` keep their meaning.
+    """
+    found: Counter[str] = Counter()
+    for node in walk(root):
+        named: list[Node] = []
+        if node.type == "using_declaration":
+            named = [] if "std::" in text_of(node) else node.named_children[-1:]
+        elif node.type.endswith(("_specifier", "_definition", "enumerator", "alias_declaration")):
+            named = node.children_by_field_name("name")
+        named += node.children_by_field_name("declarator")
+        if node.type in ("reference_declarator", "structured_binding_declarator"):
+            named += node.named_children
+        for each in named:
+            if each.type.endswith("identifier"):
+                found[text_of(each).rpartition("::")[2]] += 1
     return found
 
 
@@ -52,12 +83,13 @@ class Scope:
     """What a function declares outside of its loops."""
 
     def __init__(
-        self, declarator: Node, body: Node, own: frozenset[str], constants: frozenset[str]
+        self, declarator: Node, body: Node, own: frozenset[str], constants: Mapping[str, str]
     ) -> None:
         self.body = body
         self.own = own
-        """Functions that the text defines: they may do anything."""
+        """Names that the text declares: calls of them may do anything."""
         self.constants = constants
+        """Types of numbers that the text declares constant outside of functions."""
         self.arrays: dict[str, Array] = {}
         self.types: dict[str, str] = {}
         self._tensor_of: dict[str, str] = {}
@@ -92,6 +124,8 @@ class Scope:
                         self.types[text_of(target)] = text_of(given)
                     elif text_of(given) == "auto" and _SIZE.fullmatch(text_of(value)):
                         self.types[text_of(target)] = "int64_t"
+                    elif text_of(given) == "auto" and (cast := _CAST.match(text_of(value))):
+                        self.types[text_of(target)] = cast[1]
                     elif value.type == "call_expression":
                         called = text_of(value.child_by_field_name("function"))
                         tensors[text_of(target)] = bool(_ALLOCATES.match(called))
@@ -139,7 +173,16 @@ class Scope:
         """Return True if a whole number never changes."""
         if name in self.written or name in self.twice:
             return False
-        return self.types.get(name) in WHOLE or name in self.constants
+        return self.type_of(name, {}) in WHOLE
+
+    def type_of(self, name: str, known: Mapping[str, str]) -> str | None:
+        """Return a number's type; None if the name may stand for something else.
+
+        Args:
+            name: The name.
+            known: Types of numbers that loops around its use declare.
+        """
+        return known.get(name, self.types.get(name, self.constants.get(name)))
 
 
 def _parents(node: Node) -> Iterator[Node]:

@@ -45,8 +45,10 @@ def polynomial_of(node: Node) -> Polynomial | None:
     if node.type == "identifier":
         return Polynomial.name(text_of(node))
     if node.type == "number_literal":
-        text = text_of(node).replace("'", "").rstrip("lLuU")
-        return Polynomial.number(int(text)) if text.isdigit() else None
+        # Unsigned literals may wrap around at 32 bits.
+        text = text_of(node).replace("'", "").rstrip("lL")
+        octal = len(text) > 1 and text.startswith("0")
+        return Polynomial.number(int(text)) if text.isdigit() and not octal else None
     if node.type == "parenthesized_expression":
         inner = children(node)
         return polynomial_of(inner[0]) if len(inner) == 1 else None

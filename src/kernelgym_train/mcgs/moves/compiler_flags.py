@@ -45,7 +45,6 @@ COMPILER_FLAGS = Move(
     "exact",
     70,
     3.0,
-    "Let the compiler optimise more, and use every instruction of this machine.",
     _realise_exact,
 )
 FAST_MATH = Move(
@@ -54,6 +53,5 @@ FAST_MATH = Move(
     "approximate",
     71,
     1.0,
-    "Let the compiler reorder arithmetic and assume that there is no NaN or infinity.",
     _realise_fast,
 )

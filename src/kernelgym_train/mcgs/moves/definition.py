@@ -13,7 +13,7 @@ from typing import Literal
 
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["RISKS", "Move", "Realisation", "Risk", "with_flag", "without_flag"]
+__all__ = ["RISKS", "Move", "Realisation", "Risk", "with_flag"]
 
 Risk = Literal["exact", "reassociates", "approximate"]
 RISKS: tuple[Risk, ...] = ("exact", "reassociates", "approximate")
@@ -47,8 +47,6 @@ class Move:
     """When it is made, where several are: from 0, structure before directives before flags."""
     weight: float
     """How much a search expects of it before it has tried: a prior, not normalised."""
-    recipe: str
-    """What it does, in a sentence, for a reader or a model."""
     realise: Callable[[Variant], Iterator[Realisation]]
 
 
@@ -59,12 +57,6 @@ def with_flag(variant: Variant, *added: str) -> Variant:
         flags = [each for each in flags if _slot(each) != _slot(flag)]
         flags.append(flag)
     return dataclasses.replace(variant, flags=tuple(flags))
-
-
-def without_flag(variant: Variant, flag: str) -> Variant:
-    """Return a variant without a compiler flag."""
-    kept = tuple(each for each in variant.flags if each != flag)
-    return dataclasses.replace(variant, flags=kept)
 
 
 def _slot(flag: str) -> str:

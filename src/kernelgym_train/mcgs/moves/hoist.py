@@ -1,6 +1,6 @@
 """`hoist`: what a loop computes again and again is computed once.
 
-Two forms. A call whose arguments do not change in a loop is made before it. An expression that two
+Two forms. A call of numbers that do not change in a loop is made before it. An expression that two
 loops over the same range both compute, and from which the second makes the output, is left in the
 output by the first.
 """
@@ -99,6 +99,7 @@ def _kept(
         return None
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
+    changed |= {each.array for each in accesses(between) if each.writes}
     late = {each.name for each in body[body.index(first) :] if isinstance(each, Let)}
     if changed & identifiers(shared) or late & identifiers(store.target):
         return None
@@ -137,15 +138,16 @@ def _before(function: Function, cpp: str, loop: Loop) -> str | None:
         for each in outer.body:
             if isinstance(each, Let):
                 known[each.name] = each.type if known.get(each.name, each.type) == each.type else ""
-    written = {each.array for each in accesses(loop.body) if each.writes}
     found: dict[str, str] = {}
     for statement in loop.body:
         if isinstance(statement, Loop):
             continue
         for node in walk(statement.value):
             read = identifiers(node)
-            if node.type != "call_expression" or read & (inside | written):
+            if node.type != "call_expression" or read & inside:
                 continue
+            if any(each.type == "subscript_expression" for each in walk(node)):
+                continue  # the loop may run zero times, and the element may not be there
             kind = expression_type(function, node, known)
             covered = any(text_of(node) in text for text in found)
             if kind in ("float", "double") and read and not covered:
@@ -174,6 +176,5 @@ HOIST = Move(
     "exact",
     10,
     1.5,
-    "Compute once what a loop computes again in each iteration, or in two loops.",
     _realise,
 )

@@ -85,9 +85,13 @@ def _swapped(loop: Loop, inner: Loop) -> str:
 
 
 def _head(loop: Loop) -> str:
-    text = text_of(loop.node)
-    body = text_of(loop.node.child_by_field_name("body"))
-    return text[: len(text) - len(body)].rstrip()
+    """Return a loop's text up to its closing parenthesis.
+
+    A comment after it would hide the brace that follows.
+    """
+    closing = next(child for child in reversed(loop.node.children) if child.type == ")")
+    data = text_of(loop.node).encode()
+    return data[: closing.end_byte - loop.node.start_byte].decode()
 
 
 LOOP_ORDER = Move(
@@ -96,6 +100,5 @@ LOOP_ORDER = Move(
     "exact",
     30,
     2.0,
-    "Let the innermost loop walk through neighbouring elements of the output.",
     _realise,
 )

@@ -22,10 +22,9 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             if loop.pragmas or not has_independent_iterations(function, loop):
                 continue
             choices = ["#pragma omp parallel for"]
-            inner = loop.body[0]
+            inner = loop.body[0] if len(loop.body) == 1 else None
             if (
-                len(loop.body) == 1
-                and isinstance(inner, Loop)
+                isinstance(inner, Loop)
                 and not inner.pragmas
                 and loop.variable not in inner.lower.names | inner.upper.names
                 and has_independent_iterations(function, inner)
@@ -45,6 +44,5 @@ PARALLELISE = Move(
     "exact",
     20,
     2.0,
-    "Share out the iterations of an outer loop among all cores.",
     _realise,
 )

@@ -100,7 +100,7 @@ def _tile(
     """Return the nest in tiles, its edges as they were."""
     i, j, kind = rows.variable, found.elements.variable, found.total.type
     name, width = found.total.name, vectors * lanes
-    taken = {i, j, found.terms.variable, name, *function.arrays, *function.types}
+    taken = {*identifiers(rows.node), *function.arrays, *function.types}
     row, column, row_at, column_at, vector, tile = (
         _fresh(wanted, taken) for wanted in (f"{i}_0", f"{j}_0", "r", "v", "vector_t", "tile")
     )
@@ -177,6 +177,5 @@ REGISTER_BLOCK = Move(
     "exact",
     31,
     3.0,
-    "Keep a tile of the output in vector registers while its terms are added.",
     _realise,
 )

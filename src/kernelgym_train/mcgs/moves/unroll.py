@@ -40,6 +40,5 @@ UNROLL = Move(
     "exact",
     60,
     0.5,
-    "Repeat the body of innermost loops, so that fewer steps are counted.",
     _realise,
 )

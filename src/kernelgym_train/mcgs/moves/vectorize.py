@@ -59,6 +59,5 @@ VECTORIZE = Move(
     "reassociates",
     50,
     1.5,
-    "Compute several elements of an innermost loop with one instruction; sums are taken by lanes.",
     _realise,
 )

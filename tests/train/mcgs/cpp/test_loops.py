@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
-from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
+from kernelgym_train.mcgs.cpp.loops import Assign, Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.proofs import expression_type, has_independent_iterations, reductions
 
 HEAD = """
 constexpr int64_t SIDE = 8;
@@ -91,7 +91,11 @@ def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
         "for (int64_t i = n; i > 0; --i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < size(); ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; i *= 2) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < n; i += 010) { y[i] = x[i]; }",
+        nest("i * 010 + j", "for (int j = 0; j < 9; ++j)"),
         "for (float i = 0; i < n; ++i) { y[0] = x[0]; }",
+        "for (int64_t i = 0; i < n; ++i) { static float s = 0.0f; y[i] = s; }",
+        "for (static int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",
         "int64_t z = 3; z = 4; for (int64_t i = 0; i < z; ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; ++i) { y[x[i]] = 1.0f; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = (y = nullptr, x[i]); }",
@@ -135,6 +139,65 @@ def test_text_that_gives_names_a_meaning_is_left_out(before: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "before"),
+    [
+        ("for (int64_t i = 0; i < n; ++i) { const int64_t k = i + scale; y[k] = x[i]; }", ""),
+        ("for (int64_t i = 0; i < n; ++i) { y[i + scale - scale] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { const int k = i * 4294967296; y[k] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { const int k = i * m; y[k] = x[i]; }", ""),
+        ("for (int i = 0; i < n; ++i) { y[i * 65536u * 65536u] = x[i]; }", ""),
+        (nest("i * m + j - k * m", "for (int64_t j = 0, k = i; j < m; ++j)"), ""),
+        (nest("i * m + j", "for (int j = 4294967295; j < m; ++j)"), ""),
+        (
+            "for (int64_t i = 0; i < n; ++i) { float s = 1.0f; "
+            "for (int64_t j = 0; j < s; ++j) { s += x[j]; } y[i] = s; }",
+            "",
+        ),
+        (
+            "for (int64_t i = 0; i < n; ++i) { y[i] = x[i] + next; }",
+            "struct Next { operator float(); }; Next next;\n",
+        ),
+        (
+            "auto SIDE = Next(); for (int64_t i = 0; i < n; ++i) { y[i] = x[i] + SIDE; }",
+            "struct Next { operator float(); };\n",
+        ),
+        (
+            "float c = 0; auto exp = [&](float v) { return c += v; };"
+            "for (int64_t i = 0; i < n; ++i) { y[i] = exp(x[i]); }",
+            "",
+        ),
+        (
+            "for (int64_t i = 0; i < n; ++i) { y[i] = exp(x[i]); }",
+            "using other::exp;\n",
+        ),
+    ],
+)
+def test_name_that_is_not_known_proves_nothing(body: str, before: str) -> None:
+    for function, loop in loops(body, before).values():
+        carried = reductions(loop)
+        assert carried is None or not has_independent_iterations(function, loop, frozenset(carried))
+
+
+@pytest.mark.parametrize(
+    ("body", "before"),
+    [
+        ("for (int i = 0; i < n; ++i) { const int k = i * 4; y[k] = x[i]; }", ""),
+        (
+            "const auto c = static_cast<float>(scale); "
+            "for (int i = 0; i < n; ++i) { y[i] = x[i] * c; }",
+            "",
+        ),
+        ("for (int i = 0; i < n; ++i) { y[i] = x[i] * HALF; }", "constexpr float HALF = 0.5f;\n"),
+        ("for (int i = 0; i < K; ++i) { y[i] = x[i] * K; }", "#define K 8\n"),
+        (nest("i * K + j", "for (int j = 0; j < K; ++j)"), "namespace { const int K = 8; }\n"),
+        ("for (int i = 0; i < n; ++i) { y[i] = max(x[i], -FLT_MAX); }", "using std::max;\n"),
+    ],
+)
+def test_name_that_is_known_proves_as_before(body: str, before: str) -> None:
+    assert has_independent_iterations(*loops(body, before)["f/i"])
+
+
+@pytest.mark.parametrize(
     ("statement", "wanted"),
     [
         ("s += x[i];", {"s": "+"}),
@@ -155,3 +218,28 @@ def test_reductions_are_those_of_one_operator(
     outer = "for (int64_t r = 0; r < 1; ++r) { float s = 0.0f; float t = 0.0f; "
     found = loops(f"{outer} for (int64_t i = 0; i < n; ++i) {{ {statement} }} }}")
     assert reductions(found["f/r/i"][1]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("std::exp(a)", "float"),
+        ("std::exp(scale)", "double"),
+        ("std::erf(a)", "float"),
+        ("std::pow(a, 2)", "double"),
+        ("std::max(a, 1.0f)", "float"),
+        ("std::abs(a)", "float"),
+        ("std::abs(i)", None),
+        ("std::max<float>(a, 2)", None),
+        ("std::sqrtf(scale)", None),
+        ("a * 2.0L", None),
+        ("a * 0X1E", "float"),
+    ],
+)
+def test_expression_type_is_that_of_the_language(expression: str, wanted: str | None) -> None:
+    found = loops(f"for (int64_t i = 0; i < n; ++i) {{ float a = x[i]; y[i] = {expression}; }}")
+    function, loop = found["f/i"]
+    (_, store) = loop.body
+    assert isinstance(store, Assign)
+    known = {"i": "int64_t", "a": "float"}
+    assert expression_type(function, store.value, known) == wanted

@@ -174,12 +174,75 @@ def test_precondition_that_fails_stops_its_move(old: str, new: str, move: str) -
     assert not stopped
 
 
+def test_loop_with_an_empty_body_is_no_error() -> None:
+    changed = with_text(
+        STARTS["matmul"], "  return out;", "  for (int64_t i = 0; i < rows; ++i) {}\n  return out;"
+    )
+    targets = {each.step.target for each in proposals(changed, changed)}
+    assert {"matrix_product/i", "matrix_product/i2"} <= targets
+
+
+def test_loop_order_comment_after_a_head_is_dropped() -> None:
+    rows, columns = "++i) {", "++j) {"
+    start = with_text(STARTS["matmul"], rows, "++i)  // rows (all)\n  {")
+    start = with_text(start, columns, "++j)  // columns\n    {")
+    orders = [each for each in proposals(start, start) if each.step.move == "loop_order"]
+    assert orders
+    for each in orders:
+        assert not re.search(r"//.*\{", each.variant.file.cpp)
+
+
+def test_register_block_captures_no_outer_name() -> None:
+    start = STARTS["matmul"]
+    cpp = start.file.cpp.replace(
+        "  for (int64_t i", "  for (int64_t r = 0; r < 2; ++r) {\n  for (int64_t i", 1
+    )
+    cpp = cpp.replace("  return out;", "  }\n  return out;").replace("i * ", "(r * rows + i) * ")
+    changed = Variant(start.file.with_cpp(cpp).source, "cpp", flags=start.flags)
+    tiles = [each for each in proposals(changed, changed) if each.step.move == "register_block"]
+    assert tiles
+    for each in tiles:
+        assert re.findall(r"for \(\w+ r =", each.variant.file.cpp) == ["for (int64_t r ="]
+
+
 def test_hoist_keeps_nothing_that_changes_between() -> None:
     start = STARTS["softmax"]
     between = "    best = best + 1.0f;\n    for (int64_t c = 0; c < columns; ++c) {\n      y["
     changed = with_text(start, "    for (int64_t c = 0; c < columns; ++c) {\n      y[", between)
     assert any(each.step.choice == "keep" for each in proposals(start, start))
     assert not any(each.step.choice == "keep" for each in proposals(changed, changed))
+
+
+def test_hoist_reads_no_element_before_a_loop() -> None:
+    start = STARTS["layernorm"]
+    number, element = "std::sqrt(variance + eps)", "std::sqrt(variance + weight[rows])"
+    changed = with_text(start, number, element)
+    assert any(each.step.choice == "before the loop" for each in proposals(start, start))
+    assert not any(each.step.choice == "before the loop" for each in proposals(changed, changed))
+
+
+def test_hoist_keeps_nothing_read_from_a_changed_array() -> None:
+    file = STARTS["softmax"].file
+    allocated = "  auto out = torch::empty({rows, columns}, x_c.options());\n"
+    pointed = "  float* y = out.data_ptr<float>();\n"
+    head = file.cpp.partition("  for (int64_t r")[0]
+    head = head.replace(allocated, allocated + allocated.replace("out", "work"))
+    head = head.replace(pointed, pointed + pointed.replace("y =", "z =").replace("out", "work"))
+    each_c = "for (int64_t c = 0; c < columns; ++c)"
+    at = "r * columns + c"
+
+    def changed(between: str) -> Variant:
+        cpp = (
+            f"{head}  for (int64_t r = 0; r < rows; ++r) {{\n"
+            f"    {each_c} {{ z[{at}] = x[{at}]; }}\n    float t = 0.0f;\n"
+            f"    {each_c} {{ t += std::exp(z[{at}]); }}\n    {between}\n"
+            f"    {each_c} {{ y[{at}] = std::exp(z[{at}]) / t; }}\n  }}\n  return out;\n}}\n"
+        )
+        return Variant(file.with_cpp(cpp).source, "cpp", flags=STARTS["softmax"].flags)
+
+    plain, written = changed(""), changed(f"{each_c} {{ z[{at}] = 2.0f * x[{at}]; }}")
+    assert any(each.step.choice == "keep" for each in proposals(plain, plain))
+    assert not any(each.step.choice == "keep" for each in proposals(written, written))
 
 
 def test_directives_survive_a_later_change_of_loops() -> None:
