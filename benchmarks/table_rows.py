@@ -23,6 +23,7 @@ __all__ = [
     "judge_cpu",
     "learning_cpu",
     "learning_gpu",
+    "learning_tinker",
     "red_team",
     "repeatability",
     "retrieval",
@@ -310,6 +311,29 @@ def learning_cpu(data: Any) -> str:
                 arms,
             ),
         ]
+    )
+
+
+def learning_tinker(data: Any) -> str:
+    """Return what the demonstration's model learns on a Tinker server, and what its steps take."""
+    learned, parts = [], []
+    for row in sorted(data["seeds"], key=lambda each: each["seed"]):
+        before = row["stages"]["start"]["tables"]["compositions"]
+        for name, stage in row["stages"].items():
+            if name == "start":
+                continue
+            after = stage["tables"]["compositions"]
+            which = [str(row["seed"]), f"`{name}`"]
+            greedy = (percent(each["greedy"]["value"]) for each in (before, after))
+            rates = (shown(each["sampled"]) for each in (before, after))
+            learned.append([*which, *rates, *greedy])
+            seconds = (number(seconds) for seconds in stage["parts"].values())
+            gap = "not kept" if stage["gap_max"] is None else f"{stage['gap_max']:.1e}"
+            parts.append([*which, str(stage["updates"]), number(stage["seconds"]), *seconds, gap])
+    head = ["seed", "arm", "sampled, before", "after", "greedy, before", "after"]
+    timed = ["model s", "judge s", "update s", "snapshot s", "largest gap of log-probabilities"]
+    return "\n\n".join(
+        [table(head, learned), table(["seed", "arm", "updates", "whole stage s", *timed], parts)]
     )
 
 

@@ -33,6 +33,7 @@ from benchmarks.table_rows import (
     judge_cpu,
     learning_cpu,
     learning_gpu,
+    learning_tinker,
     red_team,
     repeatability,
     retrieval,
@@ -251,6 +252,16 @@ SECTIONS = (
         "those of right greedy answers beside eager PyTorch. Preparation, warm start, the first "
         "evaluation and timing are of the machine with 1, all other stages of the one with 3.",
         source=lambda data: "",
+    ),
+    Section(
+        "Learning on a Tinker server",
+        "learning_tinker.json",
+        "python -m benchmarks.learning.tinker --seeds 0,1,2 --out FILE",
+        learning_tinker,
+        "The same model and problems as on the CPU, learned by a third party's Tinker server (skyrl "
+        "0.4.0, JAX) on the same two cores. `near` is held near its start by a penalty, `shuffled` "
+        "is its control with advantages dealt anew, `off_policy` plays a step while the one before "
+        "is learned from. The hosted service was never tried.",
     ),
     Section(
         "What a context costs",
