@@ -7,6 +7,7 @@ import pytest
 import kernelgym.judge
 from kernelgym.baseline import Baseline
 from kernelgym.errors import UsageError
+from kernelgym.reference_time import ReferenceTime
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM
 
@@ -79,3 +80,47 @@ def test_a_folder_is_prepared_as_far_as_it_can_be(run, judge, folder):
 def test_what_cannot_be_used_is_refused(run, judge, arguments, said):
     code, out, err = run("baseline", *arguments)
     assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+@pytest.fixture
+def measured(monkeypatch, folder):
+    """Put a stand-in in the place of measuring; returns what it was asked."""
+    asked = []
+
+    def measure(problem, setting, device, *, trials, timeout_s, memory_bytes):
+        asked.append((problem.name, setting.mode, trials))
+        times = {"mean": 2.0, "std": 0.1, "min": 1.9, "max": 2.5, "median": 2.0, "trials": trials}
+        given = {"message": "it fails"} if "# odd" in problem.source else times
+        return ReferenceTime(problem.id, problem.digest, setting, device, **given)
+
+    monkeypatch.setattr("kernelgym.judge.measuring.process.measure_reference", measure)
+    (folder / "mine").mkdir()
+    for name in ("good", "odd"):
+        (folder / "mine" / f"{name}.py").write_text(f"# {name}\n{SAMPLE_PROBLEM.source}")
+    return asked
+
+
+def test_modes_are_timed_once_and_kept(run, measured):
+    given = ("baseline", "mine", "--modes", "eager,default", "--trials", "7")
+    code, out, _ = run(*given)
+    assert code == 1 and "2 of 4 timed" in out and "it fails" in out
+    assert len(measured) == 4 and {trials for *_, trials in measured} == {7}
+    assert run(*given)[0] == 1 and len(measured) == 4
+    assert run(*given, "--refresh")[0] == 1 and len(measured) == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--modes", "quick"), "mode 'quick' is none of eager"),
+        (("--modes", "eager", "--trials", "2"), "--trials is at least 3"),
+        (("--modes", "eager", "--timeout-s", "0"), "--timeout-s is above 0"),
+        (("--modes", "cudagraphs"), "needs a GPU"),
+        (("--out", "x.jsonl"), "--out goes with --modes"),
+        (("--modes", "eager", "--kernelbench", "kb"), "KernelBench's layout holds its own"),
+    ],
+)
+def test_modes_that_cannot_be_are_refused(run, measured, folder, options, said):
+    code, _, err = run("baseline", "mine", *options)
+    assert code == 2 and said in err and measured == []
+    assert not (folder / "kb").exists() and not (folder / "baselines.jsonl").exists()

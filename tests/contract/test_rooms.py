@@ -32,6 +32,7 @@ JUDGE = (
     *("out_of_memory", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
     *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
     *("reference", "session", "retries", "evidence", "outcome", "timing", "worker", "lint"),
+    "measuring",
     *("worker_handle", "device_health", "pool", "local", "shared", "__init__"),
 )
 """The same inside the judge, whose files at the top are its ground floor and its roof."""

@@ -16,8 +16,8 @@ from kernelgym import Context, Retrieval, RetrievalObservation, play_episode
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.envs.recording import RecordTrajectories, RecordVectorTrajectories
 from kernelgym.errors import UsageError
+from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import render
-from kernelgym.prompts.problem import Hardware
 from kernelgym.records.export import read_before, sft_rows
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.suites import get_problem

@@ -13,7 +13,8 @@ from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"context_tokens": -1}, "context_tokens must be at least 0, got -1"),
-    ({"hardware": "H100"}, r"Hardware, got 'H100'; give Hardware\(name='NVIDIA H100'\)"),
+    ({"hardware": "H1000"}, "unknown GPU 'H1000'.*did you mean.*H100"),
+    ({"hardware": 3}, r"Hardware, got 3; give the name of a GPU, such as 'H100'"),
     ({"evaluator": ScriptedEvaluator}, r"got the class ScriptedEvaluator; call it first"),
     ({"evaluator": "local"}, "got 'local'; give a LocalEvaluator"),
     ({"reward": lambda turn: 1.0}, "got <function .*known: stage1, .*RewardWrapper"),

@@ -16,8 +16,8 @@ from kernelgym.episodes.episode import Episode
 from kernelgym.feedback import CATEGORIES, LEVELS, category, feedback
 from kernelgym.languages import LANGUAGES
 from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import Observer
-from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.retrieval.part import Retrieval
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict

@@ -12,8 +12,8 @@ from kernelgym.answers.parsing import parse
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UsageError
 from kernelgym.feedback import feedback
+from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import Observer
-from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver, bare, question, retry
 from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import CONTEXTS, Context, Detail
+from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.prompts.parts import Room
-from kernelgym.prompts.problem import Hardware
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.records.export import (
     Rules,

@@ -24,6 +24,7 @@ from typing import Annotated
 from kernelgym import __version__
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
+from kernelgym.cli.device import Device
 from kernelgym.cli.export import Export, Rescore
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
@@ -49,7 +50,7 @@ _NO_NUMBER = re.compile(
     r".*\b(?P<kind>INT|FLOAT|int|float)\b.*'(?P<given>[^']*)'\]?"
 )
 _Command = (
-    Ls | Show | Check | Play | Lint | PrepareBaselines | Redteam
+    Ls | Show | Check | Play | Lint | PrepareBaselines | Device | Redteam
     | ShowTrajectory | Rescore | Export
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
@@ -59,6 +60,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "play": Play,
     "lint": Lint,
     "baseline": PrepareBaselines,
+    "device": Device,
     "redteam": Redteam,
     "show-trajectory": ShowTrajectory,
     "rescore": Rescore,
@@ -126,6 +128,7 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[Play, subcommand("play")]
         | Annotated[Lint, subcommand("lint")]
         | Annotated[PrepareBaselines, subcommand("baseline")]
+        | Annotated[Device, subcommand("device")]
         | Annotated[Redteam, subcommand("redteam")]
         | Annotated[ShowTrajectory, subcommand("show-trajectory")]
         | Annotated[Rescore, subcommand("rescore")]

@@ -1,4 +1,4 @@
-"""``kernelgym baseline``: compile references ahead, so that kernels can be timed against them."""
+"""``kernelgym baseline``: compile references ahead, or time them in several modes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ __all__ = ["PrepareBaselines"]
 class PrepareBaselines(MemoryOption):
     """Compile problems' references with torch.compile, and say how fast they are.
 
-    Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. Exit
-    code 0 if every problem has its baseline, else 1.
+    Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. With
+    --modes, references are timed in these modes instead, each in a process of its own, for tables
+    of finished runs. Exit code 0 if every problem has its baseline, else 1.
     """
 
     targets: Annotated[
@@ -45,10 +46,36 @@ class PrepareBaselines(MemoryOption):
     json: str = ""
     """Write everything to this file, too."""
     refresh: bool = False
-    """Compile anew what was prepared before."""
+    """Compile anew what was prepared before, or time anew what --out holds."""
+    modes: str = ""
+    """Time references in these modes, with commas: eager, default, reduce-overhead, max-autotune,
+    max-autotune-no-cudagraphs, cudagraphs; or all that the device has."""
+    precisions: str = "own"
+    """With --modes: own (each problem's), fp32, fp16, bf16, with commas."""
+    tf32: str = "off"
+    """With --modes: whether fp32 work on a GPU may use TF32: off, on or off,on."""
+    trials: int = 100
+    """With --modes: calls to time."""
+    timeout_s: float = 300.0
+    """With --modes: seconds of one problem and mode, compiling included."""
+    out: str = ""
+    """With --modes: the file of times, baselines.jsonl if not given. The same command again goes on
+    with what it lacks."""
+    kernelbench: str = ""
+    """With --modes: write results/timing/HARDWARE/ in this folder as well, as KernelBench's scripts
+    read it."""
+    hardware: str = ""
+    """HARDWARE in that path; the device's name if not given."""
 
     def run(self) -> int:
-        """Prepare the baselines; returns the exit code."""
+        """Prepare or time the baselines; returns the exit code."""
+        if self.modes:
+            from kernelgym.cli.baseline_modes import time_modes
+
+            return time_modes(self)
+        for name in ("out", "kernelbench", "hardware"):
+            if getattr(self, name):
+                raise UsageError(f"--{name} goes with --modes, such as --modes eager,default")
         rules = precise_rules(self.ruleset, self.precision)
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")

@@ -40,9 +40,9 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.languages import check_language
 from kernelgym.prompts.context import ContextPolicy
+from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import HISTORY_TOKENS, Observer, render
 from kernelgym.prompts.parts import Part
-from kernelgym.prompts.problem import Hardware
 from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
@@ -86,7 +86,8 @@ class KernelEnv(gym.Env[str, str]):
         stop_when: When to stop early; see `kernelgym.episodes.stopping`.
         examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
             many.
-        hardware: What the prompt says of the device; a mapping of its fields will do.
+        hardware: What the prompt says of the device; a mapping of its fields or a GPU's name,
+            such as ``H100``, will do.
         context: What is shown of earlier turns: a name from `kernelgym.prompts.context.CONTEXTS`,
             a policy, or a mapping of the fields of a `Context`.
         context_tokens: Most tokens for that.
@@ -129,7 +130,7 @@ class KernelEnv(gym.Env[str, str]):
         memory_bytes: float | None = None,
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
-        hardware: Hardware | Mapping[str, Any] | None = None,
+        hardware: Hardware | Mapping[str, Any] | str | None = None,
         context: str | ContextPolicy | Mapping[str, Any] = "recent",
         context_tokens: int = HISTORY_TOKENS,
         prompt_tokens: int | None = None,

@@ -27,12 +27,11 @@ from kernelgym.prompts.context import (
     context_policy,
     own_summary,
 )
+from kernelgym.prompts.hardware import Hardware, hardware_of
 from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts
 from kernelgym.prompts.problem import (
     SUMMARY_REQUEST,
-    Hardware,
     example_count,
-    hardware_of,
     problem_prompt,
     system_prompt,
 )

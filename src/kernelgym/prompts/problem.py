@@ -10,14 +10,11 @@ puts both together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import Example, Language
 from kernelgym.languages import language as find_language
 from kernelgym.precision import judged_precisions
-from kernelgym.prompts.fields import from_fields
+from kernelgym.prompts.hardware import Hardware
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Problem
@@ -25,9 +22,7 @@ from kernelgym.types import Problem
 __all__ = [
     "EXAMPLE_COUNTS",
     "SUMMARY_REQUEST",
-    "Hardware",
     "example_count",
-    "hardware_of",
     "problem_prompt",
     "system_prompt",
 ]
@@ -42,57 +37,6 @@ Your thinking is not shown to you again; your kernels and what became of them ar
 <KERNEL>, say in one or two sentences inside <SUMMARY> and </SUMMARY> what you changed and why: \
 later turns show you that too."""
 """Added to the prompt where the context keeps the model's own summaries."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """What a prompt may tell about the machine, without empty fields."""
-
-    name: str
-    """Such as ``NVIDIA H200``."""
-    architecture: str = ""
-    """Such as ``sm_90``, or ``x86-64 with AVX2``."""
-    units: int = 0
-    """Streaming multiprocessors, or cores."""
-    memory_bytes: int = 0
-    bandwidth_gb_s: float = 0.0
-    """Memory bandwidth in 10^9 bytes per second."""
-    fp32_tflops: float = 0.0
-    """Peak fp32 rate in 10^12 operations per second."""
-    shared_memory_bytes: int = 0
-    """Shared memory of one block, or cache of one core."""
-
-    def __str__(self) -> str:
-        facts = (
-            ("Architecture", self.architecture),
-            ("Multiprocessors or cores", self.units and str(self.units)),
-            ("Memory", self.memory_bytes and f"{self.memory_bytes / 2**30:.0f} GiB"),
-            ("Memory bandwidth", self.bandwidth_gb_s and f"{self.bandwidth_gb_s:g} GB/s"),
-            ("Peak fp32 rate", self.fp32_tflops and f"{self.fp32_tflops:g} TFLOP/s"),
-            (
-                "Shared memory per block",
-                self.shared_memory_bytes and f"{self.shared_memory_bytes / 1024:g} KiB",
-            ),
-        )
-        lines = [f"- {label}: {value}" for label, value in facts if value]
-        return "\n".join([f"- Name: {self.name}", *lines])
-
-
-def hardware_of(given: object) -> Hardware | None:
-    """Return facts about the device, from themselves or a mapping.
-
-    Raises:
-        UsageError: If it is neither, or a field is unknown.
-    """
-    if given is None or isinstance(given, Hardware):
-        return given
-    if isinstance(given, Mapping) and "name" in given:
-        return from_fields(Hardware, "field of hardware", given)
-    raise UsageError(
-        f"hardware is a kernelgym.prompts.problem.Hardware, got {given!r}; give "
-        "Hardware(name='NVIDIA H100') with what else the prompt should tell, or leave the "
-        "option out"
-    )
 
 
 _REFUSED = {

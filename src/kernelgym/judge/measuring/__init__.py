@@ -1,0 +1,1 @@
+"""Measures references and devices in processes of their own."""

@@ -1,0 +1,55 @@
+"""One measurement's process: ``python -m kernelgym.judge.measuring``.
+
+It reads one job from standard input, as JSON, and writes one result to where its standard output
+was; what the problem's code prints goes to standard error. The process has no network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from kernelgym.judge.out_of_memory import bound_own_memory
+from kernelgym.judge.sandbox.network import deny_network
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Do the one job that standard input holds."""
+    deny_network()
+    job = json.load(sys.stdin)
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    if job["device"] == "cpu":
+        # On the CPU only: CUDA maps far more addresses than it uses, and would hit the limit.
+        bound_own_memory()
+    try:
+        result = _do(job)
+    except MemoryError:
+        result = {"message": "memory ran out"}
+    except Exception as error:  # the problem's own code, or a compiler
+        result = {"message": f"{type(error).__name__}: {error}"[:2000]}
+    with os.fdopen(answer, "w") as file:
+        json.dump(result, file)
+
+
+def _do(job: dict[str, Any]) -> dict[str, Any]:
+    if "problem" not in job:
+        from kernelgym.judge.measuring.rates import device_rates
+
+        return device_rates(job["device"])
+    from kernelgym.judge.measuring.references import time_reference
+    from kernelgym.reference_time import TimeSetting
+    from kernelgym.types import Problem
+
+    problem, setting = Problem(**job["problem"]), TimeSetting(**job["setting"])
+    return time_reference(problem, setting, job["device"], job["trials"], job["seconds"])
+
+
+if __name__ == "__main__":
+    main()
+    # Threads of a compiler's pool would keep the process; the answer is written.
+    os._exit(0)

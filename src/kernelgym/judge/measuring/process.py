@@ -1,0 +1,119 @@
+"""Starts a process for each measurement, and ends it at its deadline.
+
+Contract: this module imports no torch. A measurement's process gets the environment of the judge's
+other trusted processes and compilers' caches of its own, which are deleted afterwards: what another
+measurement compiled makes none of its times. A process that overruns is killed with all that it
+started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.environment import TRUSTED, kept_variables
+from kernelgym.reference_time import ReferenceTime, TimeSetting
+from kernelgym.suites.known_memory import needed_bytes, too_large
+from kernelgym.types import Problem
+
+__all__ = ["measure_device", "measure_reference"]
+
+_DEVICE_S = 300.0
+_TRIALS_SHARE = 0.3
+"""Most of a measurement's seconds that trials may take; the rest is for compiling."""
+
+
+def measure_reference(
+    problem: Problem,
+    setting: TimeSetting,
+    device: str,
+    *,
+    trials: int = 100,
+    timeout_s: float = 300.0,
+    memory_bytes: int = 0,
+) -> ReferenceTime:
+    """Time a problem's reference in a fresh process.
+
+    Args:
+        problem: The problem; its code is run.
+        setting: Mode, precision and TF32.
+        device: ``cpu`` or a GPU's name.
+        trials: Calls to time; fewer where they take more than three tenths of `timeout_s`.
+        timeout_s: Seconds after which the process is killed, compiling included.
+        memory_bytes: The memory budget; a problem that needs more is not run. 0 sets no limit.
+
+    Returns:
+        The times; without any and with a message if the reference fails or takes too long.
+    """
+    needed = needed_bytes(problem) or 0
+    if 0 < memory_bytes < needed:
+        result: dict[str, Any] = {"message": too_large(problem.id, needed, memory_bytes, device)}
+    else:
+        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem) if f.init}
+        job = {
+            "problem": fields,
+            "setting": dataclasses.asdict(setting),
+            "device": device,
+            "trials": trials,
+            "seconds": _TRIALS_SHARE * timeout_s,
+        }
+        result = _run(job, timeout_s)
+    return ReferenceTime(problem.id, problem.digest, setting, device, **result)
+
+
+def measure_device(device: str) -> dict[str, Any]:
+    """Measure a device's rates in a fresh process; see `kernelgym.judge.measuring.rates`.
+
+    Raises:
+        JudgeError: If they cannot be measured.
+    """
+    result = _run({"device": device}, _DEVICE_S)
+    if "message" in result:
+        raise JudgeError(f"the rates of {device} cannot be measured: {result['message']}")
+    return result
+
+
+def _run(job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Return a job's result, or how its process ended."""
+    with tempfile.TemporaryDirectory(prefix="kernelgym-measuring-") as folder:
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor"),
+            "TRITON_CACHE_DIR": os.path.join(folder, "triton"),
+        }
+        # -P: otherwise a file in the current folder could replace a library that it imports.
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kernelgym.judge.measuring"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=kept_variables(TRUSTED) | caches,
+            start_new_session=True,
+            text=True,
+        )
+        try:
+            said, complaint = process.communicate(json.dumps(job), timeout_s)
+        except subprocess.TimeoutExpired:
+            return {"message": f"not done after {timeout_s:g} s"}
+        finally:
+            _end(process)
+        if process.returncode == 0 and said:
+            return dict(json.loads(said))
+        lines = complaint.strip().splitlines()
+        last = f": {lines[-1][:500]}" if lines else ""
+        return {"message": f"its process ended with code {process.returncode}{last}"}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill what is left of a process and its children."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.communicate()

@@ -1,0 +1,133 @@
+"""`ReferenceTime`: how long a reference takes, eager or compiled.
+
+These are the columns that speedups of finished runs are compared with. They are measured ahead, in
+processes of their own; a verdict's speedup comes from the reference timed beside the kernel
+(`kernelgym.types.Timing`), never from here.
+
+Does not cover measuring (`kernelgym.judge.measuring`) and files (`kernelgym.benchmark.baselines`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelgym.errors import UsageError
+
+__all__ = ["MODES", "ReferenceTime", "TimeSetting", "time_settings"]
+
+MODES = (
+    "eager",
+    "default",
+    "reduce-overhead",
+    "max-autotune",
+    "max-autotune-no-cudagraphs",
+    "cudagraphs",
+)
+"""`eager`; the modes of `torch.compile` with Inductor; and its backend `cudagraphs`."""
+_ON_GPUS = frozenset({"reduce-overhead", "cudagraphs"})
+_PRECISIONS = ("own", "fp32", "fp16", "bf16")
+_TF32 = ("off", "on")
+_QUANTILE = 1.959963984540054
+"""Of the normal distribution, for 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSetting:
+    """How a reference is run while it is timed."""
+
+    mode: str = "eager"
+    """One of `MODES`."""
+    precision: str = "own"
+    """Floating-point weights and inputs: own (as the problem has them), fp32, fp16 or bf16."""
+    tf32: str = "off"
+    """Whether fp32 products and convolutions on a GPU may use TF32: off or on."""
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` if a word is unknown."""
+        for what, given, known in (
+            ("mode", self.mode, MODES),
+            ("precision", self.precision, _PRECISIONS),
+            ("tf32", self.tf32, _TF32),
+        ):
+            if given not in known:
+                raise UsageError(f"{what} {given!r} is none of {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return f"{self.mode}, {self.precision}, TF32 {self.tf32}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceTime:
+    """Times of one reference in one setting, in ms per call."""
+
+    problem_id: str
+    digest: str
+    """The problem's."""
+    setting: TimeSetting
+    device: str
+    """As the caller names it."""
+    mean: float = 0.0
+    """0.0, as all times, if it was not measured."""
+    std: float = 0.0
+    """Standard deviation over trials, with one degree of freedom less."""
+    min: float = 0.0
+    max: float = 0.0
+    median: float = 0.0
+    trials: int = 0
+    compile_s: float = 0.0
+    """Seconds of compiling and of the first two calls."""
+    message: str = ""
+    """Why it was not measured."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are times."""
+        return self.trials > 0
+
+    def interval(self) -> tuple[float, float]:
+        """Return the mean's 95 % interval in ms, by a normal approximation.
+
+        Trials of one process are not independent of what that process drew, so that another
+        process may lie outside.
+        """
+        wide = _QUANTILE * self.std / math.sqrt(self.trials) if self.trials else 0.0
+        return max(0.0, self.mean - wide), self.mean + wide
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ReferenceTime:
+        """Rebuild one from `to_dict`'s data."""
+        return cls(**{**data, "setting": TimeSetting(**data["setting"])})
+
+
+def time_settings(
+    modes: Sequence[str], precisions: Sequence[str], tf32: Sequence[str], device: str
+) -> tuple[TimeSetting, ...]:
+    """Return every combination that means something on a device, modes first.
+
+    Raises:
+        UsageError: If a word is unknown, or a mode needs a GPU and the device is none.
+    """
+    if device.partition(":")[0] == "cpu":
+        if needing := sorted(_ON_GPUS & set(modes)):
+            raise UsageError(
+                f"mode {needing[0]!r} needs a GPU, since it captures CUDA graphs; on the CPU there "
+                f"are {', '.join(mode for mode in MODES if mode not in _ON_GPUS)}"
+            )
+        if "on" in tf32:
+            raise UsageError("tf32 'on' needs a GPU; on the CPU there is no TF32")
+    return tuple(
+        dict.fromkeys(
+            TimeSetting(mode, precision, allowed)
+            for precision in precisions
+            for allowed in tf32
+            for mode in modes
+        )
+    )

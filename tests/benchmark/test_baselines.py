@@ -1,0 +1,122 @@
+"""Files of references' times, and KernelBench's layout of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kernelgym.benchmark.baselines import TimesFile, best_compiled, measure_all, write_kernelbench
+from kernelgym.errors import UsageError
+from kernelgym.reference_time import ReferenceTime, TimeSetting
+from kernelgym.types import Problem
+
+HERE = {"cpu": "a processor", "torch": "2.13.0", "triton": "3.7.1"}
+EAGER, DEFAULT = TimeSetting("eager"), TimeSetting("default")
+ONE, TWO = (
+    Problem(f"KernelBench/L1/{n}", "KernelBench", 1, f"{n}_Op", f"class Model: {n}") for n in (1, 2)
+)
+
+
+def timed(problem: Problem, setting: TimeSetting, mean: float = 2.0) -> ReferenceTime:
+    return ReferenceTime(
+        problem.id, problem.digest, setting, "cpu", mean, 0.5, 1.0, 3.0, 2.0, 100, 0.0
+    )
+
+
+def failed(problem: Problem, setting: TimeSetting) -> ReferenceTime:
+    return ReferenceTime(problem.id, problem.digest, setting, "cpu", message="it fails")
+
+
+def test_a_stopped_run_measures_only_what_is_missing(tmp_path: Path) -> None:
+    path, asked = tmp_path / "times.jsonl", []
+
+    def measure(problem: Problem, setting: TimeSetting) -> ReferenceTime:
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append((problem.id, setting.mode))
+        return (failed if setting is DEFAULT else timed)(problem, setting)
+
+    file = TimesFile.open(path, "cpu", HERE)
+    with pytest.raises(KeyboardInterrupt):
+        measure_all(file, [ONE, TWO], [EAGER, DEFAULT], measure)
+    again = []
+
+    def rest(problem: Problem, setting: TimeSetting) -> ReferenceTime:
+        again.append((problem.id, setting.mode))
+        return timed(problem, setting)
+
+    file = TimesFile.open(path, "cpu", HERE)
+    found = measure_all(file, [ONE, TWO], [EAGER, DEFAULT], rest)
+    assert [*asked, *again] == [(each.problem_id, each.setting.mode) for each in found]
+    assert found[1].message == "it fails" and TimesFile.read(path).times == found
+
+
+def test_refresh_measures_anew_and_the_later_counts(tmp_path: Path) -> None:
+    path = tmp_path / "times.jsonl"
+    for mean in (2.0, 5.0):
+        file = TimesFile.open(path, "cpu", HERE)
+        measure_all(file, [ONE], [EAGER], lambda p, s, ms=mean: timed(p, s, ms), refresh=True)
+    (time,) = TimesFile.read(path).times
+    assert time.mean == 5.0
+
+
+@pytest.mark.parametrize(
+    ("device", "machine", "said"),
+    [
+        ("cuda:0", HERE, "device 'cpu', and this is 'cuda:0'"),
+        ("cpu", {**HERE, "torch": "2.14"}, "torch '2.13.0', and this is '2.14'"),
+        ("cpu", {**HERE, "cpu": "another"}, "cpu 'a processor', and this is 'another'"),
+    ],
+)
+def test_another_machine_is_refused(tmp_path: Path, device, machine, said) -> None:
+    TimesFile.open(tmp_path / "times.jsonl", "cpu", HERE)
+    with pytest.raises(UsageError, match=said):
+        TimesFile.open(tmp_path / "times.jsonl", device, machine)
+
+
+@pytest.mark.parametrize("text", ["", '{"version": 2, "machine": {}}\n', '{"problem": 1}\n'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.jsonl").write_text(text)
+    with pytest.raises(UsageError, match="no file of references' times of version 1"):
+        TimesFile.read(tmp_path / "odd.jsonl")
+
+
+def test_the_fastest_of_the_same_kind_is_best() -> None:
+    narrow = TimeSetting("default", "bf16")
+    times = [timed(ONE, EAGER, 3.0), timed(ONE, DEFAULT, 2.5), timed(ONE, narrow, 1.0)]
+    times += [timed(TWO, EAGER, 0.5), failed(ONE, TimeSetting("max-autotune"))]
+    best = best_compiled(times, ONE.digest, "own", "off")
+    assert best is not None and best.setting == DEFAULT
+    assert best_compiled(times, ONE.digest, "fp16", "off") is None
+
+
+def test_kernelbenchs_layout(tmp_path: Path) -> None:
+    times = [timed(ONE, EAGER), timed(ONE, DEFAULT, 1.5), timed(TWO, EAGER), failed(TWO, DEFAULT)]
+    paths = write_kernelbench(tmp_path, "H100", [ONE, TWO], times, {"gpu": "NVIDIA H100, 580"})
+    names = ["baseline_time_torch.json", "baseline_time_torch_compile_inductor_default.json"]
+    assert [path.name for path in paths] == names
+    assert paths[0].parent == tmp_path / "results" / "timing" / "H100"
+    eager, compiled = (json.loads(path.read_text()) for path in paths)
+    assert list(eager["level1"]) == ["1_Op.py", "2_Op.py"]
+    assert list(compiled["level1"]) == ["1_Op.py"]
+    assert eager["level1"]["1_Op.py"] == {
+        **{"mean": 2.0, "std": 0.5, "min": 1.0, "max": 3.0, "num_trials": 100},
+        **{"hardware": "H100", "device": "NVIDIA H100, 580"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("problem", "settings", "said"),
+    [
+        (Problem("Synthetic/L1/1", "Synthetic", 1, "x", "1"), [EAGER], "'Synthetic/L1/1'"),
+        (Problem("KernelBench/L1/1@small", "KernelBench", 1, "x", "1"), [EAGER], "@small"),
+        (ONE, [EAGER, TimeSetting("eager", "bf16")], "one precision and TF32 setting a folder"),
+    ],
+)
+def test_what_the_layout_cannot_hold_is_refused(tmp_path: Path, problem, settings, said) -> None:
+    times = [timed(problem, setting) for setting in settings]
+    with pytest.raises(UsageError, match=said):
+        write_kernelbench(tmp_path, "H100", [problem], times, HERE)
+    assert not list(tmp_path.iterdir())

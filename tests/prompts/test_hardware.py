@@ -1,0 +1,27 @@
+"""Facts of GPUs by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelgym.errors import UnknownName
+from kernelgym.prompts.hardware import GPUS, Hardware, hardware_of, known_gpu
+
+
+@pytest.mark.parametrize("name", [*GPUS, "nvidia h100", "rtx_4090"])
+def test_a_known_name_brings_all_facts(name: str) -> None:
+    facts = known_gpu(name)
+    assert facts is not None and "NVIDIA" in facts.name
+    assert all(getattr(facts, field) for field in Hardware.__dataclass_fields__)
+
+
+def test_facts_and_mappings_are_taken_as_they_are() -> None:
+    facts = Hardware("mine", units=4)
+    assert hardware_of(facts) is facts
+    assert hardware_of({"name": "mine", "units": 4}) == facts and hardware_of(None) is None
+
+
+def test_an_unknown_name_is_refused_with_what_is_known() -> None:
+    with pytest.raises(UnknownName, match=r"A100.*Hardware\(name=") as refused:
+        hardware_of("H1000")
+    assert refused.value.given == "H1000"
