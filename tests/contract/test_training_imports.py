@@ -141,6 +141,7 @@ def test_what_computes_numbers_needs_no_framework(path: Path) -> None:
 
 SEARCH_PURE = (
     *("graph", "selection", "proposing", "variant", "kernel_file", "progress", "examples"),
+    *("state", "story", "drawing", "report", "hunks", "texts", "budget"),
     *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.hoist"),
 )
 IO = {"asyncio", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "threading", "time"}

@@ -44,6 +44,9 @@ class Proposer(Protocol):
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
         """Return the proposal of that number; None if there are no more."""
 
+    def simpler(self, variant: Variant) -> Sequence[Proposal]:
+        """Return the variant without each step, which the proposal names."""
+
 
 class RuleProposer:
     """Proposes by the rules of `kernelgym_train.mcgs.moves`.
@@ -88,6 +91,15 @@ class RuleProposer:
         """Return the proposal of that number; None if there are no more."""
         proposals = self._proposals(variant.applied, move)
         return proposals[attempt] if attempt < len(proposals) else None
+
+    def simpler(self, variant: Variant) -> Sequence[Proposal]:
+        """Return the variant without each step, the last first."""
+        found = []
+        for step in reversed(variant.applied):
+            made = self.replay([other for other in variant.applied if other != step])
+            if made is not None:
+                found.append(Proposal(step, *made))
+        return found
 
     def replay(self, steps: Sequence[Step]) -> tuple[Variant, Risk] | None:
         """Return the start with all steps made; None if one fails."""

@@ -23,6 +23,7 @@ from kernelgym_train.mcgs import Budget, optimize
 from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.selection import ALGORITHMS
+from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support import searches
 
@@ -63,6 +64,10 @@ def test_search_folder_holds_what_is_documented(tmp_path: Path) -> None:
     names = {"control.json", "kernel_module.py", "candidate.diff", "result.json"}
     for variant in (folder / "variants").iterdir():
         assert {path.name for path in variant.iterdir()} == names
+    state = json.loads((folder / "search_state.json").read_text())
+    assert state["evaluations"] == 12 and result["best"]["state"] in state["nodes"]
+    assert "register\\_block" in (folder / "trace.md").read_text()
+    assert "register_block" in (folder / "report.html").read_text()
     base = tmp_path / "apply"
     base.mkdir()
     shutil.copy(folder / "baseline" / "kernel_module.py", base)
@@ -75,7 +80,7 @@ def test_search_equal_verdicts_give_equal_searches(tmp_path: Path) -> None:
     one = searches.run(tmp_path / "a", searches.evaluator(), workers=3, algo="mcgs")
     other = searches.run(tmp_path / "b", searches.evaluator(), workers=3, algo="mcgs")
     assert plain(one) == plain(other)
-    drop = ("seconds", "crc", "result")
+    drop = ("seconds", "crc", "result", "took_s")
     stories = [
         [{k: v for k, v in row.items() if k not in drop} for row in rows(tmp_path / name)]
         for name in ("a", "b")
@@ -109,8 +114,10 @@ def test_search_replayed_events_are_the_live_state(algo: str, tmp_path: Path) ->
             replayed.take(event)
     assert replayed.finished == result
     assert replayed.evaluations == result["evaluations"]
-    digest = replayed.variants[replayed.incumbent].kernel().digest
+    digest = replayed.variants[replayed.minimal or replayed.incumbent].kernel().digest
     assert digest == result["best"]["digest"]
+    state = json.loads((tmp_path / "kernels" / "matmul" / "search_state.json").read_text())
+    assert plain_state(replayed) == state
 
 
 @pytest.mark.parametrize("share", [0.12, 0.31, 0.5, 0.73, 0.9, 0.99])
@@ -125,6 +132,43 @@ def test_search_cut_anywhere_goes_on_as_if_it_had_not(share: float, tmp_path: Pa
     assert plain(resumed) == plain(whole)
     known = [row["key"] for row in rows(tmp_path / "whole") if row["event"] == "judged"]
     assert [row["key"] for row in rows(tmp_path / "cut") if row["event"] == "judged"] == known
+
+
+def test_search_without_gains_ends_by_patience(tmp_path: Path) -> None:
+    judge = searches.evaluator(lambda problem, kernel: verdict("correct", speedup=0.5))
+    short = Budget(40, patience=6)
+    result = searches.run(tmp_path, judge, budget=short, workers=1)
+    assert (result["stopped"], result["evaluations"]) == ("patience", 6)
+    same = searches.run(tmp_path, searches.evaluator(), budget=short, workers=1, resume=True)
+    assert same == result
+    more = searches.run(tmp_path, judge, budget=Budget(40, patience=9), workers=1, resume=True)
+    assert (more["stopped"], more["evaluations"]) == ("patience", 9)
+
+
+def test_search_at_the_floor_ends(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        said = searches.judged(problem, kernel)
+        if said.timing is None or "-O3" not in kernel.source:
+            return said
+        timing = dataclasses.replace(said.timing, floor_ms=0.96 * said.timing.kernel_ms)
+        return dataclasses.replace(said, timing=timing)
+
+    result = searches.run(tmp_path, searches.evaluator(judged), 40, workers=1)
+    assert result["stopped"] == "floor_share" and result["evaluations"] < 12
+
+
+def test_search_on_a_busy_host_is_refused_if_asked(tmp_path: Path) -> None:
+    speeds = iter([1.0, 1.3] + [1.0] * 400)
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        return verdict("correct", speedup=next(speeds))
+
+    with pytest.raises(UsageError, match=r"two verdicts of the start differ by 30%, with a load"):
+        searches.run(tmp_path, searches.evaluator(judged), require_quiet=True)
+    assert not (tmp_path / "kernels" / "matmul").exists()
+    speeds, said = iter([1.0, 1.3] + [1.0] * 400), []
+    searches.run(tmp_path, searches.evaluator(judged), 2, say=said.append)
+    assert any(line.startswith("warning: two verdicts") for line in said)
 
 
 def test_search_finished_is_not_searched_again(tmp_path: Path) -> None:
