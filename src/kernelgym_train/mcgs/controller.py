@@ -33,12 +33,13 @@ from kernelgym import AwaitedEvaluator, Kernel, Problem, UsageError
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator, Verdict
 from kernelgym.verdict import HOST_BUSY
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
 from kernelgym_train.mcgs.proposing import Proposer
-from kernelgym_train.mcgs.selection import ALGORITHMS, Surroundings
+from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.variant import Variant, state_key
@@ -113,7 +114,9 @@ class Controller:
         self._task, self._evaluator, self.progress = task, evaluator, progress
         self._log, self._folder, self._context = log, folder, context
         self._select, self._budget, self._workers = ALGORITHMS[algo], budget, workers
-        self._around = Surroundings(progress.graph, progress.variants, proposer, seed)
+        self._around = Surroundings(
+            progress.graph, progress.variants, proposer, seed, progress.history
+        )
         self._duel, self._say, self._clock = duel, say, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
@@ -161,7 +164,7 @@ class Controller:
             )
 
     def host_is_busy(self) -> str:
-        """Return what makes times differ by more than 10 %, if they do."""
+        """Return what makes times differ by more than 10 %, if any."""
         noise, busy = math.expm1(self.progress.noise), self.progress.host_busy
         if noise <= _QUIET and not busy:
             return ""

@@ -19,7 +19,21 @@ from kernelgym_train.mcgs.events import Event
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.variant import Step, Variant
 
-__all__ = ["Progress", "plain_variant", "value_of", "variant_of"]
+__all__ = ["Progress", "Tried", "plain_variant", "value_of", "variant_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One result, or a proposal of a state with a result."""
+
+    key: str
+    node: str
+    """Key of the node that the move was made at."""
+    move: str
+    value: float | None
+    """ln of the speedup over the start's; None for a failure."""
+    charged: bool
+    """False for a proposal of a known state."""
 
 
 @dataclass(slots=True)
@@ -54,6 +68,8 @@ class Progress:
     """Keys that a duel has not confirmed."""
     wall_s: dict[str, float] = field(default_factory=dict)
     """Time that judging took, without the build, by key."""
+    history: list[Tried] = field(default_factory=list)
+    """Results, in the order in which they were taken in."""
     leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
     """(evaluations, value) when a better value than all before came to be."""
     floor_share: float = 0.0
@@ -100,7 +116,11 @@ class Progress:
                 self.open.append(key)
             case "repeated":
                 self.duplicates += 1
-                self.graph.repeat(given["node"], given["move"], given["attempt"], given["key"])
+                key, node, move = given["key"], given["node"], given["move"]
+                self.graph.repeat(node, move, given["attempt"], key)
+                if key in self.graph.nodes:
+                    value = self.graph.nodes[key].value
+                    self.history.append(Tried(key, node, move, value, charged=False))
             case "judged":
                 self._judged(given)
             case "duel":
@@ -127,6 +147,8 @@ class Progress:
         self.open.remove(key)
         self.evaluations += 1
         self.wall_s[key] = given["wall_s"]
+        _, node, move = self.graph.in_flight[key]
+        self.history.append(Tried(key, node, move, given["value"], charged=True))
         self.graph.settle(key, given["value"])
         if given["value"] is None:
             why = given["status"] if given["status"] != "correct" else "untimed"

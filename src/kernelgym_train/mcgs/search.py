@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import importlib.util
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 from kernelgym import Kernel, Problem, UsageError, duel
 from kernelgym.judge.provenance import provenance
 from kernelgym.types import Evaluator
+from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.controller import Controller, Duelling
 from kernelgym_train.mcgs.events import EventLog
@@ -48,7 +50,7 @@ def optimize(
         evaluator: Judges and times kernels; it stays open. A cached one would give old times.
         outdir: Folder for results.
         budget: The limits; 60 evaluations if None.
-        algo: ``best_first``, ``mcgs`` or ``random``.
+        algo: A name of `kernelgym_train.mcgs.algorithms.ALGORITHMS`.
         approximate: Whether moves that make results less accurate are allowed.
         seed: Of the search's own random numbers.
         workers: Kernels judged at the same time; as many as the evaluator has workers.
@@ -109,6 +111,8 @@ def search(
         say: Is told a line for the reader at the terminal.
         clock: Returns seconds.
     """
+    if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
+        raise UsageError(f"algo={algo} needs optuna; run: pip install 'kernelgym[search]'")
     folder = SearchFolder(outdir, task.name)
     start = read_variant(task.start)
     context = {

@@ -14,8 +14,8 @@ from typing import Literal
 
 from kernelgym import UnknownName, UsageError
 from kernelgym_train.config.settings import read_settings
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.selection import ALGORITHMS
 
 __all__ = ["EFFORTS", "SearchSettings", "read_search_settings", "spelt_as_settings"]
 
@@ -58,7 +58,8 @@ class SearchSettings:
     floor_share: float = 0.95
     """Share of the device's bandwidth at which the search ends, where the judge measures it."""
     algo: str = "best_first"
-    """How it is chosen what to try next: mcgs, best_first or random."""
+    """How it is chosen what to try next: auto, mcgs, best_first, beam, anneal, evolution, random or
+    tpe."""
     llm_model: str = ""
     """A model that proposes moves; must be empty, since a search knows only rules yet."""
     no_llm: bool = True

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kernelgym import Kernel, UsageError
 from kernelgym_train.mcgs.hunks import without_each_hunk
+from kernelgym_train.mcgs.knobs import Space
 from kernelgym_train.mcgs.moves.definition import Risk
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.variant import Step, Variant, read_variant
@@ -69,3 +70,19 @@ class TextProposer:
             less = dataclasses.replace(less, applied=applied)
             found.append(Proposal(Step("hunk", where, digest), less, self._risk))
         return found
+
+    def structure(self, variant: Variant) -> str:
+        """Return the variant's text: nothing in it is a knob."""
+        return variant.source
+
+    def space(self, variant: Variant | None) -> Space:
+        """Return the variant alone: it has no knobs."""
+        return Space(variant or read_variant(self._start), ())
+
+    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+        """Return no values: there are no knobs."""
+        return {} if variant.source == space.base.source else None
+
+    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+        """Return None: there is nothing to tune."""
+        return None
