@@ -78,10 +78,12 @@ class SearchFolder:
         """Module of the kernel that won."""
         return self.path / "best" / "kernel_module.py"
 
-    def write_start(self, start: Kernel, verdict: Verdict) -> None:
-        """Write the start kernel and its verdict."""
+    def write_start(self, start: Kernel, verdict: Verdict | None = None) -> None:
+        """Write the start kernel, and its verdict if given."""
         folder = self.path / "baseline"
-        texts = {"kernel_module.py": start.source, "result.json": _json(verdict.to_dict())}
+        texts = {"kernel_module.py": start.source}
+        if verdict is not None:
+            texts["result.json"] = _json(verdict.to_dict())
         for name, text in texts.items():
             _write(folder / name, text)
             self._begun.append(folder / name)

@@ -79,14 +79,14 @@ def finish(
         else:
             say("the last comparison with the start does not confirm the best: the start stays")
             best = None
-    folder.link_best(best)
+    _export(folder, task, controller, best, context)
     verdict = _from_disk(folder, task, evaluator)
     if best is not None and (
         not verdict.correct or _read(folder, task).digest != progress.variants[best].kernel().digest
     ):
         say(f"the exported kernel is {verdict.status.value}: the start stays")
         best, ratio = None, (1.0, 1.0, 1.0)
-        folder.link_best(None)
+        _export(folder, task, controller, None, context)
         verdict = _from_disk(folder, task, evaluator)
     without = None
     if best is not None and progress.risks[best] == "approximate":
@@ -144,6 +144,26 @@ def write_story(controller: Controller, folder: SearchFolder, result: Mapping[st
     diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
     folder.write_state(plain_state(progress))
     folder.write_report(trace(story, said), report(story, progress, result, said, diff))
+
+
+def _export(
+    folder: SearchFolder,
+    task: Task,
+    controller: Controller,
+    best: str | None,
+    context: Mapping[str, str],
+) -> None:
+    """Write the best from the log's own text, and link it.
+
+    The log is on the disk for certain; what was written beside it may have been lost with a kill.
+    """
+    progress = controller.progress
+    if best is None:
+        folder.write_start(task.start)
+    else:
+        key = context_key(context.items())
+        folder.write_variant(best, progress.variants[best], task.start, key, progress.risks[best])
+    folder.link_best(best)
 
 
 def _plain(step: Step) -> list[str]:

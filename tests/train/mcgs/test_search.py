@@ -6,14 +6,19 @@ import dataclasses
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernelgym import Kernel, UsageError, duel
 from kernelgym.evaluators.duel import Duel
@@ -121,18 +126,62 @@ def test_search_replayed_events_are_the_live_state(algo: str, tmp_path: Path) ->
     assert plain_state(replayed) == state
 
 
-@pytest.mark.parametrize("share", [0.12, 0.31, 0.5, 0.73, 0.9, 0.99])
-def test_search_cut_anywhere_goes_on_as_if_it_had_not(share: float, tmp_path: Path) -> None:
-    whole = searches.run(tmp_path / "whole", searches.evaluator(), workers=1)
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut", symlinks=True)
-    path = tmp_path / "cut" / "kernels" / "matmul" / "events.jsonl"
-    data = path.read_bytes()
-    path.write_bytes(data[: int(len(data) * share)])
-    judge = searches.evaluator()
-    resumed = searches.run(tmp_path / "cut", judge, workers=1, resume=True)
-    assert plain(resumed) == plain(whole)
-    known = [row["key"] for row in rows(tmp_path / "whole") if row["event"] == "judged"]
-    assert [row["key"] for row in rows(tmp_path / "cut") if row["event"] == "judged"] == known
+TOLD_APART = ("number", "seconds", "crc", "result", "took_s", "attempt")
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
+    """Return folders of whole searches, by (algorithm, workers)."""
+    found = {}
+    for case in itertools.product(["best_first", "mcgs", "evolution", "anneal"], [1, 3]):
+        found[case] = tmp_path_factory.mktemp("whole")
+        searches.run(found[case], searches.evaluator(), 10, algo=case[0], workers=case[1])
+    return found
+
+
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_search_cut_at_any_byte_is_the_unbroken_one(
+    unbroken: dict[tuple[str, int], Path], data: st.DataObject
+) -> None:
+    algo, workers = case = data.draw(st.sampled_from(sorted(unbroken)))
+    whole = unbroken[case]
+    log = (whole / "kernels" / "matmul" / "events.jsonl").read_bytes()
+    first = log.index(b"\n") + 1
+    length = data.draw(st.integers(first, len(log) - 1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernels" / "matmul" / "events.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(log[:length])
+        judge = searches.evaluator()
+        resumed = searches.run(Path(folder), judge, 10, algo=algo, workers=workers, resume=True)
+        assert plain(resumed) == plain(json.loads((whole / "result.json").read_text()))
+        stories = [
+            [{k: v for k, v in row.items() if k not in TOLD_APART} for row in rows(each)]
+            for each in (whole, Path(folder))
+        ]
+        assert stories[0] == stories[1]
+        kept = [json.loads(line) for line in log[:length].splitlines()[:-1]]
+        verdicts = {row["key"] for row in kept if row["event"] == "judged"}
+        new = [row["key"] for row in rows(Path(folder))[len(kept) :] if row["event"] == "judged"]
+        assert not verdicts & set(new), "no kernel whose verdict is there is judged again"
+
+
+def test_search_speed_of_workers_does_not_matter(tmp_path: Path) -> None:
+    stories = []
+    for name in ("a", "b"):
+        numbers = random.Random(name)
+
+        def judged(problem: Problem, kernel: Kernel) -> Verdict:
+            time.sleep(numbers.uniform(0.0, 0.02))  # noqa: B023
+            return searches.judged(problem, kernel)
+
+        judge = searches.evaluator(judged)
+        searches.run(tmp_path / name, judge, 10, algo="mcgs", workers=3)
+        stories.append(
+            [{k: v for k, v in row.items() if k not in TOLD_APART} for row in rows(tmp_path / name)]
+        )
+    assert stories[0] == stories[1]
 
 
 def test_search_without_gains_ends_by_patience(tmp_path: Path) -> None:
