@@ -105,9 +105,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             searches.append(row)
             print(f"search {seed}: {row}", flush=True)
         for outdir in given.again:
-            if (row := again(outdir, evaluator)) is not None:
-                repeated.append(row)
-                print(f"{outdir}: {row}", flush=True)
+            if (interval := again(outdir, evaluator)) is not None:
+                repeated.append(interval)
+                print(f"{outdir}: {interval}", flush=True)
     promoted = sum(row["speedup"] > 1.0 for row in searches)
     print(f"{promoted} of {len(searches)} searches promoted a kernel that is no faster")
     if repeated:

@@ -1,7 +1,7 @@
 """Tuning knobs, alone or beside changes of the structure.
 
-`tuner` takes up to 40 results of a structure by Optuna's TPE, then goes through the neighbours of
-the best one. Proposals that are known are skipped, and cost nothing.
+`tune` draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then changes
+one knob of a good result. Settings that are known are skipped, and cost nothing.
 
 Contract: as of `kernelgym_train.mcgs.selection`. Optuna draws from a generator that is seeded anew
 for each proposal, by the search's seed and the number of proposals before, so that a search that
@@ -35,8 +35,9 @@ Past = list[tuple[Mapping[str, str], float]]
 TUNE = "tune"
 """Name of the move that sets knobs."""
 _BY_TPE = 40
-_AT_RANDOM = 10  # first results of a structure, before TPE has something to model
+_AT_RANDOM = 20  # first results of a structure, before TPE has something to model
 _DRAWS = 16  # proposals in a row that are known or impossible, before the neighbours' turn
+_YOUNG, _TOURNAMENT = 16, 4  # results that a parent is drawn from, and how many are
 _BAD = -3.0  # ln of a speedup: what a failure counts as, for TPE alone
 _REACHED = 0.01  # prior of going on below a tuned state
 
@@ -64,10 +65,13 @@ def auto(around: Surroundings) -> Choice | None:
             best, idle[arm], idle[TUNE] = tried.value, 0, 0
     best_node = around.graph.ranked()[0]
     variant = around.variants[best_node.key]
+    space = around.proposer.space(variant)
     arms: list[Callable[[], Choice | None]] = [
         lambda: mcgs(_Structures.of(around)),
-        lambda: tune(around, best_node, around.proposer.space(variant)),
+        lambda: tune(around, best_node, space),
     ]
+    if len(space.knobs) == len(around.proposer.space(None).knobs):
+        arms = arms[1:]  # there is no structure to change
     if idle[TUNE] < idle["structure"]:
         arms.reverse()
     for arm_of in arms:
@@ -202,23 +206,42 @@ def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
 
 
 def _neighbour(around: Surroundings, space: Space, past: Past) -> Proposal | None:
-    """Return the best result with one knob changed, the nearest choices first."""
-    for values, _ in sorted(past, key=lambda each: -each[1]):
-        steps = []
-        for order, knob in enumerate(space.knobs):
-            here = knob.choices.index(values[knob.name])
-            steps += [
-                (abs(there - here), order, there)
-                for there in range(len(knob.choices))
-                if there != here
-            ]
-        for _, order, there in sorted(steps):
-            knob = space.knobs[order]
-            changed = {**values, knob.name: knob.choices[there]}
-            proposal = around.proposer.tuned(space, changed)
-            if proposal is not None and not around.graph.knows(state_key(proposal.variant)):
-                return proposal
+    """Return a good result with one knob changed.
+
+    In turns, the result is drawn from the best ones, of which each is half as likely as the one
+    before it, and is the best of a few drawn from the last ones; so a local optimum is left before
+    each of its neighbours was paid for. Once that gives what is known, all follow in order.
+    """
+    ranked = [values for values, _ in sorted(past, key=lambda each: -each[1])]
+    for draw in range(_DRAWS):
+        numbers = stream(around.seed, "neighbour", len(past), draw)
+        if len(past) % 2:
+            base = ranked[min(int(-math.log2(1.0 - numbers.random())), len(ranked) - 1)]
+        else:
+            young = past[-_YOUNG:]
+            drawn = numbers.sample(young, min(_TOURNAMENT, len(young)))
+            base = max(drawn, key=lambda each: each[1])[0]
+        knob = numbers.choice(space.knobs)
+        others = [choice for choice in knob.choices if choice != base[knob.name]]
+        found = _new(around, space, {**base, knob.name: numbers.choice(others)})
+        if found is not None:
+            return found
+    for values in ranked:
+        for knob in space.knobs:
+            for choice in knob.choices:
+                if choice != values[knob.name]:
+                    found = _new(around, space, {**values, knob.name: choice})
+                    if found is not None:
+                        return found
     return None
+
+
+def _new(around: Surroundings, space: Space, values: Mapping[str, str]) -> Proposal | None:
+    """Return the proposal with these choices, if it is not known."""
+    proposal = around.proposer.tuned(space, values)
+    if proposal is None or around.graph.knows(state_key(proposal.variant)):
+        return None
+    return proposal
 
 
 def _is_number(text: str) -> bool:
