@@ -141,7 +141,7 @@ def test_cpu_rows_hold_what_goals_ask_for(tmp_path: Path) -> None:
     assert cpu.reached([row], "auto") == {}
 
 
-def test_task_that_no_move_was_written_for_can_be_searched() -> None:
+def test_task_without_moves_of_its_own_is_searched() -> None:
     (_, start), _, _, _ = cpu.TASKS["linear_gelu"]
     variant = read_variant(start)
     assert len(RuleProposer(variant).priors(variant)) >= 4

@@ -1,7 +1,7 @@
 """Tuning knobs, alone or beside changes of the structure.
 
-`tune` draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then changes
-one knob of a good result. Settings that are known are skipped, and cost nothing.
+`tune` draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then
+changes one knob of a good result. Settings that are known are skipped, and cost nothing.
 
 Contract: as of `kernelgym_train.mcgs.selection`. Optuna draws from a generator that is seeded anew
 for each proposal, by the search's seed and the number of proposals before, so that a search that
