@@ -9,6 +9,7 @@ output, everything else to standard error.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import traceback
@@ -26,6 +27,7 @@ __all__ = ["main"]
 
 _BACKENDS = (*BACKENDS, "mcgs")
 _UNTRAINED = "untrained"
+_SEARCH_PACKAGES = ("tree_sitter", "tree_sitter_cpp")
 _DESCRIPTION = """\
 Train a model to write kernels, on the reward of executing them.
 
@@ -62,7 +64,7 @@ def _outcome(argv: Sequence[str] | None) -> int:
     verbose = False
     try:
         parser = _parser()
-        options, unknown = parser.parse_known_args(argv)
+        options, unknown = parser.parse_known_args(_spelt(argv))
         verbose = options.verbose
         if unknown:
             raise UnknownName("option", unknown[0].partition("=")[0], parser.option_strings)
@@ -80,6 +82,17 @@ def _outcome(argv: Sequence[str] | None) -> int:
     except Exception as error:
         _say(f"failed: {type(error).__name__}: {error}", verbose)
         return 1
+
+
+def _spelt(argv: Sequence[str] | None) -> Sequence[str]:
+    """Return the arguments, a search's options as its settings."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "--backend=mcgs" in given or ("--backend", "mcgs") in itertools.pairwise(given):
+        check_packages("search", _SEARCH_PACKAGES)
+        from kernelgym_train.mcgs.settings import spelt_as_settings
+
+        return spelt_as_settings(given)
+    return given
 
 
 class _Parser(argparse.ArgumentParser):
@@ -192,13 +205,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _search(options: argparse.Namespace) -> int:
     """Run the search, whose settings are no training's."""
-    others = ("config", "resume", "from_step", "evaluate", "merge", "assume_gpu")
+    others = ("config", "from_step", "evaluate", "merge", "assume_gpu")
     if given := [name for name in others if getattr(options, name) is not None]:
         raise UsageError(
             f"--{given[0].replace('_', '-')} is for training; a search takes key=value alone, "
             "see --backend mcgs --help-settings"
         )
-    check_packages("search", ("tree_sitter", "tree_sitter_cpp"))
     from kernelgym_train.mcgs import command
 
     if options.help_settings:

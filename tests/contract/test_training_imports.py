@@ -18,6 +18,7 @@ import kernelgym_train
 ROOT = Path(kernelgym_train.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
 HEAVY = {"torch", "triton", "transformers", "trl", "peft", "accelerate", "datasets", "tinker"}
+HEAVY |= {"optuna"}
 PURE = {
     *("types", "credit.estimators", "credit.credit", "rollout.sampling", "rollout.refill"),
     *("metrics.guards", "config.settings", "config.sections", "config.config", "config.check"),
@@ -141,6 +142,19 @@ def test_what_computes_numbers_needs_no_framework(path: Path) -> None:
 
 SEARCH_PURE = (
     *("graph", "selection", "proposing", "variant", "kernel_file", "progress", "examples"),
+    *(
+        "knobs",
+        "populations",
+        "tuning",
+        "algorithms",
+        "state",
+        "story",
+        "drawing",
+        "report",
+        "hunks",
+        "texts",
+        "budget",
+    ),
     *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.hoist"),
 )
 IO = {"asyncio", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "threading", "time"}

@@ -8,10 +8,12 @@ from typing import Any
 
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.search import search
-from kernelgym_train.mcgs.settings import Budget
 from kernelgym_train.mcgs.task import task_of
+from kernelgym_train.mcgs.variant import Variant, state_key
 
 WORTH = {
     "vector_size(32)": 8.0,
@@ -60,3 +62,8 @@ def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) 
         "resume": False,
     }
     return search(TASK, judge, outdir, **(options | given))
+
+
+def empty_progress(start: Variant) -> Progress:
+    """Return a search that has done nothing."""
+    return Progress.begin(state_key(start), start)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernelgym import LocalEvaluator
 from kernelgym_train.config.settings import describe, plain
+from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.proposing import RuleProposer
@@ -16,7 +19,11 @@ from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.task import Task, read_task
 from kernelgym_train.mcgs.variant import read_variant
 
-__all__ = ["help_settings", "run_search"]
+__all__ = ["estimate", "help_settings", "run_search"]
+
+_LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
+"""Seconds of a build and of the rest of a verdict, as measured on a quiet machine with two cores,
+and verdicts of the comparisons."""
 
 
 def help_settings() -> None:
@@ -51,6 +58,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
             approximate=settings.approximate,
             seed=settings.seed,
             workers=settings.workers,
+            require_quiet=settings.require_quiet,
             resume=settings.resume,
             say=lambda line: print(line, file=sys.stderr, flush=True),
         )
@@ -59,7 +67,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
 
 
 def _print_plan(settings: SearchSettings, task: Task) -> None:
-    """Print the settings, and how many proposals the start has."""
+    """Print the settings, the start's proposals, and an estimate."""
     for name, value in plain(settings).items():
         print(f"{name}: {value}")
     start = read_variant(task.start)
@@ -69,7 +77,28 @@ def _print_plan(settings: SearchSettings, task: Task) -> None:
         while proposer.propose(start, move, count) is not None:
             count += 1
         print(f"{move}: {count} ways from the start, prior {prior:.2f}")
-    print(
-        f"at most {settings.budget_builds} evaluations of some seconds each, and about 20 verdicts "
-        "more to compare the best"
+    print(estimate(settings.budget, settings.workers, os.cpu_count() or 1))
+
+
+def estimate(budget: Budget, workers: int, cores: int) -> str:
+    """Return what a search may take, in a sentence.
+
+    Args:
+        budget: Its limits.
+        workers: Kernels that are judged at the same time.
+        cores: Processors of the machine.
+    """
+    builders = min(workers, cores)
+    least, most = (
+        max(budget.builds * build_s / builders, budget.builds * judge_s) + verdicts * judge_s
+        for build_s, judge_s, verdicts in (_LEAST, _MOST)
+    )
+    if budget.seconds:
+        least, most = min(least, budget.seconds), min(most, budget.seconds)
+    ends = f", sooner after {budget.patience} without a gain" if budget.patience else ""
+    return (
+        f"at most {budget.builds} evaluations{ends}, and {_LEAST[2]} to {_MOST[2]} verdicts to "
+        f"compare the best: {least / 60:.0f} to {math.ceil(most / 60)} minutes where a build takes "
+        f"{_LEAST[0]:g} to {_MOST[0]:g} s and a verdict {_LEAST[1]:g} to {_MOST[1]:g} s, as with "
+        "kernels of 1 to 100 ms"
     )

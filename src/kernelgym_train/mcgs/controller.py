@@ -19,7 +19,9 @@ Does not write a best: that is the end's business.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
+import os
 import secrets
 import threading
 import time
@@ -30,21 +32,27 @@ from typing import Any, Protocol
 from kernelgym import AwaitedEvaluator, Kernel, Problem, UsageError
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator, Verdict
+from kernelgym.verdict import HOST_BUSY
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
+from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
 from kernelgym_train.mcgs.proposing import Proposer
-from kernelgym_train.mcgs.selection import ALGORITHMS, Surroundings
-from kernelgym_train.mcgs.settings import Budget
+from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.task import Task
-from kernelgym_train.mcgs.variant import state_key
+from kernelgym_train.mcgs.variant import Variant, state_key
 
-__all__ = ["Controller", "Duelling", "duel_fields"]
+__all__ = ["Controller", "Duelling"]
 
+_QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
 _CONTESTANTS = 3
 _LEAST_ROUNDS = 3  # of a duel
 _MOST_ROUNDS = 6
+_REDUCING_SHARE = 0.2  # of a limit of time, at most, for comparisons without each step
+_STATE_EVERY = 10  # evaluations
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
@@ -106,7 +114,9 @@ class Controller:
         self._task, self._evaluator, self.progress = task, evaluator, progress
         self._log, self._folder, self._context = log, folder, context
         self._select, self._budget, self._workers = ALGORITHMS[algo], budget, workers
-        self._around = Surroundings(progress.graph, progress.variants, proposer, seed)
+        self._around = Surroundings(
+            progress.graph, progress.variants, proposer, seed, progress.history
+        )
         self._duel, self._say, self._clock = duel, say, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
@@ -143,13 +153,27 @@ class Controller:
                     "needs a correct kernel that the judge times"
                 )
             self._folder.write_start(self._task.start, verdict)
-            self.record("start", {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)})
+            fields = {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)}
+            busy = any(finding.code == HOST_BUSY for finding in verdict.findings)
+            self.record("start", fields | {"build_s": _build_s(verdict), "host_busy": busy})
         if not self.progress.evaluations and self.seconds_left < self.reserve_s:
             raise UsageError(
                 f"seconds={self._budget.seconds:g} is too little: judging the start took "
                 f"{self.seconds:.0f} s, and comparing and checking the best takes about "
                 f"{self.reserve_s:.0f} s; give several times as much"
             )
+
+    def host_is_busy(self) -> str:
+        """Return what makes times differ by more than 10 %, if any."""
+        noise, busy = math.expm1(self.progress.noise), self.progress.host_busy
+        if noise <= _QUIET and not busy:
+            return ""
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        told = " and the judge says host_busy" if busy else ""
+        return (
+            f"two verdicts of the start differ by {noise:.0%}{told}, with a load of {load:.1f} on "
+            f"{cores} cores"
+        )
 
     async def run(self) -> None:
         """Evaluate until a limit is met, then compare the best few."""
@@ -173,8 +197,8 @@ class Controller:
                         begin(chosen)
                     if not running:
                         why = reason or "space exhausted"
-                        limit = self._budget.seconds
-                        self.record("stopped", {"reason": why, "seconds_limit": limit})
+                        limits = dataclasses.asdict(self._budget)
+                        self.record("stopped", {"reason": why, "limits": limits})
                         break
                     key, judging = running.popleft()
                     verdict = await judging
@@ -190,7 +214,7 @@ class Controller:
             finally:
                 for _, judging in running:
                     judging.cancel()
-            for _ in range(1 if self._stop.is_set() else _CONTESTANTS):
+            while self.progress.contests < (1 if self._stop.is_set() else _CONTESTANTS):
                 challenger = self.progress.challenger()
                 if challenger is None or not self._may_challenge():
                     break
@@ -202,10 +226,23 @@ class Controller:
         return self._budget.seconds - self.seconds if self._budget.seconds else math.inf
 
     @property
-    def reserve_s(self) -> float:
+    def end_s(self) -> float:
         """Expected seconds of the last comparison and check."""
         best = self._best_s
         return _LEAST_ROUNDS * (self.progress.start_wall_s + best) + best
+
+    @property
+    def reserve_s(self) -> float:
+        """Seconds set aside for the end: `end_s`, and comparisons without each step."""
+        leader = self.progress.challenger() or self.progress.incumbent
+        steps = len(self.progress.variants[leader].applied)
+        reducing = 2 * _LEAST_ROUNDS * self._best_s * steps
+        return self.end_s + min(reducing, _REDUCING_SHARE * self._budget.seconds)
+
+    def may_reduce(self) -> bool:
+        """Return True if another comparison leaves time for the end."""
+        each = 2 * _LEAST_ROUNDS * self._best_s
+        return not self._stop.is_set() and self.seconds_left >= self.end_s + each
 
     @property
     def _best_s(self) -> float:
@@ -229,8 +266,8 @@ class Controller:
         return max(_LEAST_ROUNDS, int(min(most, left / each)))
 
     def _may_challenge(self) -> bool:
-        """Return True if a duel leaves time for the last one and the check."""
-        return self.seconds_left >= 2 * self.reserve_s
+        """Return True if a duel leaves time for the end."""
+        return self.seconds_left >= self.end_s + self.reserve_s
 
     def _reason_to_stop(self) -> str:
         if self._stop.is_set():
@@ -239,6 +276,17 @@ class Controller:
             return "budget_builds"
         if self.seconds_left < self.reserve_s:
             return "seconds"
+        return self._early()
+
+    def _early(self) -> str:
+        """Return why nothing more is expected; empty if something is."""
+        progress, budget = self.progress, self._budget
+        if progress.floor_share >= budget.floor_share:
+            return "floor_share"
+        # Two verdicts on the start lie sqrt(2) sigma apart on average.
+        least = max(math.log1p(budget.min_pred_gain), 3.0 * progress.noise / math.sqrt(2.0))
+        if budget.patience and progress.since_gain(least) >= budget.patience:
+            return "patience"
         return ""
 
     def _dispatch(self) -> str | None:
@@ -282,24 +330,59 @@ class Controller:
                 "value": value,
                 "speedup": verdict.speedup,
                 "speedup_low": verdict.speedup_low,
+                "floor_share": 0.0 if verdict.timing is None else verdict.timing.floor_share,
                 "wall_s": _wall_s(verdict),
+                "build_s": _build_s(verdict),
                 "message": verdict.message[:300],
             },
         )
+        if progress.evaluations % _STATE_EVERY == 0:
+            self._folder.write_state(plain_state(progress))
         step = ", ".join(f"{s.move} ({s.choice})" for s in progress.variants[key].applied)
         said = verdict.status.value if value is None else f"{_factor(value)} over the start"
         self._say(f"{progress.evaluations:4d}  {self.seconds:6.0f} s  {said:>24}  {step}")
 
+    def compare(
+        self,
+        name: str,
+        first: str,
+        second: str,
+        most: int,
+        *,
+        variant: Variant | None = None,
+        more: Callable[[Duel], Mapping[str, Any]] = lambda found: {},
+    ) -> Duel:
+        """Compare two states, and record it.
+
+        Args:
+            name: Of the event.
+            first: Key of one state.
+            second: Key of the other.
+            most: Rounds at most.
+            variant: The second state, if the search does not know it.
+            more: Returns more fields of the event.
+        """
+        began = self._clock()
+        one = self.progress.variants[first].kernel()
+        other = (variant or self.progress.variants[second]).kernel()
+        found = self._duel(self._evaluator, self._task.problem, one, other, most=most)
+        fields = {
+            "first": first,
+            "second": second,
+            "ratio": found.ratio,
+            "low": found.low,
+            "high": found.high,
+            "rounds": found.rounds,
+            "decided": found.decided,
+            "took_s": round(self._clock() - began, 3),
+        }
+        self.record(name, {**fields, **more(found)})
+        return found
+
     async def _challenge(self, key: str) -> None:
         """Compare a node with the incumbent."""
-        first, second = (
-            self.progress.variants[each].kernel() for each in (self.progress.incumbent, key)
-        )
         most = self.rounds_left(_MOST_ROUNDS, keep=self.reserve_s)
-        found = await asyncio.to_thread(
-            self._duel, self._evaluator, self._task.problem, first, second, most=most
-        )
-        self.record("duel", duel_fields(self.progress.incumbent, key, found))
+        found = await asyncio.to_thread(self.compare, "duel", self.progress.incumbent, key, most)
         won = "confirmed" if self.progress.incumbent == key else "not confirmed"
         self._say(
             f"      {self.seconds:6.0f} s  {won}: {found.ratio:.3g}x the best before "
@@ -307,22 +390,12 @@ class Controller:
         )
 
 
-def duel_fields(first: str, second: str, found: Duel) -> dict[str, Any]:
-    """Return a duel as an event's fields."""
-    return {
-        "first": first,
-        "second": second,
-        "ratio": found.ratio,
-        "low": found.low,
-        "high": found.high,
-        "rounds": found.rounds,
-        "decided": found.decided,
-    }
+def _build_s(verdict: Verdict) -> float:
+    return round(verdict.stages.build_s if verdict.stages is not None else 0.0, 3)
 
 
 def _wall_s(verdict: Verdict) -> float:
-    built = verdict.stages.build_s if verdict.stages is not None else 0.0
-    return round(max(0.0, verdict.wall_s - built), 3)
+    return round(max(0.0, verdict.wall_s - _build_s(verdict)), 3)
 
 
 def _factor(value: float) -> str:

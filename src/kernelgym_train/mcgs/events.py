@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from kernelgym import UsageError
 
-__all__ = ["Event", "EventLog"]
+__all__ = ["Event", "EventLog", "read_events"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,19 @@ class EventLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def read_events(path: Path) -> list[Event]:
+    """Return the whole events of a log, which another may have open.
+
+    Raises:
+        UsageError: If a line before the last is damaged, or the file cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the log {path}: {error.strerror}") from None
+    return _read(data, path)[0]
 
 
 def _read(data: bytes, path: Path) -> tuple[list[Event], int]:

@@ -6,10 +6,13 @@
       result.json               what came out, see `kernelgym_train.mcgs.finishing`
       kernels/<name>/
         events.jsonl            everything that happened: the truth, from which a search goes on
+        search_state.json       what it adds up to, see `kernelgym_train.mcgs.state`
         result.json             the same as above
-        trace.md                each evaluation, for a reader
+        trace.md                each evaluation and comparison, for a reader
+        report.html             the same with drawings, in one file
         baseline/               the start: kernel_module.py, result.json
-        variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json
+        variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json, and
+                                log.txt where the compiler or the kernel said something
         best                    a link to the variant that won, or to baseline
 
 Contract: a file is written beside its place and moved there, so that a reader finds a whole one.
@@ -21,14 +24,12 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelgym.types import Kernel, Verdict
-from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["SearchFolder", "diff_of"]
@@ -68,14 +69,21 @@ class SearchFolder:
         return self.path / "events.jsonl"
 
     @property
+    def diff(self) -> Path:
+        """Its difference from the start, unless that is the best."""
+        return self.path / "best" / "candidate.diff"
+
+    @property
     def best(self) -> Path:
         """Module of the kernel that won."""
         return self.path / "best" / "kernel_module.py"
 
-    def write_start(self, start: Kernel, verdict: Verdict) -> None:
-        """Write the start kernel and its verdict."""
+    def write_start(self, start: Kernel, verdict: Verdict | None = None) -> None:
+        """Write the start kernel, and its verdict if given."""
         folder = self.path / "baseline"
-        texts = {"kernel_module.py": start.source, "result.json": _json(verdict.to_dict())}
+        texts = {"kernel_module.py": start.source}
+        if verdict is not None:
+            texts["result.json"] = _json(verdict.to_dict())
         for name, text in texts.items():
             _write(folder / name, text)
             self._begun.append(folder / name)
@@ -111,7 +119,10 @@ class SearchFolder:
 
     def write_verdict(self, key: str, verdict: Verdict) -> None:
         """Write a variant's verdict."""
-        _write(self.path / "variants" / key / "result.json", _json(verdict.to_dict()))
+        folder = self.path / "variants" / key
+        _write(folder / "result.json", _json(verdict.to_dict()))
+        if verdict.log:
+            _write(folder / "log.txt", verdict.log)
 
     def link_best(self, key: str | None) -> None:
         """Make `best` lead to a variant, or to the start if None."""
@@ -126,18 +137,14 @@ class SearchFolder:
         _write(self.path / "result.json", _json(result))
         _write(self.outdir / "result.json", _json(result))
 
-    def write_trace(self, progress: Progress) -> None:
-        """Write the evaluations, for a reader."""
-        lines = ["# Evaluations", "", "| speedup over the start | moves | risk | state |"]
-        lines.append("|---|---|---|---|")
-        for node in progress.graph.ranked():
-            steps = progress.variants[node.key].applied
-            moves = ", ".join(f"{each.move} ({each.choice})" for each in steps) or "the start"
-            factor = math.exp(node.value)
-            lines.append(f"| {factor:.3g} | {moves} | {progress.risks[node.key]} | {node.key} |")
-        for why, count in sorted(progress.failures.items()):
-            lines.append(f"\n{count} gave no node: {why}.")
-        _write(self.path / "trace.md", "\n".join(lines) + "\n")
+    def write_state(self, state: Mapping[str, Any]) -> None:
+        """Write what the log adds up to."""
+        _write(self.path / "search_state.json", _json(state))
+
+    def write_report(self, trace: str, page: str) -> None:
+        """Write the evaluations for a reader, as Markdown and as a page."""
+        _write(self.path / "trace.md", trace)
+        _write(self.path / "report.html", page)
 
 
 def _json(data: object) -> str:

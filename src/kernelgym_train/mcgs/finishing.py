@@ -11,7 +11,8 @@
 - ``without_approximate``: where the best has such moves, the best that has none, likewise by a duel
   with the start; null otherwise, or if there is none, or no time left to compare it;
 - ``context``: what times depend on; ``start``: the start's digest and speedup over the reference;
-- ``best``: path, digest, moves and seed of the last verdict. The seed repeats that verdict.
+- ``best``: path, digest, state, moves and seed of the last verdict. The seed repeats that verdict;
+- ``minimised``: whether the best was tried without each of its steps, and those that went.
 
 Contract: what is written was judged as it lies on the disk, on inputs that no earlier verdict saw,
 and its digest is that of the kernel that the duel timed. If that fails the start is the best.
@@ -25,11 +26,18 @@ from typing import Any
 
 from kernelgym import Kernel
 from kernelgym.types import Evaluator, Verdict
-from kernelgym_train.mcgs.controller import Controller, Duelling, duel_fields
+from kernelgym_train.mcgs.controller import Controller
+from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.files import SearchFolder
+from kernelgym_train.mcgs.minimising import minimise
+from kernelgym_train.mcgs.proposing import Proposer
+from kernelgym_train.mcgs.report import report
+from kernelgym_train.mcgs.state import plain_state
+from kernelgym_train.mcgs.story import read_story, trace
 from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.variant import Step, context_key
 
-__all__ = ["VERSION", "finish", "sentence"]
+__all__ = ["VERSION", "finish", "sentence", "write_story"]
 
 VERSION = 1
 _MOST_ROUNDS = 12
@@ -40,43 +48,50 @@ def finish(
     task: Task,
     evaluator: Evaluator,
     folder: SearchFolder,
+    proposer: Proposer,
     *,
     context: Mapping[str, str],
     approximate: bool,
-    duel: Duelling,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Confirm the incumbent, write it as the best, and return the result."""
+    """Minimise, confirm and write the best, and return the result."""
     progress = controller.progress
     best: str | None = progress.incumbent if progress.incumbent != progress.start else None
+    minimised: dict[str, Any] = {"done": best is None, "left_out": []}
     if best is None and progress.stopped == "seconds":
         # No time was left for a duel of the leader before this last one, which is with the start.
         best = progress.challenger()
+    elif best is not None:
+        before = progress.variants[best].applied
+        key = context_key(context.items())
+        best, done = minimise(controller, proposer, task, folder, best, context=key, say=say)
+        after = progress.variants[best].applied
+        left_out = [step for step in before if step not in after]
+        left_out += [step for step in after if step not in before]
+        minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
     ratio = (1.0, 1.0, 1.0)
     if best is not None:
-        kernel = progress.variants[best].kernel()
         most = controller.rounds_left(_MOST_ROUNDS)
-        found = duel(evaluator, task.problem, task.start, kernel, most=most)
-        controller.record("confirmed", duel_fields(progress.start, best, found))
+        found = controller.compare("confirmed", progress.start, best, most)
         # A start that failed in the duel loses it with no time measured: low is 0 then.
         if found.decided == "second" and found.low > 1.0:
             ratio = (found.ratio, found.low, found.high)
         else:
             say("the last comparison with the start does not confirm the best: the start stays")
             best = None
-    folder.link_best(best)
+    _export(folder, task, controller, best, context)
     verdict = _from_disk(folder, task, evaluator)
     if best is not None and (
         not verdict.correct or _read(folder, task).digest != progress.variants[best].kernel().digest
     ):
         say(f"the exported kernel is {verdict.status.value}: the start stays")
         best, ratio = None, (1.0, 1.0, 1.0)
-        folder.link_best(None)
+        _export(folder, task, controller, None, context)
         verdict = _from_disk(folder, task, evaluator)
     without = None
     if best is not None and progress.risks[best] == "approximate":
         if controller.seconds_left >= controller.reserve_s:
-            without = _best_without(controller, task, evaluator, duel)
+            without = _best_without(controller)
     timing = verdict.timing
     over = {"speedup": 0.0, "speedup_low": 0.0, "speedup_high": 0.0}
     if timing is not None:
@@ -107,29 +122,61 @@ def finish(
         "start": {"digest": task.start.digest, "over_reference": progress.start_speedup},
         "best": {
             "path": str(folder.best.relative_to(folder.outdir)),
-            "diff": "" if best is None else str(_diff(folder).relative_to(folder.outdir)),
+            "diff": "" if best is None else str(folder.diff.relative_to(folder.outdir)),
+            "state": best or progress.start,
             "digest": _read(folder, task).digest,
-            "moves": [[step.move, step.target, step.choice] for step in steps],
+            "moves": [_plain(step) for step in steps],
             "seed": verdict.seed,
         },
+        "minimised": minimised,
     }
     controller.record("finished", {"result": result})
     folder.write_result(result)
-    folder.write_trace(progress)
+    write_story(controller, folder, result)
     return result
 
 
-def _best_without(
-    controller: Controller, task: Task, evaluator: Evaluator, duel: Duelling
-) -> dict[str, Any] | None:
+def write_story(controller: Controller, folder: SearchFolder, result: Mapping[str, Any]) -> None:
+    """Write state, trace and report of a search with a result."""
+    progress = controller.progress
+    story = read_story(read_events(folder.events))
+    said = sentence(result, folder)
+    diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
+    folder.write_state(plain_state(progress))
+    folder.write_report(trace(story, said), report(story, progress, result, said, diff))
+
+
+def _export(
+    folder: SearchFolder,
+    task: Task,
+    controller: Controller,
+    best: str | None,
+    context: Mapping[str, str],
+) -> None:
+    """Write the best from the log's own text, and link it.
+
+    The log is on the disk for certain; what was written beside it may have been lost with a kill.
+    """
+    progress = controller.progress
+    if best is None:
+        folder.write_start(task.start)
+    else:
+        key = context_key(context.items())
+        folder.write_variant(best, progress.variants[best], task.start, key, progress.risks[best])
+    folder.link_best(best)
+
+
+def _plain(step: Step) -> list[str]:
+    return [step.move, step.target, step.choice]
+
+
+def _best_without(controller: Controller) -> dict[str, Any] | None:
     """Compare the best state without approximate moves with the start."""
     progress = controller.progress
     for node in progress.graph.ranked():
         if node.value > 0 and progress.risks[node.key] != "approximate":
-            kernel = progress.variants[node.key].kernel()
             most = controller.rounds_left(_MOST_ROUNDS)
-            found = duel(evaluator, task.problem, task.start, kernel, most=most)
-            controller.record("confirmed", duel_fields(progress.start, node.key, found))
+            found = controller.compare("confirmed", progress.start, node.key, most)
             return {
                 "speedup": found.ratio,
                 "speedup_low": found.low,
@@ -150,10 +197,6 @@ def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
         f"{result['over_reference']['speedup']:.2g} of the "
         f"reference's speed, {done}: {folder.best}"
     )
-
-
-def _diff(folder: SearchFolder) -> Any:
-    return folder.best.with_name("candidate.diff")
 
 
 def _read(folder: SearchFolder, task: Task) -> Kernel:

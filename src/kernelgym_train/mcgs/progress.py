@@ -14,11 +14,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelgym.types import Verdict
+from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import Event
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.variant import Step, Variant
 
-__all__ = ["Progress", "plain_variant", "value_of", "variant_of"]
+__all__ = ["Progress", "Tried", "plain_variant", "value_of", "variant_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One result, or a proposal of a state with a result."""
+
+    key: str
+    node: str
+    """Key of the node that the move was made at."""
+    move: str
+    value: float | None
+    """ln of the speedup over the start's; None for a failure."""
+    charged: bool
+    """False for a proposal of a known state."""
 
 
 @dataclass(slots=True)
@@ -38,6 +53,8 @@ class Progress:
     """Time that judging the start took, without its build."""
     noise: float = 0.0
     """How far two verdicts on the start lie apart: abs(ln of their ratio)."""
+    host_busy: bool = False
+    """True if the judge found the host busy while it timed the start."""
     evaluations: int = 0
     """Results that are charged to the budget."""
     duplicates: int = 0
@@ -51,13 +68,25 @@ class Progress:
     """Keys that a duel has not confirmed."""
     wall_s: dict[str, float] = field(default_factory=dict)
     """Time that judging took, without the build, by key."""
+    history: list[Tried] = field(default_factory=list)
+    """Results, in the order in which they were taken in."""
+    leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
+    """(evaluations, value) when a better value than all before came to be."""
+    floor_share: float = 0.0
+    """Share of the device's bandwidth that the node with the best value achieves."""
+    minimal: str = ""
+    """Key of the confirmed best without steps that it does not need; empty if none is known."""
+    needed: set[Step] = field(default_factory=set)
+    """Steps without which that best is slower, or wrong."""
     led_since: tuple[str, int] = ("", 0)
     """The node with the best value, and how many evaluations there were when it came to be."""
     seconds: float = 0.0
     stopped: str = ""
     """Why the search ended; empty while it goes on."""
-    seconds_limit: float = 0.0
-    """Limit of wall time, in seconds, under which it ended; 0 for none."""
+    contests: int = 0
+    """Comparisons with the incumbent since then."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Limits under which it ended."""
     finished: Mapping[str, Any] | None = None
     """The result, once it is written."""
 
@@ -76,6 +105,7 @@ class Progress:
                 if not self.start_speedup:
                     self.start_speedup = given["speedup"]
                     self.start_wall_s = given["wall_s"]
+                self.host_busy = self.host_busy or given["host_busy"]
                 self.noise = abs(math.log(given["speedup"] / self.start_speedup))
             case "proposed":
                 key = given["key"]
@@ -86,20 +116,29 @@ class Progress:
                 self.open.append(key)
             case "repeated":
                 self.duplicates += 1
-                self.graph.repeat(given["node"], given["move"], given["attempt"], given["key"])
+                key, node, move = given["key"], given["node"], given["move"]
+                self.graph.repeat(node, move, given["attempt"], key)
+                if key in self.graph.nodes:
+                    value = self.graph.nodes[key].value
+                    self.history.append(Tried(key, node, move, value, charged=False))
             case "judged":
                 self._judged(given)
             case "duel":
                 # A first kernel that failed loses with no time measured: low is 0 then.
+                self.contests += bool(self.stopped)
                 if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
+                    self.minimal, self.needed = "", set()
                 else:
                     self.beaten.add(given["second"])
             case "stopped":
                 self.stopped = given["reason"]
-                self.seconds_limit = given["seconds_limit"]
+                self.limits = given["limits"]
+            case "reduced":
+                self._reduced(given)
             case "resumed":
-                self.stopped, self.finished = "", None
+                self.stopped, self.contests, self.finished = "", 0, None
+                self.minimal, self.needed = "", set()
             case "finished":
                 self.finished = given["result"]
 
@@ -108,6 +147,8 @@ class Progress:
         self.open.remove(key)
         self.evaluations += 1
         self.wall_s[key] = given["wall_s"]
+        _, node, move = self.graph.in_flight[key]
+        self.history.append(Tried(key, node, move, given["value"], charged=True))
         self.graph.settle(key, given["value"])
         if given["value"] is None:
             why = given["status"] if given["status"] != "correct" else "untimed"
@@ -115,22 +156,53 @@ class Progress:
         leader = self.graph.ranked()[0].key
         if leader != self.led_since[0]:
             self.led_since = (leader, self.evaluations)
+        if given["value"] is not None and given["value"] > self.leads[-1][1]:
+            self.leads.append((self.evaluations, given["value"]))
+            self.floor_share = given["floor_share"]
 
-    def may_go_on(self, builds: int, seconds: float) -> bool:
+    def _reduced(self, given: Mapping[str, Any]) -> None:
+        if given["gone"]:
+            key = self.minimal = given["second"]
+            self.variants[key] = variant_of(given["variant"])
+            self.risks[key] = given["risk"]
+        else:
+            self.needed.add(Step(*given["step"]))
+
+    def since_gain(self, least: float) -> int:
+        """Return the evaluations since the last gain.
+
+        Args:
+            least: By how much a value must exceed the last one that did, to count as a gain.
+        """
+        gained, height = 0, 0.0
+        for evaluations, value in self.leads:
+            if value > height + least:
+                gained, height = evaluations, value
+        return self.evaluations - gained
+
+    def may_go_on(self, budget: Budget) -> bool:
         """Return True if an ended search has something left to do.
 
         Args:
-            builds: Limit of evaluations now.
-            seconds: Limit of wall time now, in seconds; 0 for none.
+            budget: The limits now.
         """
         match self.stopped:
             case "interrupted":
                 return True
             case "budget_builds":
-                return self.evaluations < builds
+                return self.evaluations < budget.builds
             case "seconds":
                 # A search ends before its limit is met: the reserve is no time to go on with.
-                return not seconds or seconds > self.seconds_limit
+                return not budget.seconds or budget.seconds > self.limits["seconds"]
+            case "patience":
+                least, before = budget.min_pred_gain, self.limits["min_pred_gain"]
+                return (
+                    not budget.patience
+                    or budget.patience > self.limits["patience"]
+                    or least < before
+                )
+            case "floor_share":
+                return budget.floor_share > self.floor_share
         return False
 
     def challenger(self) -> str | None:

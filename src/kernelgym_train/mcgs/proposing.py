@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kernelgym import UnknownName, UsageError
+from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
 from kernelgym_train.mcgs.moves.definition import RISKS, Move, Realisation, Risk
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.variant import Step, Variant
@@ -43,6 +44,21 @@ class Proposer(Protocol):
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
         """Return the proposal of that number; None if there are no more."""
+
+    def simpler(self, variant: Variant) -> Sequence[Proposal]:
+        """Return the variant without each step, which the proposal names."""
+
+    def structure(self, variant: Variant) -> str:
+        """Return a text that variants share which differ in knobs alone."""
+
+    def space(self, variant: Variant | None) -> Space:
+        """Return a structure's variants; if None, all that the start gives."""
+
+    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+        """Return each knob's choice by name; None outside of the space."""
+
+    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+        """Return the variant with these choices; None if there is none."""
 
 
 class RuleProposer:
@@ -77,6 +93,7 @@ class RuleProposer:
             raise UsageError(f"no move is known for kernels in {start.language!r}")
         self._offered = functools.lru_cache(maxsize=4096)(self._offered)  # type: ignore[method-assign]
         self._proposals = functools.lru_cache(maxsize=4096)(self._proposals)  # type: ignore[method-assign]
+        self._knobs = functools.lru_cache(maxsize=4096)(self._all_knobs)
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         """Return the moves that fit a variant, each with a positive share."""
@@ -88,6 +105,55 @@ class RuleProposer:
         """Return the proposal of that number; None if there are no more."""
         proposals = self._proposals(variant.applied, move)
         return proposals[attempt] if attempt < len(proposals) else None
+
+    def simpler(self, variant: Variant) -> Sequence[Proposal]:
+        """Return the variant without each step, the last first."""
+        found = []
+        for step in reversed(variant.applied):
+            made = self.replay([other for other in variant.applied if other != step])
+            if made is not None:
+                found.append(Proposal(step, *made))
+        return found
+
+    def structure(self, variant: Variant) -> str:
+        """Return steps that are no knobs, and the others' places."""
+        parts = []
+        for step in variant.applied:
+            knob = self._moves[step.move].knob
+            if knob != "presence":
+                parts.append((step.move, step.target, "" if knob == "choice" else step.choice))
+        return repr(parts)
+
+    def space(self, variant: Variant | None) -> Space:
+        """Return a structure's variants; if None, all that the start gives."""
+        if variant is None:
+            return Space(self._start, self._knobs((), whole=True))
+        return Space(variant, self._knobs(variant.applied))
+
+    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+        """Return each knob's choice by name; None outside of the space."""
+        places = {_place(knob): knob for knob in space.knobs}
+        fixed = [
+            {step for step in each.applied if (step.move, step.target) not in places}
+            for each in (space.base, variant)
+        ]
+        if fixed[0] != fixed[1]:
+            return None
+        made = {(step.move, step.target): step.choice for step in variant.applied}
+        values = {knob.name: made.get(place, ABSENT) for place, knob in places.items()}
+        fits = all(values[knob.name] in knob.choices for knob in space.knobs)
+        return values if fits else None
+
+    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+        """Return the variant with these choices; None if there is none."""
+        places = {_place(knob): values[knob.name] for knob in space.knobs}
+        steps = [step for step in space.base.applied if (step.move, step.target) not in places]
+        steps += [Step(*place, choice) for place, choice in places.items() if choice != ABSENT]
+        made = self.replay(steps)
+        if made is None:
+            return None
+        told = ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
+        return Proposal(Step("tune", "knobs", told), *made)
 
     def replay(self, steps: Sequence[Step]) -> tuple[Variant, Risk] | None:
         """Return the start with all steps made; None if one fails."""
@@ -105,6 +171,28 @@ class RuleProposer:
                 return None
             variant, risk = found.variant, max(risk, RISKS.index(found.risk))
         return dataclasses.replace(variant, applied=self._ordered(steps)), RISKS[risk]
+
+    def _all_knobs(self, steps: tuple[Step, ...], whole: bool = False) -> tuple[Knob, ...]:
+        found: list[Knob] = []
+        made = {(step.move, step.target) for step in steps}
+        for move in self._moves.values():
+            if not (move.knob or whole):
+                continue
+            before = [step for step in steps if self._moves[step.move].phase < move.phase]
+            place = self.replay(before)
+            if place is None:
+                continue
+            choices: dict[str, list[str]] = {}
+            for each in self._offered(move.id, place[0]):
+                if RISKS.index(each.risk) <= self._most:
+                    choices.setdefault(each.target, []).append(each.choice)
+            for target, offered in choices.items():
+                absent = [ABSENT] if whole or move.knob == "presence" else []
+                if not absent and (move.id, target) not in made:
+                    continue
+                if len(absent + offered) > 1:
+                    found.append(Knob(f"{move.id}/{target}", (*absent, *offered)))
+        return tuple(found)
 
     def _ordered(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         return tuple(sorted(steps, key=lambda step: (self._moves[step.move].phase, step)))
@@ -133,6 +221,12 @@ class RuleProposer:
                 if made is not None:
                     found[step] = Proposal(step, *made)
         return tuple(found.values())
+
+
+def _place(knob: Knob) -> tuple[str, str]:
+    """Return the move and the target that a knob stands for."""
+    move, _, target = knob.name.partition("/")
+    return move, target
 
 
 def _excludes(step: Step, other: Step, move: Move) -> bool:

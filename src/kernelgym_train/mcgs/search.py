@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import importlib.util
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +15,14 @@ from typing import Any
 from kernelgym import Kernel, Problem, UsageError, duel
 from kernelgym.judge.provenance import provenance
 from kernelgym.types import Evaluator
+from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
+from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.controller import Controller, Duelling
 from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
-from kernelgym_train.mcgs.settings import Budget
 from kernelgym_train.mcgs.task import Task, task_of
 from kernelgym_train.mcgs.variant import context_key, read_variant, state_key
 
@@ -47,7 +50,7 @@ def optimize(
         evaluator: Judges and times kernels; it stays open. A cached one would give old times.
         outdir: Folder for results.
         budget: The limits; 60 evaluations if None.
-        algo: ``best_first``, ``mcgs`` or ``random``.
+        algo: A name of `kernelgym_train.mcgs.algorithms.ALGORITHMS`.
         approximate: Whether moves that make results less accurate are allowed.
         seed: Of the search's own random numbers.
         workers: Kernels judged at the same time; as many as the evaluator has workers.
@@ -84,6 +87,7 @@ def search(
     seed: int,
     workers: int,
     resume: bool,
+    require_quiet: bool = False,
     proposer: Proposer | None = None,
     compare: Duelling = duel,
     say: Callable[[str], None] = lambda line: None,
@@ -101,11 +105,14 @@ def search(
         seed: See there.
         workers: See there.
         resume: See there.
+        require_quiet: Whether to refuse a host on which verdicts of the start differ by 10 %.
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         say: Is told a line for the reader at the terminal.
         clock: Returns seconds.
     """
+    if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
+        raise UsageError(f"algo={algo} needs optuna; run: pip install 'kernelgym[search]'")
     folder = SearchFolder(outdir, task.name)
     start = read_variant(task.start)
     context = {
@@ -115,7 +122,12 @@ def search(
         # One entry a line, so that a refusal names what has changed: the device, the compiler, ...
         **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
     }
-    if folder.events.exists() and folder.events.stat().st_size and not resume:
+    begun = folder.events.exists() and folder.events.stat().st_size > 0
+    if resume and not begun:
+        raise UsageError(
+            f"there is no search in {str(folder.path)!r} to go on with; leave resume out"
+        )
+    if begun and not resume:
         raise UsageError(
             f"there is a search in {str(folder.path)!r}; go on with it by resume=true, or give "
             "another outdir"
@@ -126,20 +138,17 @@ def search(
             _check_context(dict(log.past[0].fields["context"]), context)
             for event in log.past:
                 progress.take(event)
-            goes_on = progress.may_go_on(budget.builds, budget.seconds)
+            goes_on = progress.may_go_on(budget)
             if progress.finished is not None and not goes_on:
                 return dict(progress.finished)
             if goes_on:
-                fields = {"builds": budget.builds, "seconds_limit": budget.seconds}
+                fields = {"limits": dataclasses.asdict(budget)}
                 progress.take(log.append(progress.seconds, "resumed", fields))
-        elif resume:
-            raise UsageError(
-                f"there is no search in {str(folder.path)!r} to go on with; leave resume out"
-            )
+        proposer = proposer or RuleProposer(start, approximate=approximate)
         controller = Controller(
             task,
             evaluator,
-            proposer or RuleProposer(start, approximate=approximate),
+            proposer,
             progress,
             log,
             folder,
@@ -156,12 +165,16 @@ def search(
             controller.record("search", {"context": context, "algo": algo, "seed": seed})
         try:
             controller.judge_start()
+            if (busy := controller.host_is_busy()) and require_quiet:
+                raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
         except UsageError:
             if not log.past:
                 folder.forget()
             raise
         factor = progress.start_speedup
         say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
+        if busy:
+            say(f"warning: {busy}, so gains below that are not seen")
         with _stopped_by_ctrl_c(controller, say):
             asyncio.run(controller.run())
             return finish(
@@ -169,9 +182,9 @@ def search(
                 task,
                 evaluator,
                 folder,
+                proposer,
                 context=context,
                 approximate=approximate,
-                duel=compare,
                 say=say,
             )
 

@@ -2,9 +2,12 @@
 
 All choose among the same proposals and see the same results, so that they can be compared:
 
-- ``mcgs``: walks from the start by PUCT with priors, and widens a move's ways by its attempts;
-- ``best_first``: the best node that has a proposal left;
-- ``random``: any node, any move, any proposal.
+- `mcgs`: walks from the start by PUCT with priors, and widens a move's ways by its attempts;
+- `best_first`: the best node that has a proposal left;
+- `at_random`: any node, any move, any proposal.
+
+More of them are in `kernelgym_train.mcgs.populations` and `kernelgym_train.mcgs.tuning`; all are
+listed in `kernelgym_train.mcgs.algorithms`.
 
 Contract: a choice follows from the graph, the proposer and the seed alone. Proposals that repeat a
 known state are chosen like others: the caller takes them in and asks again. Pure.
@@ -16,15 +19,24 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from kernelgym_train.mcgs.graph import Graph, Link, Node
+from kernelgym_train.mcgs.progress import Tried
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["ALGORITHMS", "Algorithm", "Choice", "Surroundings", "stream"]
+__all__ = [
+    "Algorithm",
+    "Choice",
+    "Surroundings",
+    "at_random",
+    "best_first",
+    "likeliest",
+    "mcgs",
+    "stream",
+]
 
 _EXPLORATION = 0.1  # PUCT's c, on values normalised to [0, 1]
 _WIDENING, _WIDENING_POWER = 2.0, 0.5
@@ -54,6 +66,8 @@ class Surroundings:
     """Of each node."""
     proposer: Proposer
     seed: int
+    history: Sequence[Tried] = ()
+    """Results, in the order in which they were taken in."""
 
     def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, with their priors."""
@@ -141,7 +155,15 @@ def mcgs(around: Surroundings) -> Choice | None:
 
 def best_first(around: Surroundings) -> Choice | None:
     """Try the likeliest move of the best node that has one left."""
-    for node in around.graph.ranked():
+    return likeliest(around, around.graph.ranked())
+
+
+def likeliest(around: Surroundings, nodes: Iterable[Node]) -> Choice | None:
+    """Return the likeliest move of the first node that has one left.
+
+    A move's share falls with its attempts.
+    """
+    for node in nodes:
         scored = []
         for order, (move, prior) in enumerate(around.moves(node)):
             found = around.untried(node, move)
@@ -189,9 +211,3 @@ def _is_closed(around: Surroundings, node: Node, closed: dict[str, bool]) -> boo
             _is_open(around, node, move, closed) for move, _ in around.moves(node)
         )
     return closed[node.key]
-
-
-ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
-    {"mcgs": mcgs, "best_first": best_first, "random": at_random}
-)
-"""By the name that a user gives."""

@@ -1,36 +1,28 @@
 """Settings of ``kernelgym-train --backend mcgs``: flat keys.
 
 Contract: `read_search_settings` returns settings that fit together, or raises a `UsageError` that
-names the key.
+names the key. `spelt_as_settings` knows the options of the script that the search replaces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
 
 from kernelgym import UnknownName, UsageError
 from kernelgym_train.config.settings import read_settings
-from kernelgym_train.mcgs.selection import ALGORITHMS
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
+from kernelgym_train.mcgs.budget import Budget
 
-__all__ = ["Budget", "SearchSettings", "read_search_settings"]
+__all__ = ["EFFORTS", "SearchSettings", "read_search_settings", "spelt_as_settings"]
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits of a search: the first that is met ends it."""
-
-    builds: int = 60
-    """Kernels that the search sends to the judge, failures included. The start, comparisons and
-    the check of the best come on top."""
-    seconds: float = 0.0
-    """Wall time with all of that, in seconds; 0 for no limit."""
-
-    def __post_init__(self) -> None:
-        if self.builds < 1:
-            raise UsageError(f"budget_builds={self.builds}: a search needs at least 1")
-        if self.seconds < 0:
-            raise UsageError(f"seconds={self.seconds:g}: give a time, or 0 for no limit")
+EFFORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"quick": (20, 10), "standard": (60, 30), "thorough": (200, 60)}
+)
+"""(budget_builds, patience) by effort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +37,37 @@ class SearchSettings:
     """File of the kernel to start from; needs problem."""
     language: str = "cpp"
     """Language of that kernel."""
+    device: str = "cpu"
+    """Where kernels run; C++ kernels run on the cpu."""
+    gpus: str = ""
+    """GPUs to judge on; must be empty, since no language of a GPU can be searched yet."""
     outdir: str = "out"
     """Folder of results; each kernel has its own in outdir/kernels."""
-    budget_builds: int = 60
+    effort: Literal["quick", "standard", "thorough"] = "standard"
+    """How much to try: sets budget_builds (20, 60 or 200) and patience (10, 30 or 60)."""
+    budget_builds: int | None = None
     """Kernels that the search sends to the judge; the comparisons that confirm the best come on
-    top."""
+    top. By effort if not given."""
     seconds: float = 0.0
     """Wall time that the whole search may take; 0 for no limit."""
+    min_pred_gain: float = 0.02
+    """By how much, as a share, the best must improve to count as a gain."""
+    patience: int | None = None
+    """Evaluations without a gain after which the search ends; 0 for no such limit. By effort if
+    not given."""
+    floor_share: float = 0.95
+    """Share of the device's bandwidth at which the search ends, where the judge measures it."""
     algo: str = "best_first"
-    """How it is chosen what to try next: mcgs, best_first or random."""
+    """How it is chosen what to try next: auto, mcgs, best_first, beam, anneal, evolution, random or
+    tpe."""
+    llm_model: str = ""
+    """A model that proposes moves; must be empty, since a search knows only rules yet."""
+    no_llm: bool = True
+    """Whether to search by rules alone."""
+    ncu_every: int = 0
+    """How often to profile a GPU; must be 0 on the cpu."""
+    require_quiet: bool = False
+    """Whether to refuse a host on which verdicts of one kernel differ by more than 10 %."""
     seed: int = 0
     """Of the search's own random numbers. The judge draws its inputs in secret."""
     workers: int = 2
@@ -67,8 +81,19 @@ class SearchSettings:
 
     @property
     def budget(self) -> Budget:
-        """The limits."""
-        return Budget(self.budget_builds, self.seconds)
+        """The limits.
+
+        Raises:
+            UsageError: If one of them is no limit.
+        """
+        builds, patience = EFFORTS[self.effort]
+        return Budget(
+            builds if self.budget_builds is None else self.budget_builds,
+            self.seconds,
+            self.min_pred_gain,
+            patience if self.patience is None else self.patience,
+            self.floor_share,
+        )
 
 
 def read_search_settings(given: Sequence[str]) -> SearchSettings:
@@ -83,5 +108,44 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
         raise UnknownName("algorithm", settings.algo, ALGORITHMS)
     if settings.workers < 1:
         raise UsageError(f"workers={settings.workers}: at least 1 kernel is judged at a time")
-    Budget(settings.budget_builds, settings.seconds)  # refuses limits that are none
+    if settings.device != "cpu" or settings.gpus:
+        given_as = f"gpus={settings.gpus}" if settings.gpus else f"device={settings.device}"
+        raise UsageError(
+            f"{given_as}: a search runs C++ kernels on the cpu; leave gpus out, and give device=cpu"
+        )
+    if settings.llm_model or not settings.no_llm:
+        given_as = f"llm_model={settings.llm_model}" if settings.llm_model else "no_llm=false"
+        raise UsageError(
+            f"{given_as}: a search makes its moves by rules, and no model can be asked yet; leave "
+            "it out"
+        )
+    if settings.ncu_every:
+        raise UsageError(f"ncu_every={settings.ncu_every}: only a GPU is profiled; give 0")
+    _ = settings.budget  # refuses limits that are none
     return settings
+
+
+def spelt_as_settings(options: Iterable[str]) -> list[str]:
+    """Return options such as ``--budget-builds 50 --no-llm`` as key=value.
+
+    Texts that are no option of a search are left as they are. A switch without a value is true.
+    """
+    fields = {field.name: field for field in dataclasses.fields(SearchSettings)}
+    left, found = list(options), []
+    while left:
+        text = left.pop(0)
+        name, equals, value = text.partition("=")
+        key = name[2:].replace("-", "_")
+        if not name.startswith("--") or key not in fields:
+            found.append(text)
+            continue
+        if not equals:
+            follows = left[0] if left else ""
+            if fields[key].type == "bool":
+                value = left.pop(0) if follows in ("true", "false") else "true"
+            elif not follows or follows.startswith("--"):
+                raise UsageError(f"{name} needs a value, such as {key}=VALUE")
+            else:
+                value = left.pop(0)
+        found.append(f"{key}={value}")
+    return found

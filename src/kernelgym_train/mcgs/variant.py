@@ -7,6 +7,7 @@ whose kernels differ in comments, layout or the order of flags have one key. Pur
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -71,6 +72,12 @@ def read_variant(kernel: Kernel) -> Variant:
 
 def state_key(variant: Variant) -> str:
     """Return 32 hexadecimal digits that variants with the same program share."""
+    return _key(variant.source, variant.language, variant.flags)
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(source: str, language: str, flags: tuple[str, ...]) -> str:
+    variant = Variant(source, language, flags)
     module = ast.parse(variant.source)
     cpp = ""
     if _builds_extension(variant.language):

@@ -9,7 +9,8 @@ import pytest
 
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.cli import main
-from kernelgym_train.mcgs import command
+from kernelgym_train.mcgs import Budget, command
+from kernelgym_train.mcgs.command import estimate
 from support import searches
 
 MATMUL = ("--backend", "mcgs", "input=example:matmul")
@@ -71,14 +72,15 @@ def test_command_dry_run_judges_nothing(
 ) -> None:
     assert main([*MATMUL, f"outdir={tmp_path / 'x'}", "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "register_block: 7 ways from the start" in said and "budget_builds: 60" in said
+    assert "register_block: 7 ways from the start" in said and "effort: standard" in said
+    assert "at most 60 evaluations, sooner after 30 without a gain" in said
     assert not table and not (tmp_path / "x").exists()
 
 
 def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--backend", "mcgs", "--help-settings"]) == 0
     said = capsys.readouterr().out
-    assert "budget_builds = 60" in said and "optimiser" not in said
+    assert "budget_builds = None" in said and "optimiser" not in said
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,19 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["input=example:matmul", "budget=3"], "unknown setting 'budget'"),
         (["input=example:matmul", "ruleset=lax"], "unknown ruleset 'lax'"),
         (["input=example:matmul", "--config", "x.yaml"], "--config is for training"),
-        (["input=example:matmul", "--resume", "runs/x"], "--resume is for training"),
+        (["input=example:matmul", "--resume", "runs/x"], "got 'runs/x'"),
+        (["input=example:matmul", "--resume"], "there is no search in"),
+        (["input=example:matmul", "--budget-builds", "--no-llm"], "--budget-builds needs a value"),
+        (["input=example:matmul", "--budget-builds=x"], "budget_builds"),
+        (["input=example:matmul", "--llm-model", "m"], "llm_model=m: a search makes its moves by"),
+        (["input=example:matmul", "no_llm=false"], "no model can be asked yet"),
+        (["input=example:matmul", "--gpus", "0,1"], "gpus=0,1: a search runs C++ kernels on"),
+        (["input=example:matmul", "device=cuda"], "device=cuda: a search runs C++ kernels on"),
+        (["input=example:matmul", "ncu_every=5"], "only a GPU is profiled"),
+        (["input=example:matmul", "patience=-1"], "patience=-1"),
+        (["input=example:matmul", "effort=huge"], "effort"),
+        (["input=example:matmul", "min_pred_gain=-1"], "min_pred_gain=-1: give a share"),
+        (["input=example:matmul", "floor_share=0"], "floor_share=0: give a share"),
         (["input=example:matmul", "--from-step", "4"], "--from-step is for training"),
     ],
 )
@@ -114,6 +128,23 @@ def test_command_bad_input_is_one_line(
     said = capsys.readouterr()
     assert complaint in said.err and said.err.count("\n") == 1 and not said.out
     assert not (tmp_path / "x").exists()
+
+
+def test_command_takes_options_as_well(
+    table: list[ScriptedEvaluator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--input", "example:matmul", "--no-llm", "--outdir", str(tmp_path)]
+    assert main(["--backend", "mcgs", *options, "--budget-builds", "3"]) == 0
+    first = capsys.readouterr().out
+    assert "after 3 evaluations" in first
+    assert main(["--backend=mcgs", *options, "--budget-builds=5", "--resume"]) == 0
+    assert "after 5 evaluations" in capsys.readouterr().out
+
+
+def test_estimate_knows_the_limit_of_time() -> None:
+    assert ": 2 to 16 minutes where" in estimate(Budget(60), 2, 2)
+    assert ": 3 to 16 minutes where" in estimate(Budget(60), 1, 8)
+    assert ": 1 to 1 minutes where" in estimate(Budget(60, seconds=60), 2, 2)
 
 
 def test_search_is_not_a_training_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,29 @@ def test_best_is_the_best_of_all_below(steps: list) -> None:
         assert node.best == max(below)
 
 
+@given(STEPS)
+@settings(max_examples=60)
+def test_backing_up_again_changes_nothing(steps: list) -> None:
+    graph = played(steps)
+    before = [(node.key, node.best) for node in graph.nodes.values()]
+    for keys in (list(graph.nodes), list(reversed(graph.nodes))):
+        graph._back_up(keys)
+        assert [(node.key, node.best) for node in graph.nodes.values()] == before
+
+
+@given(STEPS)
+@settings(max_examples=60)
+def test_visits_are_of_ways_and_count_once(steps: list) -> None:
+    """What reached a node by one way is no visit of another: each attempt counts at most once."""
+    graph = played(steps)
+    made = sum(a.attempts for node in graph.nodes.values() for a in node.actions.values())
+    first = sum(len(a.visits) for node in graph.nodes.values() for a in node.actions.values())
+    assert len(graph.nodes) - 1 <= first <= made
+    for node in graph.nodes.values():
+        for action in node.actions.values():
+            assert sum(action.visits.values()) + action.failures <= action.passes
+
+
 def test_failure_is_an_attempt_and_no_node() -> None:
     graph = Graph("start")
     graph.dispatch([], "start", "a", 0, "wrong")

@@ -46,6 +46,7 @@ COMPILER_FLAGS = Move(
     70,
     3.0,
     _realise_exact,
+    knob="presence",
 )
 FAST_MATH = Move(
     "fast_math",
@@ -54,4 +55,5 @@ FAST_MATH = Move(
     71,
     1.0,
     _realise_fast,
+    knob="presence",
 )

@@ -48,6 +48,9 @@ class Move:
     weight: float
     """How much a search expects of it before it has tried: a prior, not normalised."""
     realise: Callable[[Variant], Iterator[Realisation]]
+    knob: Literal["", "choice", "presence"] = ""
+    """What of a step a tuner may change without changing the structure: nothing; the choice, where
+    the step is made; or whether it is made as well."""
 
 
 def with_flag(variant: Variant, *added: str) -> Variant:

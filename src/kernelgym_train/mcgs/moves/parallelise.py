@@ -45,4 +45,5 @@ PARALLELISE = Move(
     20,
     2.0,
     _realise,
+    knob="choice",
 )

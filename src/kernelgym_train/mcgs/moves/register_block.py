@@ -178,4 +178,5 @@ REGISTER_BLOCK = Move(
     31,
     3.0,
     _realise,
+    knob="choice",
 )

@@ -41,4 +41,5 @@ UNROLL = Move(
     60,
     0.5,
     _realise,
+    knob="presence",
 )

@@ -60,4 +60,5 @@ VECTORIZE = Move(
     50,
     1.5,
     _realise,
+    knob="choice",
 )

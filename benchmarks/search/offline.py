@@ -1,0 +1,116 @@
+"""`play`: a search over a table, without a judge and without files.
+
+It uses the graph, the proposer's protocol and the algorithms of the real search. What is left out
+is what needs a judge: comparisons, and workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from dataclasses import dataclass
+
+from benchmarks.search.table import Config, Table, TableProposer
+from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.progress import Tried
+from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings
+from kernelgym_train.mcgs.variant import state_key
+
+__all__ = ["Play", "anywhere", "play"]
+
+_REPEATS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What came of one search."""
+
+    shares: tuple[float, ...]
+    """After each charged evaluation: the optimum's time over that of the incumbent, the state with
+    the best measured time. Both are true times."""
+    duplicates: int
+    configs: tuple[Config, ...]
+    """What was evaluated."""
+
+
+def play(
+    algorithm: Algorithm,
+    table: Table,
+    *,
+    seed: int,
+    budget: int,
+    noise: float = 0.0,
+) -> Play:
+    """Search a table.
+
+    Args:
+        algorithm: Chooses what to try.
+        table: Its configurations that fail are charged, too.
+        seed: Of the start, the noise and the algorithm.
+        budget: Evaluations.
+        noise: Standard deviation of ln of a measured time.
+    """
+    start = table.start(seed)
+    proposer = TableProposer(table, start)
+    first = proposer.variant(start)
+    graph, variants, history = Graph(state_key(first)), {state_key(first): first}, list[Tried]()
+    around = Surroundings(graph, variants, proposer, seed, history)
+    start_ms = table.times_ms[start]
+    assert start_ms is not None
+    optimum, share = table.best_ms, table.best_ms / start_ms
+    best, duplicates = 0.0, 0
+    shares: list[float] = []
+    configs: list[Config] = []
+    repeats = 0
+    while len(shares) < budget and repeats < _REPEATS:
+        choice = algorithm(around)
+        if choice is None:
+            break
+        key, variant = state_key(choice.proposal.variant), choice.proposal.variant
+        if graph.knows(key):
+            duplicates, repeats = duplicates + 1, repeats + 1
+            graph.repeat(choice.node, choice.move, choice.attempt, key)
+            if key in graph.nodes:
+                value = graph.nodes[key].value
+                history.append(Tried(key, choice.node, choice.move, value, charged=False))
+            continue
+        repeats = 0
+        variants[key] = variant
+        config = proposer.config(variant)
+        configs.append(config)
+        graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
+        true_ms = table.times_ms[config]
+        measured = None
+        if true_ms is not None:
+            measured = math.log(start_ms / true_ms) + _gauss(seed, config, noise)
+            if measured > best:
+                best, share = measured, optimum / true_ms
+        history.append(Tried(key, choice.node, choice.move, measured, charged=True))
+        graph.settle(key, measured)
+        shares.append(share)
+    shares += [share] * (budget - len(shares))  # the space is exhausted
+    return Play(tuple(shares), duplicates, tuple(configs))
+
+
+def anywhere(around: Surroundings) -> Choice | None:
+    """Try any configuration of the table: random search over the whole space."""
+    proposer, start = around.proposer, around.graph.start
+    assert isinstance(proposer, TableProposer)
+    made = around.graph.action(start, "anywhere").attempts
+    config = proposer.drawn(around.seed, made)
+    if config is None:
+        return None
+    space = proposer.space(None)
+    names = [knob.name for knob in space.knobs]
+    proposal = proposer.tuned(space, {name: config[name] for name in names})
+    assert proposal is not None
+    return Choice(start, "anywhere", made, proposal)
+
+
+def _gauss(seed: int, config: Config, noise: float) -> float:
+    if not noise:
+        return 0.0
+    text = repr((seed, "noise", config))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, "big")).gauss(0.0, noise)

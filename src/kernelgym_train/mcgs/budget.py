@@ -1,0 +1,39 @@
+"""`Budget`: when a search ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelgym import UsageError
+
+__all__ = ["Budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a search: the first that is met ends it."""
+
+    builds: int = 60
+    """Kernels that the search sends to the judge, failures included. The start, comparisons and
+    the check of the best come on top."""
+    seconds: float = 0.0
+    """Wall time with all of that, in seconds; 0 for no limit."""
+    min_pred_gain: float = 0.02
+    """By how much, as a share, the best must improve to count as a gain. Three standard deviations
+    of one verdict count where they are more."""
+    patience: int = 0
+    """Evaluations without a gain after which the search ends; 0 for no such limit."""
+    floor_share: float = 0.95
+    """Share of the device's bandwidth at which the search ends, where the judge measures it."""
+
+    def __post_init__(self) -> None:
+        if self.builds < 1:
+            raise UsageError(f"budget_builds={self.builds}: a search needs at least 1")
+        if not 0 <= self.seconds < float("inf"):
+            raise UsageError(f"seconds={self.seconds:g}: give a time, or 0 for no limit")
+        if not 0 <= self.min_pred_gain < float("inf"):
+            raise UsageError(f"min_pred_gain={self.min_pred_gain:g}: give a share, such as 0.02")
+        if self.patience < 0:
+            raise UsageError(f"patience={self.patience}: give evaluations, or 0 for no such limit")
+        if not 0 < self.floor_share < float("inf"):
+            raise UsageError(f"floor_share={self.floor_share:g}: give a share, such as 0.95")

@@ -1,0 +1,125 @@
+"""Minimising: the best loses each step that does not make it faster.
+
+A search adds steps; some of them do nothing once others are made, and a reader of the best would
+have to understand them all.
+
+Contract:
+
+- a step goes if the kernel is not 2 % slower without it, by a duel with the best as it was found,
+  so that what single steps are worth does not add up to a loss;
+- a step stays, without a duel, if what is left without it was judged before and was wrong, or took
+  half as long again;
+- a kernel that fails without a step keeps it;
+- each outcome is an event: minimising goes on where a kill ended it.
+
+Not covered: two steps that each could go, but not both. One of them goes, and the other is tried
+without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kernelgym.evaluators.duel import Duel
+from kernelgym_train.mcgs.controller import Controller
+from kernelgym_train.mcgs.files import SearchFolder
+from kernelgym_train.mcgs.progress import plain_variant
+from kernelgym_train.mcgs.proposing import Proposal, Proposer
+from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.variant import state_key
+
+__all__ = ["minimise"]
+
+_MOST_ROUNDS = 6
+_SLOWER = math.log(1.02)
+_MUCH_SLOWER = math.log(1.5)  # further apart than two verdicts of one kernel on an idle host
+
+
+def minimise(
+    controller: Controller,
+    proposer: Proposer,
+    task: Task,
+    folder: SearchFolder,
+    best: str,
+    *,
+    context: str,
+    say: Callable[[str], None],
+) -> tuple[str, bool]:
+    """Take steps from the best.
+
+    Args:
+        controller: The search's.
+        proposer: Knows the best without each of its steps.
+        task: What is searched.
+        folder: Where variants are written.
+        best: Key of the confirmed best.
+        context: Key of what times depend on.
+        say: Is told a line for the reader at the terminal.
+
+    Returns:
+        The key of what is left, and whether every step was tried.
+    """
+    progress = controller.progress
+    while True:
+        current = progress.minimal or best
+        simpler = proposer.simpler(progress.variants[current])
+        left = [each for each in simpler if each.step not in progress.needed]
+        if not left:
+            return current, True
+        proposal = left[0]
+        key = state_key(proposal.variant)
+        if (known := _known(controller, best, current, key)) is not None:
+            if known:  # one state, whose text may differ in comments
+                folder.write_variant(key, proposal.variant, task.start, context, proposal.risk)
+            controller.record("reduced", _fields(best, key, proposal, gone=known))
+            continue
+        if not controller.may_reduce():
+            say("no time is left to try the best without each of its steps")
+            return current, False
+        folder.write_variant(key, proposal.variant, task.start, context, proposal.risk)
+        most = controller.rounds_left(_MOST_ROUNDS, keep=controller.end_s)
+        found = controller.compare(
+            "reduced",
+            best,
+            key,
+            most,
+            variant=proposal.variant,
+            more=lambda found: _fields(best, key, proposal, _goes(found)),  # noqa: B023
+        )
+        folder.write_verdict(key, found.verdicts[-1][1])
+        gone = "goes" if _goes(found) else "stays"
+        step = proposal.step
+        say(f"      {controller.seconds:6.0f} s  {gone}: {step.move} ({step.choice})")
+
+
+def _known(controller: Controller, best: str, current: str, key: str) -> bool | None:
+    """Return what becomes of a step without a duel, if known."""
+    graph = controller.progress.graph
+    if key == current:
+        return True
+    if key in graph.failed:
+        return False
+    if key in graph.nodes and best in graph.nodes:
+        if graph.nodes[best].value - graph.nodes[key].value > _MUCH_SLOWER:
+            return False
+    return None
+
+
+def _goes(found: Duel) -> bool:
+    """Return True if the second kernel is correct and fast enough."""
+    if not found.verdicts[-1][1].correct or found.ratio <= 0.0:
+        return False
+    return math.log(found.ratio) >= -_SLOWER
+
+
+def _fields(best: str, key: str, proposal: Proposal, gone: bool) -> dict[str, object]:
+    step = proposal.step
+    return {
+        "of": best,
+        "second": key,
+        "step": [step.move, step.target, step.choice],
+        "gone": gone,
+        "variant": plain_variant(proposal.variant),
+        "risk": proposal.risk,
+    }

@@ -1,0 +1,88 @@
+"""`TextProposer`: kernels that were written whole, as proposals.
+
+Contract: each kernel is offered once, from the start; each change of its text that it can do
+without is found at the end, like a rule's step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from kernelgym import Kernel, UsageError
+from kernelgym_train.mcgs.hunks import without_each_hunk
+from kernelgym_train.mcgs.knobs import Space
+from kernelgym_train.mcgs.moves.definition import Risk
+from kernelgym_train.mcgs.proposing import Proposal
+from kernelgym_train.mcgs.variant import Step, Variant, read_variant
+
+__all__ = ["TextProposer"]
+
+_MOVE = "text"
+
+
+class TextProposer:
+    """Proposes given kernels.
+
+    Args:
+        start: What the search starts from.
+        kernels: By a name that tells the reader what it is.
+        risk: What is to be said of all of them.
+
+    Raises:
+        UsageError: If a kernel is not of the start's language, or none that a search can read.
+    """
+
+    def __init__(
+        self, start: Kernel, kernels: Mapping[str, Kernel], risk: Risk = "approximate"
+    ) -> None:
+        self._start, self._risk = start, risk
+        self._offered = []
+        for name, kernel in kernels.items():
+            if kernel.language != start.language:
+                raise UsageError(
+                    f"the kernel {name!r} is in {kernel.language}, and the start in "
+                    f"{start.language}; give kernels of one language"
+                )
+            step = Step(_MOVE, "module", name)
+            variant = dataclasses.replace(read_variant(kernel), applied=(step,))
+            self._offered.append(Proposal(step, variant, risk))
+
+    def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
+        """Return the one move that there is, at the start."""
+        return () if variant.applied else ((_MOVE, 1.0),)
+
+    def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
+        """Return the kernel of that number; None if there are no more."""
+        if variant.applied or move != _MOVE or attempt >= len(self._offered):
+            return None
+        return self._offered[attempt]
+
+    def simpler(self, variant: Variant) -> Sequence[Proposal]:
+        """Return the kernel without each change of its text."""
+        found = []
+        for where, digest, source in without_each_hunk(self._start.source, variant.kernel().source):
+            try:
+                less = read_variant(Kernel(source, variant.language))
+            except UsageError:
+                continue  # half of a change that only makes sense whole
+            applied = (*variant.applied, Step("without", where, digest))
+            less = dataclasses.replace(less, applied=applied)
+            found.append(Proposal(Step("hunk", where, digest), less, self._risk))
+        return found
+
+    def structure(self, variant: Variant) -> str:
+        """Return the variant's text: nothing in it is a knob."""
+        return variant.source
+
+    def space(self, variant: Variant | None) -> Space:
+        """Return the variant alone: it has no knobs."""
+        return Space(variant or read_variant(self._start), ())
+
+    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+        """Return no values: there are no knobs."""
+        return {} if variant.source == space.base.source else None
+
+    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+        """Return None: there is nothing to tune."""
+        return None

@@ -1,0 +1,252 @@
+"""Tuning knobs, alone or beside changes of the structure.
+
+`tune` draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then
+changes one knob of a good result. Settings that are known are skipped, and cost nothing.
+
+Contract: as of `kernelgym_train.mcgs.selection`. Optuna draws from a generator that is seeded anew
+for each proposal, by the search's seed and the number of proposals before, so that a search that
+was cut off goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import statistics
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kernelgym_train.mcgs.graph import Node
+from kernelgym_train.mcgs.knobs import Knob, Space
+from kernelgym_train.mcgs.proposing import Proposal
+from kernelgym_train.mcgs.selection import Choice, Surroundings, best_first, mcgs, stream
+from kernelgym_train.mcgs.variant import state_key
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["TUNE", "auto", "tpe", "tune"]
+
+Past = list[tuple[Mapping[str, str], float]]
+"""(choices, value) of each result."""
+TUNE = "tune"
+"""Name of the move that sets knobs."""
+_BY_TPE = 40
+_AT_RANDOM = 20  # first results of a structure, before TPE has something to model
+_DRAWS = 16  # proposals in a row that are known or impossible, before the neighbours' turn
+_YOUNG, _TOURNAMENT = 16, 4  # results that a parent is drawn from, and how many are
+_BAD = -3.0  # ln of a speedup: what a failure counts as, for TPE alone
+_REACHED = 0.01  # prior of going on below a tuned state
+
+
+def tpe(around: Surroundings) -> Choice | None:
+    """Tune all steps as one space, then take the likeliest move."""
+    start = around.graph.nodes[around.graph.start]
+    return tune(around, start, around.proposer.space(None)) or best_first(around)
+
+
+def auto(around: Surroundings) -> Choice | None:
+    """Change the structure, or tune the knobs of the best one.
+
+    Each has a count of its results since the last one that was better than all before; the one with
+    the lower count is next. A better structure sets the tuner's count to 0, too: its knobs are new.
+    """
+    idle = {"structure": 0, TUNE: 0}
+    best = 0.0
+    for tried in around.history:
+        if not tried.charged:
+            continue
+        arm = TUNE if tried.move == TUNE else "structure"
+        idle[arm] += 1
+        if tried.value is not None and tried.value > best:
+            best, idle[arm], idle[TUNE] = tried.value, 0, 0
+    best_node = around.graph.ranked()[0]
+    variant = around.variants[best_node.key]
+    space = around.proposer.space(variant)
+    arms: list[Callable[[], Choice | None]] = [
+        lambda: mcgs(_Structures.of(around)),
+        lambda: tune(around, best_node, space),
+    ]
+    if len(space.knobs) == len(around.proposer.space(None).knobs):
+        arms = arms[1:]  # there is no structure to change
+    if idle[TUNE] < idle["structure"]:
+        arms.reverse()
+    for arm_of in arms:
+        if (choice := arm_of()) is not None:
+            return choice
+    return best_first(around)
+
+
+@dataclass(frozen=True)
+class _Structures(Surroundings):
+    """The same, without proposals whose structure is known."""
+
+    known: frozenset[str] = frozenset()
+    """Structures of nodes, and of what is being judged."""
+
+    @classmethod
+    def of(cls, around: Surroundings) -> _Structures:
+        """Return the surroundings with what is known of structures."""
+        fields = {field.name: getattr(around, field.name) for field in dataclasses.fields(around)}
+        keys = [*around.graph.nodes, *around.graph.in_flight]
+        known = {around.proposer.structure(around.variants[key]) for key in keys}
+        return cls(**fields, known=frozenset(known))
+
+    def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
+        """Return moves that fit a node, the tuner's among them."""
+        moves = Surroundings.moves(self, node)
+        tuned = node.actions.get(TUNE)
+        return (*moves, (TUNE, _REACHED)) if tuned is not None and tuned.visits else moves
+
+    def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
+        """Return the first untried proposal of a new structure, or None."""
+        left = self.all_untried(node, move)
+        return left[0] if left else None
+
+    def all_untried(self, node: Node, move: str) -> list[tuple[int, Proposal]]:
+        """Return the first untried proposal of each new structure."""
+        if move == TUNE:
+            return []
+        known = set(self.known)
+        found: list[tuple[int, Proposal]] = []
+        for attempt, proposal in Surroundings.all_untried(self, node, move):
+            structure = self.proposer.structure(proposal.variant)
+            if structure not in known:
+                known.add(structure)
+                found.append((attempt, proposal))
+        return found
+
+
+def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
+    """Return the next setting of knobs; None if all are known.
+
+    Args:
+        around: What is known.
+        node: The node that the proposal counts for.
+        space: The settings.
+    """
+    if not space.knobs:
+        return None
+    past: Past = []
+    results = {tried.key: tried.value for tried in around.history if tried.charged}
+    for key, value in ({around.graph.start: 0.0} | results).items():
+        values = around.proposer.values(space, around.variants[key])
+        if values is not None:
+            past.append((values, _BAD if value is None else value))
+    typical = statistics.median(value for _, value in past) if past else 0.0
+    for key in around.graph.in_flight:  # as if it had a common value, so that others are drawn
+        values = around.proposer.values(space, around.variants[key])
+        if values is not None:
+            past.append((values, typical))
+    if len({tuple(values.values()) for values, _ in past}) >= math.prod(
+        len(knob.choices) for knob in space.knobs
+    ):
+        return None
+    made = around.graph.action(node.key, TUNE).attempts
+    found = None
+    if len(past) < _BY_TPE:
+        found = _drawn(around, space, past)
+    if found is None:
+        found = _neighbour(around, space, past)
+    return None if found is None else Choice(node.key, TUNE, made, found)
+
+
+def _drawn(around: Surroundings, space: Space, past: Past) -> Proposal | None:
+    """Return a setting drawn by TPE; None without a new one."""
+    impossible: Past = []
+    for draw in range(_DRAWS):
+        numbers = stream(around.seed, TUNE, len(past), draw)
+        if len(past) < _AT_RANDOM:
+            values = {knob.name: numbers.choice(knob.choices) for knob in space.knobs}
+        else:
+            values = _asked(space.knobs, [*past, *impossible], numbers.getrandbits(31))
+        proposal = around.proposer.tuned(space, values)
+        if proposal is None:
+            impossible.append((values, _BAD))
+        elif not around.graph.knows(state_key(proposal.variant)):
+            return proposal
+    return None
+
+
+def _asked(knobs: Sequence[Knob], past: Past, number: int) -> dict[str, str]:
+    """Return the choices that Optuna asks for next.
+
+    Args:
+        knobs: The space.
+        past: (choices, value) of each result; larger values are better.
+        number: Seed of what is drawn.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(seed=number, multivariate=True, n_startup_trials=0)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    space = {knob.name: _distribution(knob) for knob in knobs}
+    for values, value in past:
+        places = {knob.name: knob.choices.index(values[knob.name]) for knob in knobs}
+        study.add_trial(optuna.trial.create_trial(params=places, distributions=space, value=value))
+    asked = study.ask(fixed_distributions=space).params
+    return {knob.name: knob.choices[asked[knob.name]] for knob in knobs}
+
+
+@functools.lru_cache(maxsize=1024)
+def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
+    """Return a knob as places of its choices, ordered for numbers."""
+    import optuna
+
+    count = len(knob.choices)
+    if all(_is_number(choice) for choice in knob.choices):
+        return optuna.distributions.IntDistribution(0, count - 1)
+    return optuna.distributions.CategoricalDistribution(tuple(range(count)))
+
+
+def _neighbour(around: Surroundings, space: Space, past: Past) -> Proposal | None:
+    """Return a good result with one knob changed.
+
+    In turns, the result is drawn from the best ones, of which each is half as likely as the one
+    before it, and is the best of a few drawn from the last ones; so a local optimum is left before
+    each of its neighbours was paid for. Once that gives what is known, all follow in order.
+    """
+    ranked = [values for values, _ in sorted(past, key=lambda each: -each[1])]
+    for draw in range(_DRAWS):
+        numbers = stream(around.seed, "neighbour", len(past), draw)
+        if len(past) % 2:
+            base = ranked[min(int(-math.log2(1.0 - numbers.random())), len(ranked) - 1)]
+        else:
+            young = past[-_YOUNG:]
+            drawn = numbers.sample(young, min(_TOURNAMENT, len(young)))
+            base = max(drawn, key=lambda each: each[1])[0]
+        knob = numbers.choice(space.knobs)
+        others = [choice for choice in knob.choices if choice != base[knob.name]]
+        found = _new(around, space, {**base, knob.name: numbers.choice(others)})
+        if found is not None:
+            return found
+    for values in ranked:
+        for knob in space.knobs:
+            for choice in knob.choices:
+                if choice != values[knob.name]:
+                    found = _new(around, space, {**values, knob.name: choice})
+                    if found is not None:
+                        return found
+    return None
+
+
+def _new(around: Surroundings, space: Space, values: Mapping[str, str]) -> Proposal | None:
+    """Return the proposal with these choices, if it is not known."""
+    proposal = around.proposer.tuned(space, values)
+    if proposal is None or around.graph.knows(state_key(proposal.variant)):
+        return None
+    return proposal
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

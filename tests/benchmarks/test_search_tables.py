@@ -1,0 +1,147 @@
+"""Tables of measured spaces: read, masked, compared; and what the real benchmarks record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.search import compare, cpu
+from benchmarks.search.hub import TABLES, table_of
+from benchmarks.search.measure import ABSENT_AS, measured, space_of
+from benchmarks.search.offline import anywhere, play
+from benchmarks.search.table import Table, TableProposer, read_table, write_table
+from kernelgym.testing import verdict
+from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.proposing import RuleProposer
+from kernelgym_train.mcgs.selection import best_first
+from kernelgym_train.mcgs.variant import read_variant
+from support import searches
+
+CACHE = {
+    "device_name": "",
+    "kernel_name": "k",
+    "tune_params_keys": ["a", "b", "c"],
+    "tune_params": {"a": [1, 2], "b": [0], "c": [1, 10, 2]},
+    "cache": {
+        "1,0,1": {"a": 1, "b": 0, "c": 1, "time": 2.5},
+        "1,0,10": {"a": 1, "b": 0, "c": 10, "time": "RuntimeFailedConfig"},
+        "2,0,2": {"a": 2, "b": 0, "c": 2, "time": 1},
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["convolution_A100", "convolution_MI250X"])
+def test_committed_space_is_whole_and_attributed(name: str) -> None:
+    table = read_table(TABLES / f"{name}.csv")
+    assert len(table.times_ms) == 4362 and len(table.columns) == 7
+    assert "doi:10.5281/zenodo.15364124" in table.notes[0] and "MIT" in table.notes[0]
+    assert "MIT License" in (TABLES / "LICENSE.benchmark_hub").read_text()
+    near = [t for t in table.times_ms.values() if t is not None and t <= table.best_ms / 0.95]
+    assert len(near) == {"convolution_A100": 1, "convolution_MI250X": 9}[name]
+
+
+def test_cache_file_becomes_a_table(tmp_path: Path) -> None:
+    table = table_of(CACHE, "t", "card")
+    assert dict(table.times_ms) == {("1", "1"): 2.5, ("1", "10"): None, ("2", "2"): 1.0}
+    assert table.notes[1] == "k on card, times in ms"
+    write_table(table, tmp_path / "t.csv")
+    again = read_table(tmp_path / "t.csv")
+    assert again.times_ms == table.times_ms and again.structure == table.structure
+    assert again.columns == {"a": ("1", "2"), "c": ("1", "2", "10")}, "in the order of numbers"
+
+
+def test_configuration_outside_is_not_proposed() -> None:
+    table = table_of(CACHE, "t")
+    proposer = TableProposer(table, ("1", "1"))
+    start = proposer.variant(("1", "1"))
+    offered = [proposer.propose(start, "c", number) for number in range(3)]
+    configs = [proposer.config(each.variant) for each in offered if each is not None]
+    assert configs == [("1", "10")]
+    assert proposer.tuned(proposer.space(None), {"a": "2", "c": "1"}) is None
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20)
+def test_mask_is_of_the_seed_and_fails_its_share(seed: int) -> None:
+    configs = {(str(a), str(b)): 1.0 + a for a in range(20) for b in range(20)}
+    names = tuple(map(str, range(20)))
+    table = Table("t", {"a": names, "b": names}, frozenset(), configs)
+    masked = table.masked(0.3, seed)
+    assert masked.times_ms == table.masked(0.3, seed).times_ms
+    assert 60 < sum(time is None for time in masked.times_ms.values()) < 180
+    assert masked.times_ms[masked.start(seed)] is not None
+
+
+def test_noise_misleads_the_choice_and_not_the_share() -> None:
+    configs = {(str(a),): 1.0 + 0.01 * a for a in range(60)}
+    table = Table("t", {"a": tuple(map(str, range(60)))}, frozenset(), configs)
+    true = [play(best_first, table, seed=s, budget=59).shares[-1] for s in range(5)]
+    noisy = [play(best_first, table, seed=s, budget=59, noise=0.2).shares[-1] for s in range(5)]
+    assert set(true) == {1.0} and min(noisy) < 1.0 and max(noisy) <= 1.0
+
+
+def test_random_search_of_a_table_takes_each_once() -> None:
+    found = play(anywhere, table_of(CACHE, "t"), seed=1, budget=9)
+    assert len(set(found.configs)) == len(found.configs) == 2 and found.shares[-1] == 1.0
+
+
+def test_figures_are_of_the_shares() -> None:
+    curves = {compare.RANDOM: [[0.5] * 20] * 10, "auto": [[0.1 * n] * 20 for n in range(1, 11)]}
+    found = compare.figures(curves)
+    assert found["auto"]["20"] == [0.55, 0.1] and found["auto"]["area"] == pytest.approx(0.05)
+    assert found[compare.RANDOM] == {"20": [0.5, 0.5], "area": 0.0}
+    (miss,) = compare.goal(("t", 0.3, 0.0), found)
+    assert miss == "t, 30% failing, 0% noise, 20 evaluations: 10th percentile 0.10, random has 0.50"
+    found["tpe"] = {"20": [0.7, 0.6], "area": 0.1}
+    assert any("median 0.55, tpe has 0.70" in each for each in compare.goal(("t", 0, 0), found))
+
+
+def test_compare_plays_every_algorithm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "o.json"
+    given = ["--tables", "convolution_A100", "--seeds", "2", "--budget", "20", "--masks", "0.3"]
+    algorithms = ["--algorithms", "best_first", "evolution", "--noises", "0"]
+    compare.main([*given, *algorithms, "--processes", "1", "--out", str(out)])
+    said = capsys.readouterr().out
+    assert said.startswith("convolution_A100, 30% failing, 0% noise\n  random in the table")
+    assert said.count("area") == 3 and out.exists()
+
+
+def test_measured_table_judges_each_program_once(tmp_path: Path) -> None:
+    problem, start = EXAMPLES["matmul"]
+    proposer = RuleProposer(read_variant(start))
+    space = space_of(proposer, ("loop_order", "unroll"))
+    judge = searches.evaluator()
+    kept = tmp_path / "t.jsonl"
+    part = measured("t", problem, proposer, space, judge, kept, most=3)
+    whole = measured("t", problem, proposer, space, judge, kept)
+    assert 0 < len(part.times_ms) < len(whole.times_ms)
+    digests = [job.kernel.digest for job in judge.judged]
+    assert len(digests) == len(set(digests)), "a run that was cut off goes on"
+    plain = tuple(ABSENT_AS for _ in whole.columns)
+    assert whole.times_ms[plain] == pytest.approx(100.0)
+    assert all(name.startswith("loop_order") for name in whole.structure) and whole.structure
+
+
+def test_cpu_rows_hold_what_goals_ask_for(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        return verdict("correct", speedup=0.45 if "vector_size" in kernel.source else 0.01)
+
+    judge = searches.evaluator(judged)
+    row: dict[str, Any] = cpu.row_of("matmul", "best_first", 0, judge, tmp_path, Budget(4))
+    assert row["speedup"] == pytest.approx(45.0) and row["over_torch"] == pytest.approx(0.45)
+    assert row["evaluations"] == 4 and row["moves"][0][0] == "register_block"
+    assert cpu.reached([row], "best_first") == {"matmul": True}
+    assert cpu.reached([{**row, "over_torch": 0.3}], "best_first") == {"matmul": False}
+    assert cpu.reached([row], "auto") == {}
+
+
+def test_task_without_moves_of_its_own_is_searched() -> None:
+    (_, start), _, _, _ = cpu.TASKS["linear_gelu"]
+    variant = read_variant(start)
+    assert len(RuleProposer(variant).priors(variant)) >= 4

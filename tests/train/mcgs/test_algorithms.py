@@ -1,0 +1,206 @@
+"""Algorithms over tables: what they share, and what each is known for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.search.offline import anywhere, play
+from benchmarks.search.table import Table, TableProposer
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
+from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.populations import anneal, beam, evolution
+from kernelgym_train.mcgs.progress import Tried
+from kernelgym_train.mcgs.selection import Algorithm, Surroundings
+from kernelgym_train.mcgs.tuning import TUNE, auto, tpe
+from kernelgym_train.mcgs.variant import state_key
+
+QUICK = [name for name in ALGORITHMS if name not in ("auto", "tpe")]
+
+
+def table(
+    sizes: tuple[int, ...] = (3, 3, 3), structure: tuple[str, ...] = (), fails: int = 0
+) -> Table:
+    """Return a space whose columns multiply; each has its best choice in the middle."""
+    columns = {f"c{at}": tuple(map(str, range(size))) for at, size in enumerate(sizes)}
+    times: dict[tuple[str, ...], float | None] = {}
+    for number, config in enumerate(itertools.product(*columns.values())):
+        away = sum(abs(int(c) - size // 2) for c, size in zip(config, sizes, strict=True))
+        times[config] = None if fails and number % fails == 1 else math.exp(0.3 * away)
+    return Table("t", columns, frozenset(structure), times)
+
+
+class Known:
+    """What a search over a table has seen."""
+
+    def __init__(self, space: Table, start: tuple[str, ...], seed: int = 0) -> None:
+        self.proposer = TableProposer(space, start)
+        first = self.proposer.variant(start)
+        self.graph = Graph(state_key(first))
+        self.variants = {self.graph.start: first}
+        self.history: list[Tried] = []
+        self.around = Surroundings(self.graph, self.variants, self.proposer, seed, self.history)
+
+    def add(self, move: str, attempt: int, value: float | None, node: str = "") -> str:
+        """Judge a proposal; returns its key."""
+        node = node or self.graph.start
+        made = self.proposer.propose(self.variants[node], move, attempt)
+        assert made is not None
+        key = state_key(made.variant)
+        self.variants[key] = made.variant
+        self.graph.dispatch([], node, move, attempt, key)
+        self.history.append(Tried(key, node, move, value, charged=True))
+        self.graph.settle(key, value)
+        return key
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_small_space_is_searched_once_and_whole(algo: str) -> None:
+    space = table((3, 3, 2), fails=5)
+    found = play(ALGORITHMS[algo], space, seed=3, budget=40)
+    assert len(set(found.configs)) == len(found.configs)
+    assert found.shares[-1] == 1.0 and len(found.configs) >= 12
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_same_seed_gives_the_same_search(algo: str) -> None:
+    space = table((3, 4, 3, 2), structure=("c3",), fails=7)
+    one = play(ALGORITHMS[algo], space, seed=1, budget=18)
+    assert play(ALGORITHMS[algo], space, seed=1, budget=18) == one
+    assert play(ALGORITHMS[algo], space, seed=2, budget=18) != one
+
+
+@given(st.integers(0, 1000), st.sampled_from(QUICK), st.sampled_from([0, 3, 4]))
+@settings(max_examples=30, deadline=None)
+def test_incumbent_without_noise_never_gets_worse(seed: int, algo: str, fails: int) -> None:
+    shares = play(ALGORITHMS[algo], table((3, 3, 3, 2), fails=fails), seed=seed, budget=25).shares
+    assert all(a <= b for a, b in itertools.pairwise(shares)) and shares[-1] <= 1.0
+
+
+@pytest.mark.parametrize(
+    "algo", ["best_first", "mcgs", "tpe", pytest.param("auto", marks=pytest.mark.slow)]
+)
+def test_search_beats_chance_on_a_separable_space(algo: str) -> None:
+    space = table((5, 5, 5, 4))
+    seeds = range(3)
+
+    def area(algorithm: Algorithm) -> float:
+        return sum(sum(play(algorithm, space, seed=s, budget=40).shares) for s in seeds)
+
+    assert area(ALGORITHMS[algo]) > area(anywhere)
+
+
+def test_beam_takes_each_set_of_moves_first() -> None:
+    known = Known(table((9, 9, 9, 9)), ("0",) * 4)
+    for move, attempt, value in (("c0", 0, 3.0), ("c0", 1, 2.9), ("c0", 2, 2.8), ("c1", 0, 0.1)):
+        known.add(move, attempt, value)
+    known.add("c2", 0, 0.2)
+    tried = []
+    for _ in range(9):
+        choice = beam(known.around)
+        assert choice is not None
+        tried.append([step.move for step in known.variants[choice.node].applied])
+        known.graph.repeat(choice.node, choice.move, choice.attempt, known.graph.start)
+    assert sorted(tried[:3]) == [["c0"], ["c1"], ["c2"]]
+    assert tried.count(["c1"]) > 1
+
+
+def test_beam_leaves_a_state_after_some_attempts() -> None:
+    known = Known(table((9, 9, 9, 9)), ("0",) * 4)
+    best = known.add("c0", 0, 1.0)
+    nodes = []
+    for _ in range(40):
+        choice = beam(known.around)
+        assert choice is not None
+        nodes.append(choice.node)
+        value = -1.0 - len(nodes)
+        known.variants[state_key(choice.proposal.variant)] = choice.proposal.variant
+        key = state_key(choice.proposal.variant)
+        if known.graph.knows(key):
+            known.graph.repeat(choice.node, choice.move, choice.attempt, key)
+            continue
+        known.graph.dispatch([], choice.node, choice.move, choice.attempt, key)
+        known.graph.settle(key, value)
+    assert nodes.count(best) <= 12 and len(set(nodes)) > 4
+
+
+def test_annealing_goes_to_slower_states_less_and_less() -> None:
+    def slower_taken(results: int, lower: float) -> int:
+        count = 0
+        for seed in range(60):
+            known = Known(table((9, 9, 9)), ("0",) * 3, seed)
+            for _ in range(results):
+                known.history.append(Tried("x", known.graph.start, "c0", None, charged=True))
+            key = known.add("c0", 0, -lower)
+            choice = anneal(known.around)
+            assert choice is not None
+            count += choice.node == key
+        return count
+
+    early, late = slower_taken(0, 0.4), slower_taken(80, 0.4)
+    assert 15 < early < 45 and late == 0
+    assert slower_taken(0, 3.0) < 5
+
+
+def test_annealing_follows_every_gain() -> None:
+    known = Known(table((9, 9, 9)), ("0",) * 3)
+    key = known.add("c0", 0, 0.1)
+    choice = anneal(known.around)
+    assert choice is not None and choice.node == key
+
+
+def test_evolution_lets_old_states_die() -> None:
+    known = Known(table((9, 9, 9)), ("0",) * 3)
+    old = known.add("c0", 0, 9.0)
+    for attempt in range(8):
+        known.add("c1", attempt, 0.1)
+        known.add("c2", attempt, 0.2)
+    parents = []
+    for seed in range(30):
+        around = Surroundings(known.graph, known.variants, known.proposer, seed, known.history)
+        choice = evolution(around)
+        assert choice is not None
+        parents.append(choice.node)
+    assert old not in parents and known.graph.start not in parents
+    better = [key for key in parents if known.graph.nodes[key].value == 0.2]
+    assert len(better) > 22 and len(set(better)) > 3, "the best of a few that were drawn"
+
+
+def test_tuner_takes_neighbours_after_forty() -> None:
+    space = table((6, 6, 6))
+    found = play(tpe, space, seed=0, budget=80)
+    later = found.configs[42:60]
+    times = space.times_ms
+    for number, config in enumerate(later, 42):
+        known = [each for each in found.configs[:number]]
+        near = [k for k in known if sum(a != b for a, b in zip(k, config, strict=True)) == 1]
+        assert near, f"{config} is no neighbour of a state before it"
+    assert min(times[config] or 9.0 for config in found.configs[:60]) == 1.0
+
+
+def test_auto_on_knobs_alone_only_tunes() -> None:
+    known = Known(table((4, 4)), ("0", "0"))
+    choice = auto(known.around)
+    assert choice is not None and choice.move == TUNE
+
+
+def test_auto_changes_structure_and_tunes_in_turns() -> None:
+    space = table((4, 4, 6), structure=("c2",))
+    known = Known(space, ("0", "0", "0"))
+    choice = auto(known.around)
+    assert choice is not None and choice.move == "c2", "structure first"
+    known.add("c2", 0, None)
+    choice = auto(known.around)
+    assert choice is not None and choice.move == TUNE, "a failed structure: knobs are next"
+    seen = known.history[0].key
+    known.history += [Tried(seen, known.graph.start, TUNE, None, charged=True)] * 2
+    choice = auto(known.around)
+    assert choice is not None and choice.move == "c2"
+    better = known.add("c2", 1, 2.0)
+    known.history += [Tried(seen, known.graph.start, "c2", None, charged=True)] * 3
+    choice = auto(known.around)
+    assert choice is not None and (choice.node, choice.move) == (better, TUNE)

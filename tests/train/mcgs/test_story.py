@@ -1,0 +1,156 @@
+"""``trace.md`` and ``report.html``: complete, and safe whatever a kernel or compiler says."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym import Kernel
+from kernelgym.testing import verdict
+from kernelgym.types import Problem, Verdict
+from kernelgym_train.mcgs.drawing import MOST_NODES, graph_drawing
+from kernelgym_train.mcgs.events import Event, read_events
+from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.report import report
+from kernelgym_train.mcgs.story import Story, read_story, trace
+from kernelgym_train.mcgs.variant import read_variant
+from support import searches
+
+EVIL = "</td></table><script>alert(1)</script>| `x` \n# Title <b onload='x'>\"&amp;"
+TAGS = {
+    *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "thead", "tbody"),
+    *("tr", "th", "td", "svg", "line", "circle", "path", "text", "rect", "pre"),
+}
+
+
+class Page(html.parser.HTMLParser):
+    """Collects a page's tags, and checks that each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.open: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def judged(problem: Problem, kernel: Kernel) -> Verdict:
+    if "-march=native" in kernel.source or "omp" in kernel.source:
+        return verdict("wrong", message=EVIL, log=EVIL)
+    return searches.judged(problem, kernel)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    outdir = tmp_path_factory.mktemp("search")
+    searches.run(outdir, searches.evaluator(judged), 20, algo="mcgs")
+    return outdir / "kernels" / "matmul"
+
+
+def test_report_escapes_what_others_wrote(folder: Path) -> None:
+    page = Page((folder / "report.html").read_text())
+    assert page.seen <= TAGS and not {name for name in page.attributes if name.startswith("on")}
+    assert EVIL.replace("\n", "\n") in page.text
+
+
+def test_report_needs_no_other_file(folder: Path) -> None:
+    text = (folder / "report.html").read_text()
+    assert not {"src", "href", "srcset", "style"} & Page(text).attributes
+    assert "@import" not in text and "url(" not in text
+
+
+def test_report_shows_every_evaluation(folder: Path) -> None:
+    text = (folder / "report.html").read_text()
+    rows = read_story(read_events(folder / "events.jsonl")).rows
+    assert len(rows) == 20
+    failed = sum(row.value is None for row in rows)
+    assert text.count('stroke="#cf222e" fill="none"') == failed > 0
+    assert text.count('r="3"') == 20 - failed
+    for name in ("Gain by evaluation", "Graph", "Failures", "Time", "Moves", "Comparisons"):
+        assert f"<h2>{name}</h2>" in text
+
+
+def test_trace_has_a_row_an_evaluation(folder: Path) -> None:
+    lines = (folder / "trace.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ") and line.endswith("` |")]
+    story = read_story(read_events(folder / "events.jsonl"))
+    assert len(rows) == 20 + len(story.comparisons)
+    headings = {"## Evaluations", "## Failures", "## Comparisons"}
+    assert {line for line in lines if line.startswith("#")} == {lines[0], *headings}
+
+
+def test_failure_leaves_its_log_beside_it(folder: Path) -> None:
+    found = [path for path in folder.glob("variants/*/log.txt")]
+    assert found and all(path.read_text() == EVIL for path in found)
+    for path in found:
+        assert json.loads((path.parent / "result.json").read_text())["status"] == "wrong"
+
+
+@given(st.text(), st.text())
+def test_trace_cells_stay_cells(message: str, choice: str) -> None:
+    step = {"move": "m", "target": "t", "choice": choice}
+    proposed = {
+        "key": "k",
+        "node": "s",
+        "move": "m",
+        "variant": {"applied": [step]},
+        "risk": "exact",
+    }
+    said = {"key": "k", "status": "wrong", "value": None, "message": message}
+    said |= {"build_s": 0.0, "wall_s": 0.0}
+    events = [Event(0, 0.0, "proposed", proposed), Event(1, 1.0, "judged", said)]
+    text = trace(read_story(events), "title")
+    for line in text.split("\n"):
+        if line.startswith("|"):
+            plain = line.replace("\\\\", "").replace("\\|", "")
+            assert plain.count("|") in (5, 7)
+
+
+def test_empty_search_has_a_report() -> None:
+    result = {
+        "task": "t", "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0,
+        "over_reference": {"speedup": 0.0}, "evaluations": 0, "duplicates": 0, "seconds": 0.0,
+        "stopped": "interrupted", "noise": 0.0, "risk": "exact", "without_approximate": None,
+        "context": {}, "best": {"state": "s"},
+    }  # fmt: skip
+    progress = searches.empty_progress(read_variant(searches.TASK.start))
+    page = Page(report(Story(), progress, result, "nothing", ""))
+    assert "not measured" in page.text
+
+
+def test_drawing_of_a_large_graph_shows_the_best() -> None:
+    graph = Graph("start")
+    keys = ["start"]
+    for number in range(300):
+        key = f"n{number}"
+        graph.dispatch([], keys[number // 3], "m", number, key)
+        graph.settle(key, number / 100)
+        keys.append(key)
+    text = graph_drawing(graph, {key: key for key in keys}, "n299")
+    shown = text.count("<circle")
+    assert shown <= MOST_NODES + 12 and f"{301 - shown} slower states left out" in text
+    assert "n299</title>" in text and Page(text).seen == {"svg", "line", "circle", "title", "text"}
