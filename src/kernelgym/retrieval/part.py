@@ -1,17 +1,20 @@
 """The observer's part that shows solved problems like the one asked.
 
 Contract: a `Retrieval` is frozen plain data, so that it can be recorded, compared and given by a
-configuration; two equal ones show the same. Indexes are loaded once per process, by name. What is
-shown is a pure function of part, problem and room, and is remembered: an observer asks several
-times a turn. `ready_retrieval` finds what is wrong before the first turn, and notes the index's
-digest, by which a recorded prompt is made again or refused.
+configuration; two equal ones show the same. Indexes are loaded once per process, by name, or by
+folder and digest. What is shown is a pure function of part, problem and room, and is remembered: an
+observer asks several times a turn. `ready_retrieval` finds what is wrong before the first turn, and
+notes the index's digest, by which a recorded prompt is made again or refused. Where a search fails
+after that, as an embedder may, nothing is shown and a warning says why.
 
-It does not cover later turns' own needs (repairs, speed-ups), and indexes in folders.
+It does not cover later turns' own needs (repairs, speed-ups).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +26,7 @@ from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
 from kernelgym.retrieval.cover import DIVERSITIES
 from kernelgym.retrieval.entry import KINDS
+from kernelgym.retrieval.folder import read_index, read_manifest
 from kernelgym.retrieval.index import POOL, Index
 from kernelgym.retrieval.page import fitting_page
 from kernelgym.tokens import TokenCounter
@@ -31,7 +35,7 @@ from kernelgym.types import Problem, Turn
 __all__ = ["INDEXES", "Retrieval", "load_index", "ready_retrieval", "retrieval_of"]
 
 INDEXES = ("synthetic",)
-"""Indexes that have a name."""
+"""Indexes that have a name; others are folders."""
 
 When = Literal["first", "always"]
 _REMEMBERED = 4096
@@ -46,7 +50,7 @@ class Retrieval:
     """
 
     index: str = "synthetic"
-    """Name of an index."""
+    """Name of an index, or the folder of one that `kernelgym index build` wrote."""
     k: int = 3
     """Most entries that are shown."""
     tokens: int = 2000
@@ -61,6 +65,8 @@ class Retrieval:
     """``cover``: those that together show most operators; ``nearest``: the most similar."""
     digest: str = ""
     """The index's digest; empty for the index as it is."""
+    model: str = ""
+    """Folder or name of the index's embedder, where that is not where it was at the build."""
 
     def __post_init__(self) -> None:
         for name in ("k", "tokens"):
@@ -70,10 +76,15 @@ class Retrieval:
                     f"retrieval's {name} is a whole number, at least 1, got {value!r}; leave "
                     "retrieval out to show no examples"
                 )
-        if not isinstance(self.index, str):
-            raise UsageError(
-                f"retrieval's index is a name, got {self.index!r}; known: {', '.join(INDEXES)}"
-            )
+        for name in ("index", "model"):
+            place: object = getattr(self, name)
+            if isinstance(place, Path):
+                object.__setattr__(self, name, str(place))
+            elif not isinstance(place, str):
+                raise UsageError(
+                    f"retrieval's {name} is a name or a folder, got {place!r}; known indexes: "
+                    f"{', '.join(INDEXES)}"
+                )
         if not isinstance(self.digest, str):
             raise UsageError(
                 f"retrieval's digest is sixteen hex digits, got {self.digest!r}; leave it out to "
@@ -109,17 +120,27 @@ class Retrieval:
         """
         if turns and self.when == "first":
             return Addition()
+        load_index(self, room.language, room.device)  # what is wrong with it is the caller's fault
         most = min(self.tokens, room.tokens)
         asked = (self, problem, room.language, room.device, most, room.count)
         remembered = _addition if _can_be_key(room.count) else _addition.__wrapped__
-        return remembered(*asked)
+        try:
+            return remembered(*asked)
+        except Exception as error:  # an embedder is code of others
+            warnings.warn(
+                f"no solved problems are shown for {problem.id}: searching index {self.index!r} "
+                f"failed ({type(error).__name__}: {error})",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return Addition()
 
 
 def retrieval_of(given: object) -> Retrieval:
     """Return a `Retrieval` from what an option may hold.
 
     Args:
-        given: An index's name, a mapping of the fields of `Retrieval`, or one itself.
+        given: An index's name or folder, a mapping of the fields of `Retrieval`, or one itself.
 
     Raises:
         UsageError: If it is none of these, or a field is unknown.
@@ -127,12 +148,11 @@ def retrieval_of(given: object) -> Retrieval:
     if isinstance(given, Retrieval):
         return given
     if isinstance(given, str | Path):
-        _check_name(str(given))
         return Retrieval(str(given))
     if isinstance(given, Mapping):
         return from_fields(Retrieval, "field of retrieval", given)
     raise UsageError(
-        "retrieval is an index's name such as 'synthetic', a mapping such as {'index': "
+        "retrieval is an index's name such as 'synthetic', its folder, a mapping such as {'index': "
         f"'synthetic', 'k': 3}}, or a kernelgym.Retrieval; got {given!r}"
     )
 
@@ -146,8 +166,8 @@ def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
         device: Device they run on.
 
     Raises:
-        UsageError: If the index is unknown, another one than its digest says, holds no entry of
-            the language and kinds, or fewer than k.
+        UsageError: If the index is unknown or damaged, another one than its digest says, holds no
+            entry of the language and kinds, or fewer than k.
     """
     retrieval = retrieval_of(given)
     index = load_index(retrieval, language, device)
@@ -170,26 +190,50 @@ def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
     """Return a retrieval's index; loaded once per process.
 
     Raises:
-        UsageError: If there is none of that name or language, or its digest is another one.
+        UsageError: If there is none of that name or language, it is damaged, or its digest is
+            another one.
     """
-    _check_name(retrieval.index)
+    if retrieval.index not in INDEXES:
+        return _folder_index(retrieval, language)
     # The corpus is written by the Synthetic suite, which other environments do without.
     from kernelgym.retrieval.synthetic import synthetic_index
 
     index = synthetic_index(language, _size(device))
-    if retrieval.digest not in ("", index.digest):
-        raise UsageError(
-            f"index {retrieval.index!r} has digest {index.digest} here, and examples of digest "
-            f"{retrieval.digest} were shown; use the version of kernelgym that showed them, or "
-            "leave the digest out to show those of this version"
-        )
+    _check_digest(retrieval, index.digest, "use the version of kernelgym that showed them")
     return index
 
 
-def _check_name(name: str) -> None:
-    if name not in INDEXES:
+_LOADED: dict[tuple[str, str, str, str], Index] = {}
+"""By folder, language, digest and model. A folder that is gone is not missed."""
+
+
+def _folder_index(retrieval: Retrieval, language: str) -> Index:
+    folder, model = retrieval.index, retrieval.model
+    if not Path(folder).is_dir() and (retrieval.digest == "" or not _LOADED):
         raise UnknownName(
-            "index", name, INDEXES, "Indexes in folders cannot be read by this version."
+            "index", folder, INDEXES, "The folder that `kernelgym index build` wrote is one, too."
+        )
+    place = os.path.realpath(folder)
+    if retrieval.digest:
+        known = _LOADED.get((place, language, retrieval.digest, model))
+        if known is not None:
+            return known
+    there = read_manifest(place)["languages"].get(language, {}).get("digest", "")
+    key = (place, language, there, model)
+    if key not in _LOADED:
+        index = read_index(place, language, model=model)
+        key = (place, language, index.digest, model)
+        _LOADED[key] = index
+    _check_digest(retrieval, key[2], "give back the index that showed them")
+    return _LOADED[key]
+
+
+def _check_digest(retrieval: Retrieval, digest: str, instead: str) -> None:
+    if retrieval.digest not in ("", digest):
+        raise UsageError(
+            f"index {retrieval.index!r} has digest {digest} here, and examples of digest "
+            f"{retrieval.digest} were shown; {instead}, or leave the digest out to show those that "
+            "are there"
         )
 
 
