@@ -15,7 +15,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
 	benchmark.kernelbench
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
+	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \

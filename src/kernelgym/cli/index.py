@@ -19,7 +19,7 @@ from kernelgym.errors import UsageError
 
 if TYPE_CHECKING:
     from kernelgym.retrieval.index import Index
-    from kernelgym.types import Evaluator, Problem
+    from kernelgym.types import Evaluator
 
 __all__ = ["IndexBuild", "IndexCheck", "IndexInfo", "IndexQuery"]
 
@@ -80,6 +80,7 @@ class IndexBuild(MemoryOption):
         from kernelgym.languages import language
         from kernelgym.retrieval.embedding import VIEWS
         from kernelgym.retrieval.models import find_embedder
+        from kernelgym.retrieval.part import part_of_suite
 
         if not self.corpus:
             raise UsageError("give at least one --corpus, such as --corpus synthetic")
@@ -243,18 +244,6 @@ class IndexCheck(Options):
         for line in check_index(self.folder, model=self.model):
             print_text(line)
         return 0
-
-
-def part_of_suite(text: str) -> tuple[Problem, ...]:
-    """Return the problems that ``SUITE`` or ``SUITE:SPLIT`` names.
-
-    Raises:
-        UsageError: If there is no such suite or split.
-    """
-    from kernelgym.suites import suite
-
-    name, _, split = text.partition(":")
-    return suite(name).problems(split=split or None)
 
 
 def _fields(entry: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from kernelgym.answers.python_source import normal_form
 from kernelgym.errors import UsageError
 from kernelgym.indexing.archives import LeftOut
-from kernelgym.indexing.copies import Tested, copy_test, kept, reach, without_answers
+from kernelgym.indexing.copies import Tested, copy_test, reach
 from kernelgym.indexing.corpora import Corpus, Wanted, read_corpus
 from kernelgym.indexing.embedding import embed_texts
 from kernelgym.indexing.judging import Judged, problem_of
@@ -120,7 +120,7 @@ def build_index(
         for language, own in entries.items():
             index = _embedded(plan, own, work, report)
             held_out = [problem for each in plan.held_out.values() for problem in each]
-            index, counts = without_answers(index, held_out)
+            index, counts = index.without_answers(held_out)
             left_out.update({f"held_out_{reason}": count for reason, count in counts.items()})
             index = _verified(plan, index, work, left_out, make_evaluator, report)
             if held_out and index.entries:
@@ -296,7 +296,7 @@ def _verified(
         unknown = {entry.id for entry in named if entry.verdict == NOT_JUDGED} - wrong
         left_out["not_verified"] += len(unknown)
         out |= unknown
-    return kept(dataclasses.replace(index, entries=named), frozenset(out))
+    return dataclasses.replace(index, entries=named).without(out)
 
 
 def _held_out(plan: Plan, found: Mapping[str, Tested]) -> dict[str, Any]:

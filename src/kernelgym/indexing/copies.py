@@ -24,7 +24,7 @@ from kernelgym.retrieval.operators import operators
 from kernelgym.suites.small_sizes import small_form
 from kernelgym.types import Job, Kernel, Problem, Status
 
-__all__ = ["ALIKE", "Tested", "copy_test", "reach", "without_answers"]
+__all__ = ["ALIKE", "Tested", "copy_test", "reach"]
 
 ALIKE = 0.98
 """Cosine from which an entry is reported as very like a held-out problem."""
@@ -67,33 +67,6 @@ def reach(index: Index, problems: Sequence[Problem], depth: int) -> tuple[Entry,
             if place < len(entries):
                 order.setdefault(entries[place].id, entries[place])
     return tuple(order.values())
-
-
-def without_answers(index: Index, held_out: Sequence[Problem]) -> tuple[Index, dict[str, int]]:
-    """Return an index without what held-out problems exclude, and counts."""
-    reasons: dict[str, str] = {}
-    for problem in held_out:
-        for reason, entries in index.excluded_for(problem).items():
-            for entry in entries:
-                reasons.setdefault(entry.id, reason)
-    counts: dict[str, int] = {}
-    for reason in reasons.values():
-        counts[reason] = counts.get(reason, 0) + 1
-    return kept(index, frozenset(reasons)), counts
-
-
-def kept(index: Index, out: frozenset[str]) -> Index:
-    """Return an index without some entries."""
-    if not out:
-        return index
-    own = [place for place, entry in enumerate(index.entries) if entry.id not in out]
-    return dataclasses.replace(
-        index,
-        entries=tuple(index.entries[place] for place in own),
-        vectors=index.vectors[own],
-        keys=tuple(index.keys[place] for place in own),
-        engine=None,
-    )
 
 
 def copy_test(
@@ -162,7 +135,7 @@ def copy_test(
                         untested[problem_id] = "no time was left for it"
         open_ones = [p for p in held_out if p.id in wanted and p.id not in untested]
     by_digest = dict(_by_digest(held_out, forms, passed, untested))
-    without = dataclasses.replace(kept(index, frozenset(accepted)), passed=by_digest)
+    without = dataclasses.replace(index.without(accepted), passed=by_digest)
     everything = {name for entry in without.entries for name in operators(entry.reference)}
     return Tested(
         without,

@@ -27,7 +27,7 @@ _READERS = {
 
 
 def file_rows(path: str | Path) -> Iterator[Row]:
-    """Yield the rows of a file, or of all files of a folder.
+    """Yield the rows of a file, or of a folder's files.
 
     Raises:
         UsageError: If there is no such file, or it cannot be read.

@@ -41,7 +41,7 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_TOKENS", "Observer", "render", "sound"]
+__all__ = ["HISTORY_TOKENS", "Observer", "Prompt", "render", "shrunk", "sound"]
 
 HISTORY_TOKENS = 6_000
 """Default budget for earlier attempts."""
@@ -132,14 +132,14 @@ class Observer:
 
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
-    ) -> _Prompt:
+    ) -> Prompt:
         """Return the prompt, divided among its claims where it has a limit."""
         room = self.context_tokens if budget is None else budget
         before, after = self._fixed(problem, start)
 
         def made(
             part_room: int, last_room: int, history_room: int, chosen: Sequence[Shown]
-        ) -> _Prompt:
+        ) -> Prompt:
             place = Room(self.language, self.device, part_room, self.count)
             added = add_parts(self.parts, problem, turns, place) if part_room else ()
             attempts, lines = self._history(turns, chosen, last_room, history_room)
@@ -147,7 +147,7 @@ class Observer:
             user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
             system = Message("system", system_prompt(self.language))
             messages = tuple(sound(message) for message in (system, user, *attempts))
-            return _Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
+            return Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
 
         chosen = context_policy(self.context).choose(turns)
         limit = self.prompt_tokens
@@ -165,13 +165,13 @@ class Observer:
                 "leave the problem out"
             )
         # What attempts take already is part of the room: one without slack is right at once.
-        last, last_room = _shrunk(
+        last, last_room = shrunk(
             lambda r: made(0, r, r, own), min(room, bare.attempts + limit - bare.tokens), limit
         )
-        with_parts, part_room = _shrunk(
+        with_parts, part_room = shrunk(
             lambda r: made(r, last_room, last_room, own), limit - last.tokens, limit
         )
-        whole, _ = _shrunk(
+        whole, _ = shrunk(
             lambda r: made(part_room, last_room, r, chosen),
             min(room, with_parts.attempts + limit - with_parts.tokens),
             limit,
@@ -285,7 +285,7 @@ class Observer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prompt:
+class Prompt:
     """A prompt, what parts added to it, and its tokens."""
 
     messages: tuple[Message, ...]
@@ -295,7 +295,7 @@ class _Prompt:
     """Those of attempts that are shown in full; lines are part of the first user message."""
 
 
-def _shrunk(make: Callable[[int], _Prompt], room: int, limit: int) -> tuple[_Prompt, int]:
+def shrunk(make: Callable[[int], Prompt], room: int, limit: int) -> tuple[Prompt, int]:
     """Return a prompt within the limit, and the room that it has.
 
     Tokens of joined texts are not the sum of theirs for every tokenizer: what is too long is made

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -164,6 +164,32 @@ class Index:
         order = sorted(range(len(best)), key=lambda i: (-scores[i], self.entries[best[i]].id))
         neighbours = (Neighbour(self.entries[best[i]], scores[i]) for i in order[:k])
         return Found(tuple(neighbours), MappingProxyType(excluded))
+
+    def without(self, out: Collection[str]) -> Index:
+        """Return the index without some entries.
+
+        Args:
+            out: Their ids.
+        """
+        if not out:
+            return self
+        own = [place for place, entry in enumerate(self.entries) if entry.id not in out]
+        return replace(
+            self,
+            entries=tuple(self.entries[place] for place in own),
+            vectors=self.vectors[own],
+            keys=tuple(self.keys[place] for place in own),
+            engine=None,
+        )
+
+    def without_answers(self, held_out: Iterable[Problem]) -> tuple[Index, dict[str, int]]:
+        """Return the index without what held-out problems exclude, and counts by reason."""
+        reasons: dict[str, str] = {}
+        for problem in held_out:
+            for reason, entries in self.excluded_for(problem).items():
+                for entry in entries:
+                    reasons.setdefault(entry.id, reason)
+        return self.without(reasons.keys()), dict(Counter(reasons.values()))
 
     def excluded_for(self, problem: Problem) -> Mapping[str, tuple[Entry, ...]]:
         """Return by reason the entries that would give a problem's answer away."""

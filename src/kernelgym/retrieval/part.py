@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,16 +30,26 @@ from kernelgym.retrieval.entry import KINDS
 from kernelgym.retrieval.folder import read_index, read_manifest
 from kernelgym.retrieval.index import POOL, Index
 from kernelgym.retrieval.page import fitting_page
+from kernelgym.suites import suite as find_suite
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
 
-__all__ = ["INDEXES", "Retrieval", "load_index", "ready_retrieval", "retrieval_of"]
+__all__ = [
+    "INDEXES",
+    "Retrieval",
+    "When",
+    "load_index",
+    "part_of_suite",
+    "ready_retrieval",
+    "retrieval_of",
+]
 
 INDEXES = ("synthetic",)
 """Indexes that have a name; others are folders."""
 
 When = Literal["first", "always"]
 _REMEMBERED = 4096
+_LEVEL = re.compile(r"L\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,9 @@ class Retrieval:
     """The index's digest; empty for the index as it is."""
     model: str = ""
     """Folder or name of the index's embedder, where that is not where it was at the build."""
+    hold_out: tuple[str, ...] = ()
+    """Parts of suites that no entry may give away, whatever problem is asked, each written
+    ``SUITE[:SPLIT[:IDS]]``, such as ``Synthetic:heldout``."""
 
     def __post_init__(self) -> None:
         for name in ("k", "tokens"):
@@ -103,6 +117,14 @@ class Retrieval:
         if not kinds:
             raise UsageError(f"retrieval shows at least one kind of entry: {', '.join(KINDS)}")
         object.__setattr__(self, "kinds", kinds)
+        parts: object = self.hold_out
+        if isinstance(parts, str):
+            parts = (parts,)
+        if not isinstance(parts, tuple | list) or not all(isinstance(p, str) and p for p in parts):
+            raise UsageError(
+                f"retrieval's hold_out are texts such as 'Synthetic:heldout', got {self.hold_out!r}"
+            )
+        object.__setattr__(self, "hold_out", tuple(parts))
         if self.when not in get_args(When):
             raise UnknownName("time of retrieval", self.when, get_args(When))
         if self.diversity not in DIVERSITIES:
@@ -170,6 +192,7 @@ def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
             entry of the language and kinds, or fewer than k.
     """
     retrieval = retrieval_of(given)
+    digest = _whole_index(retrieval, language, device).digest
     index = load_index(retrieval, language, device)
     there = sum(entry.kind in retrieval.kinds for entry in index.entries)
     kinds = " and ".join(retrieval.kinds)
@@ -183,16 +206,46 @@ def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
             f"retrieval's k={retrieval.k} is above the {there} entries of kind {kinds} that index "
             f"{retrieval.index!r} holds in {language!r}; lower it"
         )
-    return dataclasses.replace(retrieval, digest=index.digest)
+    return dataclasses.replace(retrieval, digest=digest)
 
 
 def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
-    """Return a retrieval's index; loaded once per process.
+    """Return what of an index may be shown; loaded once per process.
 
     Raises:
-        UsageError: If there is none of that name or language, it is damaged, or its digest is
-            another one.
+        UsageError: If there is none of that name or language, it is damaged, its digest is
+            another one, or a part that is held out does not exist.
     """
+    index = _whole_index(retrieval, language, device)
+    return _without_answers(index, retrieval.hold_out) if retrieval.hold_out else index
+
+
+@lru_cache(maxsize=16)
+def _without_answers(index: Index, hold_out: tuple[str, ...]) -> Index:
+    problems = [problem for part in hold_out for problem in part_of_suite(part)]
+    return index.without_answers(problems)[0]
+
+
+def part_of_suite(text: str) -> tuple[Problem, ...]:
+    """Return the problems of a part of a suite.
+
+    Args:
+        text: ``SUITE``, ``SUITE:SPLIT``, or ``SUITE:SPLIT:IDS``, whose split may be empty. For
+            ``IDS``, levels will do: ``Synthetic::L2,L3``.
+
+    Raises:
+        UsageError: If there is no such suite, split or problem.
+    """
+    name, _, rest = text.partition(":")
+    split, _, ids = rest.partition(":")
+    suite = find_suite(name)
+    if ids and all(_LEVEL.fullmatch(each) for each in ids.split(",")):
+        levels = [int(each[1:]) for each in ids.split(",")]
+        return tuple(p for level in levels for p in suite.problems(level, split=split or None))
+    return suite.problems(ids=ids or None, split=split or None)
+
+
+def _whole_index(retrieval: Retrieval, language: str, device: str) -> Index:
     if retrieval.index not in INDEXES:
         return _folder_index(retrieval, language)
     # The corpus is written by the Synthetic suite, which other environments do without.
