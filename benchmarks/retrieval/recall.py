@@ -61,7 +61,7 @@ def operators_of(problem: Problem) -> frozenset[str]:
 def by_chance(index: Index, problem: Problem) -> Sequence[Entry]:
     """Return three entries at random, the same for the same problem."""
     rng = random.Random(problem.id)
-    return rng.sample(index.entries, K)
+    return rng.sample([entry for entry in index.entries if entry.kind == "solution"], K)
 
 
 def by_operators(index: Index, problem: Problem) -> Sequence[Entry]:
@@ -99,7 +99,8 @@ def runs_of_six(source: str) -> set[tuple[str, ...]]:
 
 def measured(index: Index, asked: Sequence[Problem]) -> list[dict[str, Any]]:
     """Return a row per level, method and spelling."""
-    of_entry = {entry.id: operators_of(get_problem(entry.problem_id)) for entry in index.entries}
+    solutions = [entry for entry in index.entries if entry.kind == "solution"]
+    of_entry = {entry.id: operators_of(get_problem(entry.problem_id)) for entry in solutions}
     rows = []
     for again in (False, True):
         for name, method in METHODS.items():
@@ -122,7 +123,7 @@ def measured(index: Index, asked: Sequence[Problem]) -> list[dict[str, Any]]:
                         "renamed": again,
                         "n": len(scores),
                         "answerable": len(hits),
-                        "entries": len(index.entries),
+                        "entries": len(solutions),
                         "hit3": round(fmean(hits), 3),
                         "covered3": round(fmean(covered for _, covered, _ in scores), 3),
                         "on_page": round(fmean(share for _, _, share in scores), 3),

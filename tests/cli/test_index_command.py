@@ -40,6 +40,19 @@ def test_query_prints_entries_and_what_is_excluded(built, run) -> None:
     assert code == 0 and len(json.loads(out)["entries"]) == 2
 
 
+def test_query_by_feedback_prints_repairs(run, tmp_path) -> None:
+    said = "NameError: name 'x' is not defined"
+    asked = ("--problem", "Synthetic/L2/4", "--feedback", said, "--json")
+    (tmp_path / "kernel.py").write_text("x = 1\n")
+    for more in ((), ("--kernel", str(tmp_path / "kernel.py"))):
+        code, out, _ = run("index", "query", "synthetic", *asked, *more)
+        entries = json.loads(out)["entries"]
+        assert code == 0 and [entry["kind"] for entry in entries] == ["repair"] * 3
+        assert all("NameError" in entry["feedback"] for entry in entries)
+    code, _, err = run("index", "query", "synthetic", "--problem", "x", "--kernel", "y")
+    assert code == 2 and "--kernel goes with --feedback" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

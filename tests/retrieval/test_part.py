@@ -175,7 +175,7 @@ def test_entry_that_was_not_judged_is_labelled() -> None:
         ({"kinds": None}, "retrieval's kinds are .*, got None"),
         ({"kinds": [["solution"]]}, "unknown kind of entry"),
         ({"digest": 3}, "retrieval's digest is sixteen hex digits, got 3"),
-        ({"kinds": "repair"}, "holds no entry of kind repair in 'triton'"),
+        ({"kinds": "speedup"}, "holds no entry of kind speedup in 'triton'"),
         ({"when": "never"}, "unknown time of retrieval 'never'"),
         ({"diversity": "random"}, "unknown diversity"),
         ({"same_problem": 1}, "same_problem is True or False"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from kernelgym.cli.console import print_source, print_table, print_text
-from kernelgym.cli.judging import check_tools, make_evaluator, problem_at
+from kernelgym.cli.judging import check_tools, make_evaluator, problem_at, read_text
 from kernelgym.cli.options import MemoryOption, Options
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
@@ -156,17 +156,35 @@ class IndexQuery(Options):
     """Folder or name of the index's model, where it is not where it was."""
     same_problem: bool = False
     """Exclude nothing."""
+    feedback: str = ""
+    """What was said of a kernel that failed: show repairs of kernels that failed alike."""
+    kernel: str = ""
+    """With --feedback: the file of that kernel."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
         """Print them; returns the exit code."""
+        from kernelgym.retrieval.index import Found
         from kernelgym.retrieval.part import Retrieval, load_index
+        from kernelgym.retrieval.repairs import similar_repairs
 
+        if self.kernel and not self.feedback:
+            raise UsageError("--kernel goes with --feedback, what was said of it; give both")
+        source = read_text(self.kernel, "kernel file") if self.kernel else ""
         retrieval = Retrieval(self.folder, k=self.k, model=self.model)
         index = load_index(retrieval, self.language, self.device)
         problem = problem_at(self.problem)
-        found = index.search(problem, self.k, kinds=_kinds(index), same_problem=self.same_problem)
+        kinds = _kinds(index) - {"repair"}
+        found = index.search(problem, self.k, kinds=kinds, same_problem=self.same_problem)
+        if self.feedback:
+            repairs = similar_repairs(
+                *(index, problem, self.k),
+                feedback=self.feedback,
+                kernel=source,
+                same_problem=self.same_problem,
+            )
+            found = Found(repairs, found.excluded)
         if self.json:
             rows = [
                 {"id": n.entry.id, "score": n.score} | _fields(n.entry) for n in found.neighbours

@@ -1,11 +1,11 @@
 """The copy test: which entries solve held-out problems, verbatim.
 
 Contract: for each held-out problem the nearest entries that are not excluded are judged on it,
-untimed and nearest first, until `needed` of them have failed to solve it. An entry whose kernel
-(or the one that a speed-up began with) is accepted gives the answer away and leaves the index for
-good. What passed is named per problem, and `Index.passed` lets nothing else be shown for it. An
-entry on which the judge itself failed has not passed. A problem that cannot be judged here, or for
-which no time was left, is said to be untested; for it only exclusion by text holds.
+untimed and nearest first, until `needed` of each kind have failed to solve it. An entry whose
+kernel (or the one that a speed-up began with) is accepted gives the answer away and leaves the
+index for good. What passed is named per problem, and `Index.passed` lets nothing else be shown for
+it. An entry on which the judge itself failed has not passed. A problem that cannot be judged here,
+or for which no time was left, is said to be untested; for it only exclusion by text holds.
 
 On a CPU, KernelBench's problems are tested in their small forms.
 """
@@ -84,7 +84,7 @@ def copy_test(
         index: Entries of one language, without those that texts exclude.
         held_out: The problems.
         judged: Judges without taking times.
-        needed: Entries that must have failed on a problem.
+        needed: Entries of each kind that must have failed on a problem.
         device: Where the judge runs.
         advance: Called once per problem that is done.
     """
@@ -153,8 +153,9 @@ def _looked_through(
     good: list[Entry] = []
     todo: list[Entry] = []
     for entry in entries:
-        if len(good) + len(todo) >= needed:
-            break
+        # Each kind is shown by itself, so that each needs as many.
+        if sum(other.kind == entry.kind for other in (*good, *todo)) >= needed:
+            continue
         if entry.id in accepted:
             continue
         found = [judged.of(form, kernel) for kernel in _kernels(entry)]

@@ -101,7 +101,7 @@ def text_of(row: Row, name: str) -> str:
 
 @contextlib.contextmanager
 def _offline() -> Iterator[None]:
-    """Make the hub's client use its local copy at once, and put its settings back after."""
+    """Make the hub's client use its local copy for a block."""
     import datasets
     from huggingface_hub import constants
 

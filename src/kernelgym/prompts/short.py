@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
-from kernelgym.prompts.observer import Observer, Prompt, shrunk, sound
-from kernelgym.prompts.parts import UNLIMITED, Room, add_parts
+from kernelgym.prompts.observer import Observer, Pages, Prompt, shrunk, sound
+from kernelgym.prompts.parts import UNLIMITED
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
 __all__ = ["PROMPTS", "ShortObserver", "bare", "brief", "question", "retry"]
@@ -107,11 +107,13 @@ class ShortObserver(Observer):
             tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
 
         def made(part_room: int, tried: tuple[Message, ...]) -> Prompt:
-            place = Room(self.language, self.device, part_room, self.count)
-            added = add_parts(self.parts, problem, turns, place) if part_room else ()
-            first = "\n\n".join([asked, *(addition.text for addition in added)])
-            messages = (sound(Message("user", first)), *tried)
-            return Prompt(messages, added, self.tokens(messages), self.tokens(tried))
+            pages = Pages(self, problem, turns, part_room)
+            if tried and (newest := pages.after(len(turns) - 1)):
+                said = sound(Message("user", f"{tried[1].content}\n\n{newest}"))
+                tried = (tried[0], said)
+            first = sound(Message("user", "\n\n".join([asked, *pages.first()])))
+            messages = (first, *tried)
+            return Prompt(messages, pages.added, self.tokens(messages), self.tokens(tried))
 
         limit = self.prompt_tokens
         bare = made(0, ())

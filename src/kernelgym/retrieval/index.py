@@ -146,12 +146,7 @@ class Index:
             kinds: Kinds of entries that are looked at.
             same_problem: Exclude nothing.
         """
-        looked_at = np.array([entry.kind in kinds for entry in self.entries], dtype=bool)
-        excluded: dict[str, int] = {}
-        if not same_problem:
-            excluded = self._exclude(keys_of(problem), looked_at)
-            self._keep_to_passed(problem, looked_at)
-        places = np.flatnonzero(looked_at)
+        places, excluded = self._looked_at(problem, kinds, same_problem)
         view = view_text(problem.source, self.view)
         if not len(places) or not view or k < 1:
             return Found((), MappingProxyType(excluded))
@@ -164,6 +159,29 @@ class Index:
         order = sorted(range(len(best)), key=lambda i: (-scores[i], self.entries[best[i]].id))
         neighbours = (Neighbour(self.entries[best[i]], scores[i]) for i in order[:k])
         return Found(tuple(neighbours), MappingProxyType(excluded))
+
+    def allowed(
+        self, problem: Problem, kinds: Collection[str], *, same_problem: bool = False
+    ) -> NDArray[np.intp]:
+        """Return places of entries that may be shown for a problem.
+
+        Args:
+            problem: The problem asked.
+            kinds: Kinds of entries that are looked at.
+            same_problem: Exclude nothing.
+        """
+        return self._looked_at(problem, kinds, same_problem)[0]
+
+    def _looked_at(
+        self, problem: Problem, kinds: Collection[str], same_problem: bool
+    ) -> tuple[NDArray[np.intp], dict[str, int]]:
+        """Return places that are looked at, and counts of what is excluded."""
+        looked_at = np.array([entry.kind in kinds for entry in self.entries], dtype=bool)
+        excluded: dict[str, int] = {}
+        if not same_problem:
+            excluded = self._exclude(keys_of(problem), looked_at)
+            self._keep_to_passed(problem, looked_at)
+        return np.flatnonzero(looked_at), excluded
 
     def without(self, out: Collection[str]) -> Index:
         """Return the index without some entries.

@@ -7,7 +7,9 @@ observer asks several times a turn. `ready_retrieval` finds what is wrong before
 notes the index's digest, by which a recorded prompt is made again or refused. Where a search fails
 after that, as an embedder may, nothing is shown and a warning says why.
 
-It does not cover later turns' own needs (repairs, speed-ups).
+With ``when="adaptive"`` the first user message shows the same solutions at every turn, and what is
+told of an attempt is followed by repairs of kernels that failed alike, or by speed-ups once it is
+correct.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import dataclasses
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,10 +28,11 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
 from kernelgym.retrieval.cover import DIVERSITIES
-from kernelgym.retrieval.entry import KINDS
+from kernelgym.retrieval.entry import KINDS, Entry
 from kernelgym.retrieval.folder import read_index, read_manifest
 from kernelgym.retrieval.index import POOL, Index
 from kernelgym.retrieval.page import fitting_page
+from kernelgym.retrieval.repairs import similar_repairs, similar_speedups
 from kernelgym.suites import suite as find_suite
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
@@ -47,7 +50,7 @@ __all__ = [
 INDEXES = ("synthetic",)
 """Indexes that have a name; others are folders."""
 
-When = Literal["first", "always"]
+When = Literal["first", "always", "adaptive"]
 _REMEMBERED = 4096
 _LEVEL = re.compile(r"L\d+")
 
@@ -69,7 +72,8 @@ class Retrieval:
     kinds: tuple[str, ...] = ("solution",)
     """Kinds of entries."""
     when: When = "first"
-    """``first``: before the first answer only; ``always``: the same at every turn."""
+    """``first``: before the first answer only; ``always``: the same at every turn; ``adaptive``:
+    solutions at every turn, and after an attempt what helps it: repairs or speed-ups."""
     same_problem: bool = False
     """Show entries of the problem asked, and its twins, too."""
     diversity: str = "cover"
@@ -127,6 +131,11 @@ class Retrieval:
         object.__setattr__(self, "hold_out", tuple(parts))
         if self.when not in get_args(When):
             raise UnknownName("time of retrieval", self.when, get_args(When))
+        if self.when == "adaptive" and not {"repair", "speedup"} & set(kinds):
+            raise UsageError(
+                "retrieval's when='adaptive' shows repairs and speed-ups after attempts, and its "
+                f"kinds are {kinds}; add 'repair' or 'speedup', or leave when out"
+            )
         if self.diversity not in DIVERSITIES:
             raise UnknownName("diversity of retrieval", self.diversity, DIVERSITIES)
         if not isinstance(self.same_problem, bool):
@@ -142,10 +151,33 @@ class Retrieval:
         """
         if turns and self.when == "first":
             return Addition()
+        kinds = tuple(k for k in self.kinds if k == "solution" or self.when != "adaptive")
+        return self._shown(_addition, (problem, kinds), problem, room) if kinds else Addition()
+
+    def after(self, problem: Problem, turns: Sequence[Turn], room: Room) -> Addition:
+        """Return what follows the feedback of the last of these turns.
+
+        Raises:
+            UsageError: If the index is not the one that `digest` names.
+        """
+        if self.when != "adaptive" or not turns:
+            return Addition()
+        last = turns[-1]
+        kernel, kind = last.reply.kernel, "speedup" if last.verdict.correct else "repair"
+        if kernel is None or not last.verdict.valid or kind not in self.kinds:
+            return Addition()
+        said = "" if kind == "speedup" else str(last.feedback)
+        about = (kind, said, last.feedback.category, kernel.source)
+        return self._shown(_addition_after, (problem, *about), problem, room)
+
+    def _shown(
+        self, find: Callable[..., Addition], about: tuple[object, ...], problem: Problem, room: Room
+    ) -> Addition:
+        """Return what a search finds; nothing and a warning if it fails."""
         load_index(self, room.language, room.device)  # what is wrong with it is the caller's fault
         most = min(self.tokens, room.tokens)
-        asked = (self, problem, room.language, room.device, most, room.count)
-        remembered = _addition if _can_be_key(room.count) else _addition.__wrapped__
+        asked = (self, room.language, room.device, most, room.count, *about)
+        remembered = find if _can_be_key(room.count) else find.__wrapped__  # type: ignore[attr-defined]
         try:
             return remembered(*asked)
         except Exception as error:  # an embedder is code of others
@@ -307,22 +339,52 @@ def _can_be_key(value: object) -> bool:
 @lru_cache(maxsize=_REMEMBERED)
 def _addition(
     retrieval: Retrieval,
-    problem: Problem,
     language: str,
     device: str,
     most: int,
     count: TokenCounter,
+    problem: Problem,
+    kinds: tuple[str, ...],
 ) -> Addition:
     """Return the page for a problem, of at most so many tokens."""
     index = load_index(retrieval, language, device)
     found = index.search(
-        problem,
-        retrieval.k + POOL,
-        kinds=retrieval.kinds,
-        same_problem=retrieval.same_problem,
+        problem, retrieval.k + POOL, kinds=kinds, same_problem=retrieval.same_problem
     )
     choose = DIVERSITIES[retrieval.diversity]
     chosen = choose(problem.source, found.neighbours, retrieval.k)
-    entries = [neighbour.entry for neighbour in chosen]
+    return _added([neighbour.entry for neighbour in chosen], language, most, count)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _addition_after(
+    retrieval: Retrieval,
+    language: str,
+    device: str,
+    most: int,
+    count: TokenCounter,
+    problem: Problem,
+    kind: str,
+    said: str,
+    category: str,
+    kernel: str,
+) -> Addition:
+    """Return the page after an attempt, of at most so many tokens."""
+    index = load_index(retrieval, language, device)
+    same = retrieval.same_problem
+    if kind == "repair":
+        found = similar_repairs(
+            *(index, problem, retrieval.k),
+            feedback=said,
+            category=category,
+            kernel=kernel,
+            same_problem=same,
+        )
+    else:
+        found = similar_speedups(index, problem, retrieval.k, device=device, same_problem=same)
+    return _added([neighbour.entry for neighbour in found], language, most, count)
+
+
+def _added(entries: Sequence[Entry], language: str, most: int, count: TokenCounter) -> Addition:
     text, shown, tokens = fitting_page(entries, language, most, count)
     return Addition(text, tuple(entry.id for entry in shown), tokens)

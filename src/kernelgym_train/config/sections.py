@@ -135,8 +135,9 @@ class RetrievalConfig:
     """Most tokens that they take; an entry is shown whole or not at all."""
     kinds: tuple[str, ...] = ("solution",)
     """Kinds of entries: solution, repair, speedup."""
-    when: Literal["first", "always"] = "first"
-    """Show them before the first answer only (first), or the same at every turn (always)."""
+    when: Literal["first", "always", "adaptive"] = "first"
+    """Show them before the first answer only (first), the same at every turn (always), or solutions
+    at every turn with repairs and speed-ups after attempts (adaptive, which needs these kinds)."""
     same_problem: bool = False
     """Show entries of the problem asked, too."""
     diversity: Literal["cover", "nearest"] = "cover"

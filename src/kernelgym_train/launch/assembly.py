@@ -295,10 +295,9 @@ def _held_out_part(config: Config) -> tuple[str, ...]:
     """Return what is evaluated on, as `Retrieval.hold_out` writes it."""
     env, chosen = config.env, config.evaluation
     suite, split, ids = chosen.suite or env.suite, chosen.split, chosen.problems
-    if not ids and not split and chosen.levels:
-        ids = ",".join(f"L{level}" for level in chosen.levels)
-    if not ids and not split and suite == env.suite:
+    if not ids and not split and not chosen.levels and suite == env.suite:
         return ()  # all problems: what is trained on, too
+    ids = ids or ",".join(f"L{level}" for level in chosen.levels or env.levels)
     return (f"{suite}:{split}:{ids}".rstrip(":"),)
 
 

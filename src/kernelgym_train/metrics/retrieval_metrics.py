@@ -86,7 +86,7 @@ def retrieval_metrics(
 
 
 def copied_share(source: str, shown: Sequence[str]) -> float:
-    """Return the share of a source's runs of six words that others hold.
+    """Return the share of a source's runs of six that others hold.
 
     It is 0.0 for a source that is too short.
 

@@ -134,7 +134,7 @@ def test_prompt_with_template_keeps_to_its_limit(room) -> None:
 
 
 def test_nothing_of_the_held_out_part_is_shown(tmp_path) -> None:
-    held_out = SyntheticSuite().problems(split="heldout")[:6]
+    held_out = SyntheticSuite().problems(2, split="heldout")[:6]
     entries = [
         dataclasses.replace(
             next(synthetic_entries("triton")),
@@ -148,7 +148,7 @@ def test_nothing_of_the_held_out_part_is_shown(tmp_path) -> None:
     Index.from_entries([*synthetic_index("triton", "cpu").entries, *entries]).save(tmp_path / "i")
     config = config_of(f"retrieval.index={tmp_path / 'i'}")
     part = training_retrieval(config, "cpu")
-    assert part.hold_out == ("Synthetic:heldout",)
+    assert part.hold_out == ("Synthetic:heldout:L2",)
     shown = load_index(part, "triton", "cpu").entries
     whole = load_index(Retrieval(str(tmp_path / "i")), "triton", "cpu").entries
     assert len(shown) < len(whole)
@@ -164,10 +164,10 @@ def test_nothing_of_the_held_out_part_is_shown(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ((), ("Synthetic:heldout",)),
+        ((), ("Synthetic:heldout:L2",)),
         (("evaluation.problems=1-3",), ("Synthetic:heldout:1-3",)),
         (("evaluation.split=", "evaluation.levels=[1, 3]"), ("Synthetic::L1,L3",)),
-        (("evaluation.split=", "evaluation.suite=runs/other"), ("runs/other",)),
+        (("evaluation.split=", "evaluation.suite=runs/other"), ("runs/other::L2",)),
         (("evaluation.split=",), ()),
     ],
 )
