@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from kernelgym.suites.synthetic import (
 )
 from kernelgym.types import Job, Problem, Reply, Status
 
+_FOLDER = re.compile(r"/[^\s:\"']*/(?=(?:kernelgym|triton|torch|numpy)/)")
+"""Where packages lie on this machine, in warnings that a kernel's process printed."""
 _PER_LEVEL = {1: 1, 2: 2}
 """Share of the problems by level."""
 _STYLES = 24
@@ -84,10 +87,11 @@ def main() -> None:
             if verdict.status not in _FAILED:
                 print(f"passed over: {problem.id} {each.defect} {verdict.status}", flush=True)
                 continue
-            said = feedback(verdict, Reply(each.kernel))
+            told = feedback(verdict, Reply(each.kernel))
+            text = _FOLDER.sub("", str(told))
             style = nearest_style(problem, each, options.language)
             where = (problem.id, options.language, each.defect, each.kernel.digest, str(style))
-            rows.append((*where, said.category, json.dumps(str(said))))
+            rows.append((*where, told.category, json.dumps(text)))
     finally:
         judge.close()
     rows.sort(key=lambda row: (row[1], row[0], row[2]))

@@ -19,6 +19,7 @@ from kernelgym.indexing import build as build_module
 from kernelgym.indexing.build import Plan, build_index, work_folder
 from kernelgym.indexing.corpora import Wanted, corpus_of
 from kernelgym.indexing.coverage import held_out_of, uncovered, uncovered_message
+from kernelgym.retrieval import synthetic
 from kernelgym.retrieval.embedding import EMBEDDERS, OperatorEmbedder
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.folder import check_index, read_index, read_manifest
@@ -73,6 +74,13 @@ class Judges:
 def plan(*corpora: object, **more: Any) -> Plan:
     given = {"wanted": Wanted(("triton",))} | more
     return Plan(tuple(corpus_of(str(each)) for each in corpora), EMBEDDERS["operators"], **given)
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the embedded corpus be small."""
+    monkeypatch.setattr(synthetic, "_PER_LEVEL", {1: 30, 2: 50})
+    monkeypatch.setattr(synthetic, "_repair_lines", lambda: [])
 
 
 @pytest.fixture
@@ -257,7 +265,7 @@ class Stops(OperatorEmbedder):
 
 
 def test_interrupted_build_goes_on(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("kernelgym.indexing.embedding.CHUNK", 100)
+    monkeypatch.setattr("kernelgym.indexing.embedding.CHUNK", 20)
     mine = rows_file(tmp_path / "mine.jsonl")
     first = Stops(2)
     given = plan("synthetic", mine)
@@ -280,7 +288,7 @@ def test_interrupted_build_goes_on(tmp_path, monkeypatch) -> None:
     judges = Judges()
     third = Stops(99)
     build_index(dataclasses.replace(given, embedder=third), tmp_path / "out", judges)
-    assert first.texts == 200 and len(judges.seen) == len(PROBLEMS) - 5
+    assert first.texts == 40 and len(judges.seen) == len(PROBLEMS) - 5
     assert second.texts > 0 and third.texts <= 6  # what read_index-like checks embed, if any
     whole = tmp_path / "whole"
     build_index(given, whole, Judges())

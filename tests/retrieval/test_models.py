@@ -17,6 +17,7 @@ from kernelgym.retrieval.embedding import EMBEDDERS, OperatorEmbedder, view_text
 from kernelgym.retrieval.folder import read_index
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.models import embedder_record, find_embedder, recorded_embedder
+from kernelgym.retrieval.part import Retrieval, load_index
 from kernelgym.retrieval.search import FaissEngine, NumpyEngine, engine_of
 from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.retrieval.text_model import pieces_of
@@ -72,9 +73,22 @@ def test_missing_faiss_is_said(monkeypatch) -> None:
     rows = np.ones((3, 4), np.float32)
     with pytest.raises(UsageError, match=r"FAISS is not installed; .pip install kernelgym\[rag\]"):
         engine_of("faiss", rows)
-    assert engine_of("auto", np.ones((30_000, 2), np.float32)).name == "numpy"
     with pytest.raises(UsageError, match=r"unknown engine of search 'fast'"):
         engine_of("fast", rows)
+
+
+def test_retrieval_takes_its_engine(tmp_path, monkeypatch) -> None:
+    pytest.importorskip("faiss")
+    Index.from_entries(synthetic_index("triton", "cpu").entries[:60]).save(tmp_path / "i")
+    one, other = (Retrieval(str(tmp_path / "i"), engine=name) for name in ("numpy", "faiss"))
+    found = [load_index(part, "triton", "cpu") for part in (one, other)]
+    assert [index.engine.name for index in found if index.engine] == ["numpy", "faiss"]
+    assert found[0].search(PROBLEMS[0], 3) == found[1].search(PROBLEMS[0], 3)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UsageError, match=r"pip install kernelgym\[rag\]"):
+        read_index(tmp_path / "i", "triton", engine="faiss")
+    with pytest.raises(UsageError, match="unknown engine"):
+        Retrieval(engine="fast")
 
 
 def test_missing_sentence_transformers_is_said(monkeypatch) -> None:

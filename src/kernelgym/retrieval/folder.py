@@ -229,7 +229,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 
 
 def read_index(
-    folder: str | Path, language: str, *, model: str = "", engine: str = "auto"
+    folder: str | Path, language: str, *, model: str = "", engine: str = "numpy"
 ) -> Index:
     """Return the part of an index that holds kernels in a language.
 

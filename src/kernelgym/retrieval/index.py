@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.retrieval.embedding import EMBEDDERS, VIEWS, Embedder, Vectors, view_text
-from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.entry import KINDS, Entry, unusable
 from kernelgym.retrieval.exclusion import REASONS, Keys, keys_of, keys_of_entry
 from kernelgym.retrieval.search import Engine, engine_of
 from kernelgym.types import Problem, text_digest
@@ -69,10 +69,11 @@ class Index:
     """By a held-out problem's digest, the only entries that may be shown for it: a judge found that
     their kernels do not solve it."""
     engine: Engine | None = field(default=None, repr=False)
-    """What multiplies; NumPy, or FAISS for many entries, if None."""
+    """What multiplies; NumPy if None."""
     digest: str = field(init=False)
     """Sixteen hex digits over the embedder's name and what is shown of all entries."""
     _places: Mapping[tuple[str, str], tuple[int, ...]] = field(init=False, repr=False)
+    _by_kind: Mapping[str, NDArray[np.bool_]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
@@ -84,7 +85,7 @@ class Index:
         if not self.keys:
             object.__setattr__(self, "keys", tuple(map(keys_of_entry, self.entries)))
         if self.engine is None:
-            object.__setattr__(self, "engine", engine_of("auto", self.vectors))
+            object.__setattr__(self, "engine", engine_of("numpy", self.vectors))
         places: dict[tuple[str, str], list[int]] = {}
         for place, known in enumerate(self.keys):
             for reason, keys in known.items():
@@ -92,6 +93,9 @@ class Index:
                     places.setdefault((reason, key), []).append(place)
         frozen = {key: tuple(found) for key, found in places.items()}
         object.__setattr__(self, "_places", MappingProxyType(frozen))
+        kinds = np.array([entry.kind for entry in self.entries], dtype=object)
+        by_kind = {kind: np.asarray(kinds == kind, dtype=bool) for kind in KINDS}
+        object.__setattr__(self, "_by_kind", MappingProxyType(by_kind))
 
     @classmethod
     def from_entries(
@@ -176,7 +180,9 @@ class Index:
         self, problem: Problem, kinds: Collection[str], same_problem: bool
     ) -> tuple[NDArray[np.intp], dict[str, int]]:
         """Return places that are looked at, and counts of what is excluded."""
-        looked_at = np.array([entry.kind in kinds for entry in self.entries], dtype=bool)
+        looked_at = np.zeros(len(self.entries), dtype=bool)
+        for kind in kinds:
+            looked_at |= self._by_kind[kind]
         excluded: dict[str, int] = {}
         if not same_problem:
             excluded = self._exclude(keys_of(problem), looked_at)

@@ -33,6 +33,7 @@ from kernelgym.retrieval.folder import read_index, read_manifest
 from kernelgym.retrieval.index import POOL, Index
 from kernelgym.retrieval.page import fitting_page
 from kernelgym.retrieval.repairs import similar_repairs, similar_speedups
+from kernelgym.retrieval.search import ENGINES
 from kernelgym.suites import suite as find_suite
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
@@ -82,6 +83,8 @@ class Retrieval:
     """The index's digest; empty for the index as it is."""
     model: str = ""
     """Folder or name of the index's embedder, where that is not where it was at the build."""
+    engine: str = "numpy"
+    """What searches an index in a folder: ``numpy``, or ``faiss``; both find the same."""
     hold_out: tuple[str, ...] = ()
     """Parts of suites that no entry may give away, whatever problem is asked, each written
     ``SUITE[:SPLIT[:IDS]]``, such as ``Synthetic:heldout``."""
@@ -121,6 +124,8 @@ class Retrieval:
         if not kinds:
             raise UsageError(f"retrieval shows at least one kind of entry: {', '.join(KINDS)}")
         object.__setattr__(self, "kinds", kinds)
+        if self.engine not in ENGINES:
+            raise UnknownName("engine of search", self.engine, ENGINES)
         parts: object = self.hold_out
         if isinstance(parts, str):
             parts = (parts,)
@@ -288,26 +293,26 @@ def _whole_index(retrieval: Retrieval, language: str, device: str) -> Index:
     return index
 
 
-_LOADED: dict[tuple[str, str, str, str], Index] = {}
-"""By folder, language, digest and model. A folder that is gone is not missed."""
+_LOADED: dict[tuple[str, ...], Index] = {}
+"""By folder, language, digest, model and engine. A folder that is gone is not missed."""
 
 
 def _folder_index(retrieval: Retrieval, language: str) -> Index:
-    folder, model = retrieval.index, retrieval.model
+    folder, model, engine = retrieval.index, retrieval.model, retrieval.engine
     if not Path(folder).is_dir() and (retrieval.digest == "" or not _LOADED):
         raise UnknownName(
             "index", folder, INDEXES, "The folder that `kernelgym index build` wrote is one, too."
         )
     place = os.path.realpath(folder)
     if retrieval.digest:
-        known = _LOADED.get((place, language, retrieval.digest, model))
+        known = _LOADED.get((place, language, retrieval.digest, model, engine))
         if known is not None:
             return known
     there = read_manifest(place)["languages"].get(language, {}).get("digest", "")
-    key = (place, language, there, model)
+    key = (place, language, there, model, engine)
     if key not in _LOADED:
-        index = read_index(place, language, model=model)
-        key = (place, language, index.digest, model)
+        index = read_index(place, language, model=model, engine=engine)
+        key = (place, language, index.digest, model, engine)
         _LOADED[key] = index
     _check_digest(retrieval, key[2], "give back the index that showed them")
     return _LOADED[key]

@@ -2,8 +2,8 @@
 
 Contract: `best` returns the places of at least the best so many rows among those looked at. Two
 engines give the same answer once the rows are scored again in double precision, which `Index` does:
-``numpy``, and ``faiss`` (`IndexFlatIP`), which keeps a copy of the rows in memory. FAISS is taken
-where it is installed and an index has rows enough to gain by it.
+``numpy``, the default, and ``faiss`` (`IndexFlatIP`), which keeps a copy of the rows in memory.
+Where ``benchmarks.retrieval`` was run, FAISS was no faster; it is there for machines where it is.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.retrieval.embedding import Vectors
 
-__all__ = ["ENGINES", "Engine", "FaissEngine", "NumpyEngine", "engine_of"]
+__all__ = ["ENGINES", "Engine", "FaissEngine", "NumpyEngine", "Places", "engine_of"]
 
-ENGINES = ("auto", "numpy", "faiss")
+ENGINES = ("numpy", "faiss")
 """Names that `engine_of` takes."""
 MARGIN = 1e-5
 """Products in float32 that are closer than this may be equal: 512 terms of at most 1."""
-_WORTH_FAISS = 20_000
-"""Rows above which FAISS is taken by itself; importing it costs more than searching fewer."""
+_TIES = 64
+"""Rows beyond those wanted that are looked at for ties."""
 
 Places = NDArray[np.intp]
 
@@ -84,20 +84,26 @@ class FaissEngine:
     def best(self, query: Vectors, places: Places, wanted: int) -> Places:
         """See `Engine.best`."""
         rows = np.ascontiguousarray(query[None], dtype=np.float32)
-        ids = np.ascontiguousarray(places, dtype=np.int64)
-        selector = self._faiss.IDSelectorBatch(ids)
-        given = self._faiss.SearchParameters(sel=selector)
-        scores, _ = self._index.search(rows, wanted, params=given)
-        least = float(scores[0, -1]) - MARGIN
-        _, _, found = self._index.range_search(rows, least, params=given)
-        return np.sort(found).astype(np.intp)
+        given = None
+        if len(places) < self._index.ntotal:
+            bits = np.zeros(self._index.ntotal, dtype=bool)
+            bits[places] = True
+            kept = np.packbits(bits, bitorder="little")
+            given = self._faiss.SearchParameters(sel=self._faiss.IDSelectorBitmap(kept))
+        more = min(len(places), wanted + _TIES)
+        scores, found = self._index.search(rows, more, params=given)
+        least = float(scores[0, wanted - 1]) - MARGIN
+        if more < len(places) and float(scores[0, -1]) >= least:  # more ties than that
+            _, _, near = self._index.range_search(rows, least, params=given)
+            return np.sort(near).astype(np.intp)
+        return np.sort(found[0][scores[0] >= least]).astype(np.intp)
 
 
 def engine_of(name: str, vectors: Vectors) -> Engine:
     """Return an engine by name.
 
     Args:
-        name: One of `ENGINES`; ``auto`` takes FAISS for a large matrix, where it is installed.
+        name: One of `ENGINES`.
         vectors: The rows.
 
     Raises:
@@ -108,9 +114,4 @@ def engine_of(name: str, vectors: Vectors) -> Engine:
         raise UnknownName("engine of search", name, ENGINES)
     if name == "faiss" and len(vectors):
         return FaissEngine(vectors)
-    if name == "auto" and len(vectors) >= _WORTH_FAISS:
-        try:
-            return FaissEngine(vectors)
-        except UsageError:
-            pass
     return NumpyEngine(vectors)
