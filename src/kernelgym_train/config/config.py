@@ -110,7 +110,7 @@ class Config:
 
 FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
-    *("judge.workers", "judge.standby", "sampling.at_once"),
+    *("judge.workers", "judge.standby", "sampling.at_once", "retrieval.model"),
     *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
     *("tinker.most_usd", "tinker.most_tokens"),
 )

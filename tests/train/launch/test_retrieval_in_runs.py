@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from kernelgym import Kernel, Problem, UsageError
+from kernelgym.cli import main as command_line
 from kernelgym.prompts.observer import render
 from kernelgym.records.export import read_before
 from kernelgym.records.observer_settings import recorded_observer
+from kernelgym.records.trajectories import write_records
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.part import Retrieval, load_index, part_of_suite
@@ -119,6 +121,26 @@ def test_record_of_a_run_gives_its_prompts_back() -> None:
     assert again == dataclasses.replace(observer, ruleset=again.ruleset)
     assert render(read_before(record, 0)) in policy.read
     assert render(read_before(record, 1)) in policy.read
+
+
+def test_export_counts_in_the_run_s_own_tokens(tmp_path, capsys) -> None:
+    config = config_of("env.max_turns=2", "sampling.max_prompt_tokens=6000", "retrieval.tokens=600")
+    tokenizer = tiny.tokenizer()
+    tokenizer.save_pretrained(tmp_path / "words")
+    observer = training_observer(config, "cpu", token_counter(tokenizer))
+    judge = ScriptedEvaluator(lambda problem, kernel: verdict("wrong"), ruleset=config.rules)
+    rules = episode_rules(config)
+    rollouts = asyncio.run(play(tasks_of(0, PROBLEMS, 1), Copies(), judge, observer, rules))
+    records = [rollout_record(rollout, observer, rules) for rollout in rollouts]
+    write_records(tmp_path / "episodes.jsonl", records)
+    command = ["export", str(tmp_path / "episodes.jsonl"), "--format", "sft", "--wrong"]
+    command += ["--out", str(tmp_path / "rows.jsonl")]
+    assert command_line(command) == 2  # by characters, other entries fit
+    assert "is not what its observer shows now" in capsys.readouterr().err
+    assert command_line([*command, "--tokenizer", str(tmp_path / "words")]) == 0
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 6
+    assert command_line([*command, "--tokenizer", str(tmp_path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("room", [1500, 2500, 4000])
