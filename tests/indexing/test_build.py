@@ -19,6 +19,7 @@ from kernelgym.indexing import build as build_module
 from kernelgym.indexing.build import Plan, build_index, work_folder
 from kernelgym.indexing.corpora import Wanted, corpus_of
 from kernelgym.indexing.coverage import held_out_of, uncovered, uncovered_message
+from kernelgym.judge import LocalEvaluator
 from kernelgym.retrieval import synthetic
 from kernelgym.retrieval.embedding import EMBEDDERS, OperatorEmbedder
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
@@ -368,3 +369,32 @@ def test_killed_command_goes_on_with_a_real_judge(tmp_path) -> None:
         "judged_runtime_error",
         "judged_compile_error",
     }
+
+
+@pytest.mark.slow
+def test_planted_answer_is_found_by_a_real_judge(tmp_path) -> None:
+    """A solution of a held-out problem stands under another reference, where no text tells."""
+    held_out = HELD_OUT[:1]
+    rows = rows_file(tmp_path / "mine.jsonl", PROBLEMS[:4]).read_text().splitlines()
+    planted = json.loads(rows[0]) | {"kernel": correct_triton(held_out[0]), "problem_id": "x/1"}
+    (tmp_path / "mine.jsonl").write_text("\n".join([*rows[1:], json.dumps(planted)]) + "\n")
+
+    @contextlib.contextmanager
+    def judge(timing: bool) -> Iterator[Evaluator]:
+        evaluator = LocalEvaluator("cpu", "strict", 1, timing)
+        try:
+            yield evaluator
+        finally:
+            evaluator.close()
+
+    given = plan(
+        tmp_path / "mine.jsonl",
+        held_out={"Synthetic:heldout": held_out},
+        verify=False,
+        include_unverified=True,
+    )
+    built = build_index(given, tmp_path / "out", judge)
+    assert built.left_out == {"held_out_copy": 1} and built.untested == {}
+    index = read_index(tmp_path / "out", "triton")
+    assert "x/1" not in {entry.problem_id for entry in index.entries}
+    assert len(index.search(held_out[0], 9).neighbours) == 3
