@@ -1,6 +1,6 @@
 """How often similar problems are found: the Synthetic suite's held-out problems, asked of the rest.
 
-``python -m benchmarks.retrieval`` runs it. Queries are held-out problems of the three levels
+``python -m benchmarks.retrieval.run`` runs it. Queries are held-out problems of the three levels
 without their docstrings, which name the operators, each as written and as another author would
 write it (`benchmarks.retrieval.renaming`). The entries are the embedded solutions in Triton; their
 references keep nothing but operators, or no docstring, so that docstrings play no part.

@@ -1,6 +1,6 @@
 """All that is measured of retrieval, into one file.
 
-Run ``python -m benchmarks.retrieval [--out FILE] [--queries N] [--model FOLDER]``. With
+Run ``python -m benchmarks.retrieval.run [--out FILE] [--queries N] [--model FOLDER]``. With
 ``KERNELBENCH_ROOT`` set, KernelBench's problems are asked of each other, too; with ``--model``, a
 model of text is compared, on the source and on the operators.
 """
