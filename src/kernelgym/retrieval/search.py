@@ -3,7 +3,8 @@
 Contract: `best` returns the places of at least the best so many rows among those looked at. Two
 engines give the same answer once the rows are scored again in double precision, which `Index` does:
 ``numpy``, the default, and ``faiss`` (`IndexFlatIP`), which keeps a copy of the rows in memory.
-Where ``benchmarks.retrieval.run`` was run, FAISS was no faster; it is there for machines where it is.
+Where ``benchmarks.retrieval.run`` was run, FAISS was no faster; it is there for machines where it
+is.
 """
 
 from __future__ import annotations
