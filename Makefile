@@ -8,13 +8,14 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
-	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.part episodes.episode \
+	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.hub retrieval.repairs retrieval.part episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
-	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
+	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.build \
+	indexing.judging indexing.copies indexing.coverage envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring benchmark.baselines \
 	benchmark.kernelbench
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
+	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \

@@ -395,34 +395,78 @@ def context_cost(data: Any) -> str:
 
 
 def retrieval(data: Any) -> str:
-    """Return how often similar problems are found, and what making the corpus costs."""
-    rows = [
-        [
-            f"L{row['level']}",
-            row["method"],
-            "by another author" if row["renamed"] else "as written",
-            f"{row['n']} ({row['answerable']})",
-            *(f"{row[key]:.2f}" for key in ("hit3", "covered3", "on_page")),
-        ]
-        for row in data["recall"]
+    """Return how often similar problems and repairs are found, and what a search takes."""
+
+    def spelling(row: Any) -> str:
+        return "by another author" if row["renamed"] else "as written"
+
+    synthetic = [row for row in data["recall"] if row["suite"] == "Synthetic"]
+    families = [row for row in data["recall"] if row["suite"] == "KernelBench"]
+    built, kept = data["build"], data["remembered"]
+    parts = [
+        table(
+            [
+                *("level", "method", "spelling", "queries (answerable)"),
+                *("hit@3", "covered", "on the page"),
+            ],
+            [
+                [
+                    f"L{row['level']}",
+                    row["method"],
+                    spelling(row),
+                    f"{row['n']} ({row['answerable']})",
+                    *(f"{row[key]:.2f}" for key in ("hit3", "covered3", "on_page")),
+                ]
+                for row in synthetic
+            ],
+        )
     ]
-    built = data["build"]
-    head = [
-        "level",
-        "method",
-        "spelling",
-        "queries (answerable)",
-        "hit@3",
-        "covered",
-        "on the page",
-    ]
-    return "\n\n".join(
-        [
-            table(head, rows),
-            f"Making the corpus of {built['entries']:,} entries took {built['cpu_s']:.1f} s of CPU "
-            f"time, {built['wall_s']:.1f} s on a machine that did other work.",
+    if families:
+        parts += [
+            "KernelBench's problems, each asked of the others of its level: is the first, or one "
+            "of three, of its operator family?",
+            table(
+                ["level", "method", "spelling", "queries", "first", "of three"],
+                [
+                    [
+                        f"L{row['level']}",
+                        row["method"],
+                        spelling(row),
+                        str(row["n"]),
+                        *(f"{row[key]:.2f}" for key in ("family1", "family3")),
+                    ]
+                    for row in families
+                ],
+            ),
         ]
-    )
+    parts += [
+        "Repairs: has the kernel that the first repair, or one of three, began with the same "
+        "defect as the kernel asked about?",
+        table(
+            ["found by", "queries", "first", "of three"],
+            [
+                [row["key"], str(row["n"]), f"{row['same1']:.2f}", f"{row['same3']:.2f}"]
+                for row in data["repairs"]
+            ],
+        ),
+        "One search, CPU time of one thread:",
+        table(
+            ["entries", "engine", "median, ms", "99th percentile, ms", "memory, MB"],
+            [
+                [
+                    f"{row['entries']:,}",
+                    row["index"],
+                    *(f"{row[key]:.2f}" for key in ("p50_ms", "p99_ms")),
+                    f"{row['mb']:.0f}",
+                ]
+                for row in data["search"]
+            ],
+        ),
+        f"Making the embedded index of {built['entries']:,} entries took {built['cpu_s']:.1f} s of "
+        f"CPU time, {built['wall_s']:.1f} s on a machine that did other work. Entries that are "
+        f"remembered add {kept['added_ms']:.2f} ms to a prompt.",
+    ]
+    return "\n\n".join(parts)
 
 
 def env_overhead(data: Any) -> str:

@@ -276,7 +276,7 @@ SECTIONS = (
     Section(
         "Similar problems found",
         "retrieval.json",
-        "python -m benchmarks.retrieval.recall --out FILE",
+        "python -m benchmarks.retrieval.run --out FILE",
         retrieval,
         "Held-out Synthetic problems, without docstrings, asked of the embedded corpus; once as "
         "written, once with other names and imports. Three entries are returned: at random, the "

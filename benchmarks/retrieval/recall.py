@@ -1,10 +1,9 @@
 """How often similar problems are found: the Synthetic suite's held-out problems, asked of the rest.
 
-Run ``python -m benchmarks.retrieval.recall [--out FILE] [--queries N]``. Queries are held-out
-problems of the three levels without their docstrings, which name the operators, each as written
-and as another author would write it (`benchmarks.retrieval.renaming`). The entries are the embedded
-corpus for Triton, whose references keep nothing but operators, so that docstrings play no part.
-
+``python -m benchmarks.retrieval.run`` runs it. Queries are held-out problems of the three levels
+without their docstrings, which name the operators, each as written and as another author would
+write it (`benchmarks.retrieval.renaming`). The entries are the embedded solutions in Triton; their
+references keep nothing but operators, or no docstring, so that docstrings play no part.
 What is similar is decided by the suite's own data, not by the view: the sets of operators that two
 specifications hold. Per level, method and spelling:
 
@@ -16,22 +15,18 @@ specifications hold. Per level, method and spelling:
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import re
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.machine import machine
+from benchmarks.retrieval.bm25 import Bm25
 from benchmarks.retrieval.renaming import renamed, without_docstrings
 from kernelgym.retrieval.cover import cover
+from kernelgym.retrieval.embedding import Embedder
 from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.index import POOL, Index
-from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.suites.synthetic.source import spec_of
@@ -61,7 +56,36 @@ def operators_of(problem: Problem) -> frozenset[str]:
 def by_chance(index: Index, problem: Problem) -> Sequence[Entry]:
     """Return three entries at random, the same for the same problem."""
     rng = random.Random(problem.id)
-    return rng.sample(index.entries, K)
+    return rng.sample([entry for entry in index.entries if entry.kind == "solution"], K)
+
+
+def by_words() -> Method:
+    """Return what finds the three whose references share most words."""
+    known: dict[str, tuple[list[Entry], Bm25]] = {}
+
+    def find(index: Index, problem: Problem) -> Sequence[Entry]:
+        if index.digest not in known:
+            solutions = [entry for entry in index.entries if entry.kind == "solution"]
+            known[index.digest] = solutions, Bm25([entry.reference for entry in solutions])
+        solutions, words = known[index.digest]
+        out = {e.id for entries in index.excluded_for(problem).values() for e in entries}
+        scores = words.scores(problem.source)
+        order = sorted(range(len(scores)), key=lambda i: (-scores[i], solutions[i].id))
+        return [solutions[i] for i in order if solutions[i].id not in out][:K]
+
+    return find
+
+
+def by_model(embedder: Embedder, view: str) -> Method:
+    """Return what finds the three that a model of text takes for the most similar."""
+    known: dict[str, Index] = {}
+
+    def find(index: Index, problem: Problem) -> Sequence[Entry]:
+        if index.digest not in known:
+            known[index.digest] = Index.from_entries(index.entries, embedder, view=view)
+        return [found.entry for found in known[index.digest].search(problem, K).neighbours]
+
+    return find
 
 
 def by_operators(index: Index, problem: Problem) -> Sequence[Entry]:
@@ -77,6 +101,7 @@ def by_cover(index: Index, problem: Problem) -> Sequence[Entry]:
 
 METHODS: dict[str, Method] = {
     "random": by_chance,
+    "BM25": by_words(),
     "operators": by_operators,
     "operators, cover": by_cover,
 }
@@ -97,12 +122,22 @@ def runs_of_six(source: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + 6]) for start in range(len(words) - 5)}
 
 
-def measured(index: Index, asked: Sequence[Problem]) -> list[dict[str, Any]]:
-    """Return a row per level, method and spelling."""
-    of_entry = {entry.id: operators_of(get_problem(entry.problem_id)) for entry in index.entries}
+def measured(
+    index: Index, asked: Sequence[Problem], models: dict[str, tuple[Embedder, str]]
+) -> list[dict[str, Any]]:
+    """Return a row per level, method and spelling.
+
+    Args:
+        index: What is asked.
+        asked: The problems.
+        models: Embedders and their views, by the name of the method.
+    """
+    methods = METHODS | {name: by_model(*each) for name, each in models.items()}
+    solutions = [entry for entry in index.entries if entry.kind == "solution"]
+    of_entry = {entry.id: operators_of(get_problem(entry.problem_id)) for entry in solutions}
     rows = []
     for again in (False, True):
-        for name, method in METHODS.items():
+        for name, method in methods.items():
             seen: dict[int, list[tuple[float | None, float, float]]] = {}
             for number, problem in enumerate(asked):
                 source = without_docstrings(problem.source)
@@ -122,7 +157,7 @@ def measured(index: Index, asked: Sequence[Problem]) -> list[dict[str, Any]]:
                         "renamed": again,
                         "n": len(scores),
                         "answerable": len(hits),
-                        "entries": len(index.entries),
+                        "entries": len(solutions),
                         "hit3": round(fmean(hits), 3),
                         "covered3": round(fmean(covered for _, covered, _ in scores), 3),
                         "on_page": round(fmean(share for _, _, share in scores), 3),
@@ -149,29 +184,3 @@ def _scores(
     right = runs_of_six(solve(problem).source)
     page = set().union(*(runs_of_six(entry.kernel) for entry in shown)) if shown else set()
     return (hit if possible else None), covered, len(right & page) / len(right)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--queries", type=int, default=300)
-    options = parser.parse_args()
-    began, began_cpu = time.perf_counter(), time.process_time()
-    index = synthetic_index("triton", "cpu")
-    built = {
-        "entries": len(index.entries),
-        "wall_s": round(time.perf_counter() - began, 2),
-        "cpu_s": round(time.process_time() - began_cpu, 2),
-    }
-    rows = measured(index, queries(options.queries))
-    result = {"machine": machine("numpy"), "build": built, "recall": rows}
-    text = json.dumps(result, indent=1) + "\n"
-    if options.out is not None:
-        options.out.write_text(text)
-    for row in rows:
-        print({key: value for key, value in row.items() if key != "suite"})
-    print(built)
-
-
-if __name__ == "__main__":
-    main()

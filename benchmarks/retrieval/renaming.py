@@ -29,22 +29,24 @@ def renamed(source: str, seed: int, *, sizes: bool = False) -> str:
     """Return a module with random names, another style of imports and no docstrings.
 
     Args:
-        source: A reference that imports torch, ``torch.nn as nn`` and
-            ``torch.nn.functional as F``.
+        source: A reference; imports of torch, ``torch.nn`` and ``torch.nn.functional`` change
+            their style, others stay.
         seed: Decides names and style.
         sizes: Change the whole numbers of assignments at module level, too.
     """
     rng = random.Random(seed)
     tree = _Undocumented().visit(ast.parse(source))
     style = rng.choice(_STYLES)
-    before = {
-        alias.asname or alias.name: alias.name
-        for node in tree.body
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    tree = _Renamed(rng, {name: style[module] for name, module in before.items()}).visit(tree)
-    body = [node for node in tree.body if not isinstance(node, ast.Import)]
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                bound = alias.asname or alias.name.partition(".")[0]
+                names[bound] = style.get(alias.name, bound)
+    # What else a module calls its classes is text to a reader of imports: they stay.
+    names |= {node.name: node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    tree = _Renamed(rng, names).visit(tree)
+    body = [node for node in tree.body if not _is_ours(node)]
     if sizes:
         for node in body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
@@ -54,6 +56,11 @@ def renamed(source: str, seed: int, *, sizes: bool = False) -> str:
         for module, name in rng.sample(sorted(style.items()), len(style))
     ]
     return ast.unparse(ast.fix_missing_locations(ast.Module([*imports, *body], [])))
+
+
+def _is_ours(node: ast.stmt) -> bool:
+    """Return True for an import that is written anew."""
+    return isinstance(node, ast.Import) and all(alias.name in _STYLES[0] for alias in node.names)
 
 
 class _Undocumented(ast.NodeTransformer):

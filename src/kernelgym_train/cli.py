@@ -255,9 +255,13 @@ def _asked(options: argparse.Namespace) -> _Asked:
     config = load_config(own, settings, processes=processes)
     if options.resume:
         check_resume(plain(kept), config)
-        from kernelgym_train.launch.manifest import check_ruleset
+        from kernelgym_train.launch.manifest import check_retrieval, check_ruleset
 
         check_ruleset(folder, config.rules)
+        if config.retrieval.on:
+            from kernelgym_train.launch.assembly import training_retrieval
+
+            check_retrieval(folder, training_retrieval(config, config.judge.device))
     return _Asked(config, options.resume, from_step)
 
 

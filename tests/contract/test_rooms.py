@@ -23,7 +23,7 @@ LONGEST = 500
 ROOMS = (
     "nouns",
     *("languages", "answers", "prompts", "feedback", "rewards", "suites", "testing", "redteam"),
-    *("retrieval", "episodes", "records", "judge", "evaluators", "envs", "benchmark"),
+    *("retrieval", "episodes", "records", "judge", "evaluators", "indexing", "envs", "benchmark"),
     *("adapters", "serve", "cli"),
 )
 """From the ground up: a room imports only what stands before it. Files at the top are nouns."""

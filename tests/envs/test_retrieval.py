@@ -154,7 +154,7 @@ def test_awaited_policy_reads_the_examples() -> None:
     ("wrong", "message"),
     [
         ({"retrieval": "web"}, "unknown index 'web'"),
-        ({"retrieval": Path("/tmp/index")}, "Indexes in folders cannot be read"),
+        ({"retrieval": Path("/tmp/index")}, "kernelgym index build"),
         ({"retrieval": {"k": 0}}, "at least 1"),
         ({"retrieval": {"tokns": 3}}, "did you mean tokens"),
         ({"context": {"last": 0}}, "at least the last"),

@@ -134,11 +134,28 @@ def test_prompt_never_exceeds_its_budget(action: str, found: Verdict, budget: in
     "".join(message.content for message in tried).encode()  # no lone surrogates
 
 
+def test_parts_follow_question_and_yield_to_attempt() -> None:
+    def more(problem, turns, room):
+        return "word " * min(50, room.tokens)
+
+    observer = dataclasses.replace(OBSERVER, parts=(more,), count=lambda text: len(text.split()))
+    plain = dataclasses.replace(observer, parts=())
+    turns = play("wrong")
+    asked, *tried = observer.observe(SAMPLE_PROBLEM, turns)
+    bare, *same = plain.observe(SAMPLE_PROBLEM, turns)
+    assert asked.content.startswith(bare.content) and asked.content.count("word") == 50
+    assert tried == same and len(tried) == 2
+    least = plain.tokens((bare, *same))
+    for room in (0, 7, 60):
+        tight = dataclasses.replace(observer, prompt_tokens=least + room)
+        messages = tight.observe(SAMPLE_PROBLEM, turns)
+        assert messages[1:] == tuple(same) and tight.tokens(messages) <= least + room
+        assert messages[0].content.count("word") == min(50, room)
+
+
 def test_what_it_cannot_show_is_refused() -> None:
-    with pytest.raises(UsageError, match="neither parts nor hardware"):
+    with pytest.raises(UsageError, match="shows no hardware"):
         dataclasses.replace(OBSERVER, hardware=Hardware("H200"))
-    with pytest.raises(UsageError, match="neither parts nor hardware"):
-        dataclasses.replace(OBSERVER, parts=(lambda problem, turns: "more",))
     with pytest.raises(UsageError, match="no kernel to start from"):
         OBSERVER.observe(SAMPLE_PROBLEM, start=SAMPLE_KERNELS["triton"])
     with pytest.raises(UsageError, match="at least 0"):

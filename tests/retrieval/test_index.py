@@ -140,7 +140,7 @@ def test_embedder_of_the_wrong_shape_is_refused(vectors) -> None:
     class Wrong:
         name, dimension = "wrong", 4
 
-        def embed(self, texts):
+        def embed(self, texts, *, query=False):
             return vectors
 
     with pytest.raises(UsageError, match="'wrong' gave an array of shape"):

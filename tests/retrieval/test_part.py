@@ -175,15 +175,16 @@ def test_entry_that_was_not_judged_is_labelled() -> None:
         ({"kinds": None}, "retrieval's kinds are .*, got None"),
         ({"kinds": [["solution"]]}, "unknown kind of entry"),
         ({"digest": 3}, "retrieval's digest is sixteen hex digits, got 3"),
-        ({"kinds": "repair"}, "holds no entry of kind repair in 'triton'"),
+        ({"kinds": "speedup"}, "holds no entry of kind speedup in 'triton'"),
         ({"when": "never"}, "unknown time of retrieval 'never'"),
         ({"diversity": "random"}, "unknown diversity"),
         ({"same_problem": 1}, "same_problem is True or False"),
-        ({"index": 3}, "index is a name, got 3"),
+        ({"index": 3}, "index is a name or a folder, got 3"),
+        ({"model": 3}, "model is a name or a folder, got 3"),
         ({"digest": "0123"}, "has digest .* here, and examples of digest 0123"),
         ({"idex": "synthetic"}, "did you mean index"),
         ("sintetic", "unknown index 'sintetic'; did you mean synthetic"),
-        ("/some/folder", "Indexes in folders cannot be read"),
+        ("/some/folder", "unknown index .*kernelgym index build"),
         (3, "retrieval is an index's name such as 'synthetic'"),
     ],
 )
@@ -193,7 +194,7 @@ def test_bad_retrieval_is_refused_with_what_is_known(given, error) -> None:
 
 
 def test_language_without_a_corpus_is_refused() -> None:
-    with pytest.raises(UsageError, match="writes no kernels in 'cuda'"):
+    with pytest.raises(UsageError, match=r"writes no kernels in 'cuda'"):
         ready_retrieval("synthetic", "cuda", "cuda:0")
 
 

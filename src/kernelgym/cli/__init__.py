@@ -26,6 +26,7 @@ from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
 from kernelgym.cli.device import Device
 from kernelgym.cli.export import Export, Rescore
+from kernelgym.cli.index import IndexBuild, IndexCheck, IndexInfo, IndexQuery
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
@@ -51,7 +52,7 @@ _NO_NUMBER = re.compile(
 )
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Device | Redteam
-    | ShowTrajectory | Rescore | Export
+    | ShowTrajectory | Rescore | Export | IndexBuild | IndexQuery | IndexInfo | IndexCheck
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
@@ -65,7 +66,13 @@ _COMMANDS: dict[str, type[Options]] = {
     "show-trajectory": ShowTrajectory,
     "rescore": Rescore,
     "export": Export,
+    "index build": IndexBuild,
+    "index query": IndexQuery,
+    "index info": IndexInfo,
+    "index check": IndexCheck,
 }
+_GROUP = "index"
+"""The command whose name has two words."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,6 +95,8 @@ def _run(arguments: list[str]) -> int:
     """
     if len(arguments) > 1 and arguments[0] in ("-v", "--verbose"):
         arguments.append(arguments.pop(0))  # it belongs to every command, and stands after its name
+    if arguments[:1] == [_GROUP]:
+        arguments = _joined(arguments)
     verbose = False
     try:
         if arguments == ["--version"]:
@@ -109,6 +118,13 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         _say(f"failed: {type(error).__name__}: {error}", verbose)
         return 1
+
+
+def _joined(arguments: list[str]) -> list[str]:
+    """Return arguments with a name of two words as one."""
+    if len(arguments) < 2 or arguments[1] in ("-h", "--help"):
+        return ["--help"]
+    return [" ".join(arguments[:2]), *arguments[2:]]
 
 
 def _command(arguments: list[str]) -> _Command:
@@ -133,6 +149,10 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[ShowTrajectory, subcommand("show-trajectory")]
         | Annotated[Rescore, subcommand("rescore")]
         | Annotated[Export, subcommand("export")]
+        | Annotated[IndexBuild, subcommand("index build")]
+        | Annotated[IndexQuery, subcommand("index query")]
+        | Annotated[IndexInfo, subcommand("index info")]
+        | Annotated[IndexCheck, subcommand("index check")]
     )
     box = io.StringIO()
     try:
@@ -190,7 +210,7 @@ def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
 def _options(command: type[Options]) -> tuple[str, ...]:
     """Return the options of a command as they are typed."""
     return tuple(
-        f"--{field.name.replace('_', '-')}"
+        f"--{field.name.rstrip('_').replace('_', '-')}"
         for field in dataclasses.fields(command)
         if "Positional" not in str(field.type)
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -15,6 +17,10 @@ from kernelgym.cli.options import Options
 from kernelgym.cli.trajectory import note_cut, source_of
 from kernelgym.errors import UsageError
 from kernelgym.types import GAMMA
+
+if TYPE_CHECKING:
+    from kernelgym.prompts.observer import Observer
+    from kernelgym.records.trajectories import EpisodeRecord
 
 __all__ = ["Export", "Rescore"]
 
@@ -36,7 +42,7 @@ class Rescore(Options):
         """Write it; returns the exit code."""
         from kernelgym.episodes.stopping import stop_rule
         from kernelgym.records.rescore import rescore
-        from kernelgym.records.trajectories import EpisodeRecord, read_records, write_records
+        from kernelgym.records.trajectories import read_records, write_records
         from kernelgym.rewards import reward_preset
 
         preset = reward_preset(self.reward)
@@ -94,6 +100,9 @@ class Export(Options):
     """Most examples per problem, or pairs per prompt (one if not given), the best first."""
     unchecked: bool = False
     """Take the prompts that this version makes, even where something else was read."""
+    tokenizer: str = ""
+    """Folder or hub name of the tokenizer whose tokens the episodes' prompts were cut to; four
+    characters are taken for one if not given. A training run cuts to its model's tokens."""
 
     def run(self) -> int:
         """Write it; returns the exit code."""
@@ -118,7 +127,8 @@ class Export(Options):
             "preferences": export.preference_rows,
         }
         records = (source_of(record) for record in read_records(self.file, on_cut=note_cut))
-        count = write_lines(_apart(self.out, self.file), makers[self.format](records, rules))
+        rows = makers[self.format](records, rules, _observers(self.tokenizer))
+        count = write_lines(_apart(self.out, self.file), rows)
         what = "pair" if self.format == "preferences" else "example"
         print_text(f"{count} {what}{'' if count == 1 else 's'} written to {self.out}")
         if not count and self.format == "preferences" and self.pairs == "prompt":
@@ -126,6 +136,36 @@ class Export(Options):
         elif not count and not self.wrong:
             print_text("no answer was good enough; --wrong takes honest failures too", "yellow")
         return 0
+
+
+def _observers(tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
+    """Return what gives the observer of a record back, counting in a tokenizer's tokens.
+
+    Raises:
+        UsageError: If there is no such tokenizer.
+    """
+    from kernelgym.records.observer_settings import recorded_observer
+
+    if not tokenizer:
+        return recorded_observer
+    from kernelgym.retrieval.hub import snapshot
+
+    folder = tokenizer if Path(tokenizer).is_dir() else snapshot(tokenizer)
+    try:
+        from transformers import AutoTokenizer
+
+        words: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except Exception as error:  # a folder may hold anything
+        raise UsageError(
+            f"tokenizer {tokenizer!r} cannot be read: {type(error).__name__}: {str(error)[:200]}; "
+            "name the model's folder, which a run's config.yaml has as model.id"
+        ) from None
+
+    @functools.lru_cache(maxsize=4096)
+    def count(text: str) -> int:
+        return len(words(text, add_special_tokens=False)["input_ids"])
+
+    return lambda record: dataclasses.replace(recorded_observer(record), count=count)
 
 
 def _apart(out: str, file: str) -> Path:

@@ -28,7 +28,7 @@ from kernelgym.prompts.context import (
     own_summary,
 )
 from kernelgym.prompts.hardware import Hardware, hardware_of
-from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts
+from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts, followers
 from kernelgym.prompts.problem import (
     SUMMARY_REQUEST,
     example_count,
@@ -40,7 +40,7 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_TOKENS", "Observer", "render", "sound"]
+__all__ = ["HISTORY_TOKENS", "Observer", "Pages", "Prompt", "render", "shrunk", "sound"]
 
 HISTORY_TOKENS = 6_000
 """Default budget for earlier attempts."""
@@ -131,22 +131,26 @@ class Observer:
 
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
-    ) -> _Prompt:
+    ) -> Prompt:
         """Return the prompt, divided among its claims where it has a limit."""
         room = self.context_tokens if budget is None else budget
         before, after = self._fixed(problem, start)
 
         def made(
             part_room: int, last_room: int, history_room: int, chosen: Sequence[Shown]
-        ) -> _Prompt:
-            place = Room(self.language, self.device, part_room, self.count)
-            added = add_parts(self.parts, problem, turns, place) if part_room else ()
-            attempts, lines = self._history(turns, chosen, last_room, history_room)
-            texts = [*before, *(addition.text for addition in added), *after]
+        ) -> Prompt:
+            pages = Pages(self, problem, turns, part_room)
+            newest = pages.after(len(turns) - 1)
+            first = pages.first()
+            attempts, lines = self._history(
+                turns, chosen, last_room, history_room, newest, pages.after
+            )
+            added = pages.added
+            texts = [*before, *first, *after]
             user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
             system = Message("system", system_prompt(self.language))
             messages = tuple(sound(message) for message in (system, user, *attempts))
-            return _Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
+            return Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
 
         chosen = context_policy(self.context).choose(turns)
         limit = self.prompt_tokens
@@ -164,13 +168,13 @@ class Observer:
                 "leave the problem out"
             )
         # What attempts take already is part of the room: one without slack is right at once.
-        last, last_room = _shrunk(
+        last, last_room = shrunk(
             lambda r: made(0, r, r, own), min(room, bare.attempts + limit - bare.tokens), limit
         )
-        with_parts, part_room = _shrunk(
+        with_parts, part_room = shrunk(
             lambda r: made(r, last_room, last_room, own), limit - last.tokens, limit
         )
-        whole, _ = _shrunk(
+        whole, _ = shrunk(
             lambda r: made(part_room, last_room, r, chosen),
             min(room, with_parts.attempts + limit - with_parts.tokens),
             limit,
@@ -204,11 +208,18 @@ class Observer:
         return sum(self.count(message.content) for message in messages)
 
     def _history(
-        self, turns: Sequence[Turn], chosen: Sequence[Shown], last_room: int, room: int
+        self,
+        turns: Sequence[Turn],
+        chosen: Sequence[Shown],
+        last_room: int,
+        room: int,
+        newest: str,
+        page_after: Callable[[int], str],
     ) -> tuple[list[Message], str]:
         """Return the messages of attempts that fit, and lines of others.
 
-        The last attempt is cut to `last_room`; what it takes counts in `room`, as others do.
+        The last attempt is cut to `last_room`; what it takes counts in `room`, as others do. What
+        parts add after attempts has a room of its own.
         """
         if not turns:
             return [], ""
@@ -222,11 +233,14 @@ class Observer:
             detail = wanted[index].detail
             if index != last and (detail is Detail.LINE or (full and index != best)):
                 continue
-            told = self._told(turns[index], index == last, index == best != last)
+            head, asked = self._told(turns[index], index == last, index == best != last)
+            told = f"{head}{asked}"
             here = last_room if index == last else room
             if self.prompt_tokens is not None:
                 most = max(here - _LEAST_ATTEMPT_TOKENS, _LEAST_ATTEMPT_TOKENS)
                 told = fit(told, most, self.count)
+                if told != f"{head}{asked}":
+                    head, asked = told, ""
             answer = self._attempt(turns[index], detail, here - self.count(told))
             if answer is None and index == last:
                 least = max(here - self.count(told), _LEAST_ATTEMPT_TOKENS)
@@ -234,7 +248,9 @@ class Observer:
             if answer is None:
                 full = True  # an older one that is shorter is not shown instead
                 continue
-            found[index] = [Message("assistant", answer), Message("user", told)]
+            page = newest if index == last else page_after(index)
+            said = f"{head}\n\n{page}{asked}" if page else told
+            found[index] = [Message("assistant", answer), Message("user", said)]
             room -= self.count(answer) + self.count(told)
         left = [
             turns[index]
@@ -264,10 +280,11 @@ class Observer:
             return kernel
         return f"<SUMMARY>\n{fit(summary, _SUMMARY_TOKENS, self.count)}\n</SUMMARY>\n\n{kernel}"
 
-    def _told(self, turn: Turn, is_last: bool, is_best: bool) -> str:
+    def _told(self, turn: Turn, is_last: bool, is_best: bool) -> tuple[str, str]:
+        """Return what became of a turn, and the request after it."""
         asked = _ask(turn.index + 1, self.max_turns) if is_last else ""
         best = ", the best so far" if is_best else ""
-        return f"# What became of turn {turn.index + 1}{best}\n\n{turn.feedback}{asked}"
+        return f"# What became of turn {turn.index + 1}{best}\n\n{turn.feedback}", asked
 
     def _lines(self, turns: Sequence[Turn], room: int) -> str:
         """Return attempts in a line each, the oldest dropped to fit."""
@@ -283,8 +300,42 @@ class Observer:
         return "\n".join([title, *reversed(lines)]) if lines else ""
 
 
+class Pages:
+    """What parts add to one prompt, in the order it is asked for."""
+
+    def __init__(
+        self, observer: Observer, problem: Problem, turns: Sequence[Turn], room: int
+    ) -> None:
+        self._observer, self._problem, self._turns = observer, problem, turns
+        self._after = followers(observer.parts)
+        self._left = room
+        self.added: tuple[Addition, ...] = ()
+
+    def first(self) -> list[str]:
+        """Return what is added to the first user message."""
+        return [addition.text for addition in self._add(self._observer.parts, self._turns)]
+
+    def after(self, index: int) -> str:
+        """Return what is added after an attempt; empty before the first."""
+        if index < 0 or not self._after:
+            return ""
+        added = self._add(self._after, self._turns[: index + 1])
+        return "\n\n".join(addition.text for addition in added)
+
+    def _add(self, parts: Sequence[Part], turns: Sequence[Turn]) -> tuple[Addition, ...]:
+        if self._left <= 0:
+            return ()
+        observer = self._observer
+        place = Room(observer.language, observer.device, self._left, observer.count)
+        added = add_parts(parts, self._problem, turns, place)
+        if self._left < UNLIMITED:
+            self._left -= sum(observer.count(addition.text) for addition in added)
+        self.added += added
+        return added
+
+
 @dataclass(frozen=True, slots=True)
-class _Prompt:
+class Prompt:
     """A prompt, what parts added to it, and its tokens."""
 
     messages: tuple[Message, ...]
@@ -294,7 +345,7 @@ class _Prompt:
     """Those of attempts that are shown in full; lines are part of the first user message."""
 
 
-def _shrunk(make: Callable[[int], _Prompt], room: int, limit: int) -> tuple[_Prompt, int]:
+def shrunk(make: Callable[[int], Prompt], room: int, limit: int) -> tuple[Prompt, int]:
     """Return a prompt within the limit, and the room that it has.
 
     Tokens of joined texts are not the sum of theirs for every tokenizer: what is too long is made

@@ -3,6 +3,9 @@
 Contract: a part is a pure function of problem, turns and `Room`; it returns text, or an `Addition`
 that also names the entries that were shown. Two equal parts add the same. A text that takes more
 tokens than the room has is left out where the observer has a budget for the whole prompt.
+
+A part may also have a method ``after(problem, turns, room)``, which adds to the message that tells
+what became of the last of these turns.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TypeAlias
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
 
-__all__ = ["UNLIMITED", "Addition", "Part", "Room", "add_parts"]
+__all__ = ["UNLIMITED", "Addition", "Part", "Room", "add_parts", "followers"]
 
 UNLIMITED = 1 << 40
 """Tokens of a room without a limit."""
@@ -46,6 +49,12 @@ class Addition:
 
 Part: TypeAlias = Callable[[Problem, Sequence[Turn], Room], str | Addition]
 """Adds text to the first user message."""
+
+
+def followers(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return what parts add after an attempt, of those that do."""
+    found = (getattr(part, "after", None) for part in parts)
+    return tuple(after for after in found if callable(after))
 
 
 def add_parts(

@@ -7,7 +7,8 @@ and drops the figures, so that failures of one kind read the same.
 
 `ShortObserver` shows the last attempt only, whatever else was tried: an episode of many turns reads
 like one of two. An attempt that does not fit the budget is not shown, and the question is asked
-anew. It shows no worked examples, no parts, no hardware and no kernel to start from.
+anew. What parts add follows the question. It shows no worked examples, no hardware and no kernel to
+start from.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
-from kernelgym.prompts.observer import Observer, sound
+from kernelgym.prompts.observer import Observer, Pages, Prompt, shrunk, sound
+from kernelgym.prompts.parts import UNLIMITED
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
 __all__ = ["PROMPTS", "ShortObserver", "bare", "brief", "question", "retry"]
@@ -73,32 +75,21 @@ class ShortObserver(Observer):
     `examples` and `context` have no effect.
 
     Raises:
-        UsageError: If it is given parts or hardware, which it could not show.
+        UsageError: If it is given hardware, which it could not show.
     """
 
     def __post_init__(self) -> None:
         Observer.__post_init__(self)  # the bare super() does not work in a slotted dataclass
-        if self.parts or self.hardware is not None:
+        if self.hardware is not None:
             raise UsageError(
-                "the short prompt shows neither parts nor hardware; leave them out, or use the "
-                "full prompt (kernelgym.Observer)"
+                "the short prompt shows no hardware; leave it out, or use the full prompt "
+                "(kernelgym.Observer)"
             )
 
-    def observe(
-        self,
-        problem: Problem,
-        turns: Sequence[Turn] = (),
-        budget: int | None = None,
-        *,
-        start: Kernel | None = None,
-    ) -> tuple[Message, ...]:
-        """Return the messages for the next answer.
-
-        Args:
-            problem: The problem being solved.
-            turns: The turns played so far.
-            budget: Most tokens for the last attempt and its feedback; `context_tokens` if None.
-            start: Must be None.
+    def _prompt(
+        self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
+    ) -> Prompt:
+        """Return the question, what parts add, and the last attempt.
 
         Raises:
             UsageError: If there is a kernel to start from, which is not shown, or the question
@@ -109,21 +100,36 @@ class ShortObserver(Observer):
                 "the short prompt shows no kernel to start from; leave it out, or use the full "
                 "prompt (kernelgym.Observer)"
             )
-        asked = tuple(sound(message) for message in question(problem, self.language))
+        asked = question(problem, self.language)[0].content
+        tried: tuple[Message, ...] = ()
+        if turns:
+            last = turns[-1]
+            tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
+
+        def made(part_room: int, tried: tuple[Message, ...]) -> Prompt:
+            pages = Pages(self, problem, turns, part_room)
+            if tried and (newest := pages.after(len(turns) - 1)):
+                said = sound(Message("user", f"{tried[1].content}\n\n{newest}"))
+                tried = (tried[0], said)
+            first = sound(Message("user", "\n\n".join([asked, *pages.first()])))
+            messages = (first, *tried)
+            return Prompt(messages, pages.added, self.tokens(messages), self.tokens(tried))
+
         limit = self.prompt_tokens
-        if limit is not None and self.tokens(asked) > limit:
+        bare = made(0, ())
+        if limit is not None and bare.tokens > limit:
             raise UsageError(
-                f"the question about {problem.id} takes {self.tokens(asked)} tokens, and "
+                f"the question about {problem.id} takes {bare.tokens} tokens, and "
                 f"prompt_tokens={limit}; raise it, or leave the problem out"
             )
-        if not turns:
-            return asked
-        last = turns[-1]
-        tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
         room = self.context_tokens if budget is None else budget
         if limit is not None:
-            room = min(room, limit - self.tokens(asked))
-        return (*asked, *tried) if self.tokens(tried) <= room else asked
+            room = min(room, limit - bare.tokens)
+        shown = tried if self.tokens(tried) <= room else ()
+        if limit is None:
+            return made(UNLIMITED, shown)
+        left = limit - bare.tokens - self.tokens(shown)
+        return shrunk(lambda part_room: made(part_room, shown), left, limit)[0]
 
 
 PROMPTS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}

@@ -1,17 +1,20 @@
 """Embedders: texts become vectors whose products say how alike they are.
 
 Contract: an `Embedder` is a pure function of texts, with a name and a dimension. It is given a view
-of each reference: its operators, separated by spaces (`view_text`). The embedded default,
-``operators``, counts operators, pairs and triples of neighbours, and the same of their families,
-and hashes the counts with signs into 512 numbers. It reads no file and needs no package but NumPy.
+of each reference (`view_text`): its operators, separated by spaces, or its source. The embedded
+default, ``operators``, counts operators, pairs and triples of neighbours, and the same of their
+families, and hashes the counts with signs into 512 numbers. It reads no file and needs no package
+but NumPy.
 """
 
 from __future__ import annotations
 
+import ast
+import copy
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -20,8 +23,9 @@ from numpy.typing import NDArray
 
 from kernelgym.retrieval.names import family
 from kernelgym.retrieval.operators import operators
+from kernelgym.retrieval.source import parsed
 
-__all__ = ["EMBEDDERS", "Embedder", "OperatorEmbedder", "Vectors", "view_text"]
+__all__ = ["EMBEDDERS", "VIEWS", "Embedder", "OperatorEmbedder", "Vectors", "view_text"]
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -38,13 +42,53 @@ class Embedder(Protocol):
     def dimension(self) -> int:
         """Numbers of a vector."""
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one row per text, of length 1; zeros for empty texts."""
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
+        """Return one row per text, of length 1; zeros for empty texts.
+
+        Args:
+            texts: The texts.
+            query: They are asked, not searched; some models embed these otherwise.
+        """
 
 
-def view_text(reference: str) -> str:
-    """Return a reference's operators in order, separated by spaces."""
+def view_text(reference: str, view: str = "operators") -> str:
+    """Return what of a reference is embedded.
+
+    Args:
+        reference: Source of the problem's module.
+        view: ``operators``: its operators in order, separated by spaces; ``source``: the module
+            without docstrings, comments and what draws the inputs. See `VIEWS`.
+    """
+    return VIEWS[view](reference)
+
+
+def _operators_view(reference: str) -> str:
     return " ".join(operators(reference))
+
+
+def _source_view(reference: str) -> str:
+    tree = parsed(reference)
+    if tree is None:
+        return ""
+    kept = [_bare(node) for node in tree.body if getattr(node, "name", "") not in _UNREAD]
+    return ast.unparse(ast.Module([node for node in kept if node is not None], []))
+
+
+def _bare(node: ast.stmt) -> ast.stmt | None:
+    """Return a statement without docstrings; None for a docstring."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return None
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        node = copy.copy(node)
+        node.body = [bare for inner in node.body if (bare := _bare(inner)) is not None]
+        node.body = node.body or [ast.Pass()]
+    return node
+
+
+VIEWS: dict[str, Callable[[str], str]] = {"operators": _operators_view, "source": _source_view}
+"""What of a reference can be embedded, by name."""
+
+_UNREAD = ("get_inputs", "get_init_inputs")
 
 
 class OperatorEmbedder:
@@ -59,7 +103,7 @@ class OperatorEmbedder:
     def __init__(self, dimension: int = 512) -> None:
         self.dimension = dimension
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
         """Return one row per text, of length 1; zeros for empty texts."""
         rows = np.zeros((len(texts), self.dimension), dtype=np.float64)
         for row, text in zip(rows, texts, strict=True):

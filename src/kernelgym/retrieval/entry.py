@@ -59,6 +59,21 @@ class Entry:
     licence: str = ""
     verdict: str = NOT_JUDGED
     """What a judge said of the kernel, such as ``correct``."""
+    provenance: str = ""
+    """Where in its origin it stands, such as a repository and a commit."""
+    feedback: str = ""
+    """What was said of the kernel that a repair began with."""
+    category: str = ""
+    """The category of that feedback; see `kernelgym.feedback.categories`."""
+    speed: tuple[float, ...] = ()
+    """Speedup of the kernel over its reference: median, and the interval's ends; empty if it was
+    not timed."""
+    speed_before: tuple[float, ...] = ()
+    """The same of the kernel that a speed-up began with."""
+    device: str = ""
+    """Kind of device that the verdict and the times are of, such as ``cpu``."""
+    ruleset: str = ""
+    """Label of the ruleset of the verdict."""
     id: str = field(init=False)
     """The problem's id, and ten digits of a digest of kind, language and texts."""
 
@@ -68,6 +83,12 @@ class Entry:
         texts = (self.kind, self.language, self.reference, self.before, self.kernel)
         named = self.problem_id or self.origin or self.kind
         object.__setattr__(self, "id", f"{named}:{text_digest(chr(0).join(texts))[:10]}")
+
+    @property
+    def shown(self) -> str:
+        """One line; two entries that a prompt shows alike share it."""
+        about = (self.verdict, self.feedback, self.speed_before, self.speed)
+        return f"{self.id} {text_digest(repr(about))}"
 
 
 def unusable(entry: Entry) -> str:
@@ -82,10 +103,17 @@ def unusable(entry: Entry) -> str:
         return "empty"
     if max(map(len, texts)) > MAX_CHARS:
         return "too_long"
-    if any("\ud800" <= char <= "\udfff" for text in texts if not text.isascii() for char in text):
+    about = (entry.problem_id, entry.name, entry.form, entry.origin, entry.licence)
+    said = (entry.verdict, entry.provenance, entry.feedback, entry.category)
+    if not all(map(_is_text, (*texts, *about, *said, entry.device, entry.ruleset))):
         return "not_text"
     answer = f"<KERNEL>\n```python\n{entry.kernel.rstrip()}\n```\n</KERNEL>"
     read = parse(answer, entry.language)
     if read.kernel is None or read.kernel.source.strip() != entry.kernel.strip():
         return "no_answer"
     return "" if operators(entry.reference) else "no_operators"
+
+
+def _is_text(text: str) -> bool:
+    """Return False for text with lone surrogates."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

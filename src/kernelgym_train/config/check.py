@@ -17,6 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.prompts.observer import Observer
+from kernelgym.retrieval.part import Retrieval
 from kernelgym.rewards import check_speed, check_trials
 from kernelgym_train.config.sections import EnvConfig
 
@@ -63,6 +64,7 @@ def check_config(config: Config, processes: int = 1) -> None:
     _check_ranges(config)
     _check_names(config)
     _check_judging(config)
+    _check_retrieval(config)
     _check_backend(config, processes)
     _check_evaluation(config)
 
@@ -147,6 +149,30 @@ def _check_short_prompt(env: EnvConfig) -> None:
                 f"env.{name}={value} has no effect on env.prompt=short, which shows no worked "
                 f"examples and only the last answer; leave env.{name} out, or set env.prompt=full"
             )
+
+
+def _check_retrieval(config: Config) -> None:
+    """Refuse settings of retrieval that cannot work or change nothing."""
+    chosen = config.retrieval
+    if not chosen.on:
+        if config.evaluation.without_retrieval:
+            raise UsageError(
+                "evaluation.without_retrieval compares with prompts that show entries, and "
+                "retrieval.index is empty; set it, or leave evaluation.without_retrieval out"
+            )
+        return
+    Retrieval(
+        *(chosen.index, chosen.k, chosen.tokens, chosen.kinds),
+        when=chosen.when,
+        same_problem=chosen.same_problem,
+        diversity=chosen.diversity,
+        model=chosen.model,
+    )
+    if chosen.tokens >= config.sampling.max_prompt_tokens:
+        raise UsageError(
+            f"retrieval.tokens={chosen.tokens} leaves nothing of sampling.max_prompt_tokens="
+            f"{config.sampling.max_prompt_tokens} for the problem; lower the one or raise the other"
+        )
 
 
 def _check_backend(config: Config, processes: int) -> None:

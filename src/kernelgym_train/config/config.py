@@ -22,7 +22,7 @@ from kernelgym.errors import UsageError
 from kernelgym.rewards import RewardSchedule
 from kernelgym.rulesets import Ruleset, ruleset
 from kernelgym_train.config.check import check_config
-from kernelgym_train.config.flat_names import check_mode, read_flat
+from kernelgym_train.config.flat_names import check_mode, check_retrieves, read_flat
 from kernelgym_train.config.sections import (
     CreditConfig,
     EnvConfig,
@@ -31,6 +31,7 @@ from kernelgym_train.config.sections import (
     LoggingConfig,
     ModelConfig,
     OptimiserConfig,
+    RetrievalConfig,
     RewardConfig,
     RunConfig,
     SamplingConfig,
@@ -63,6 +64,7 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     env: EnvConfig = field(default_factory=EnvConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     curriculum: Curriculum = field(default_factory=Curriculum)
@@ -108,7 +110,7 @@ class Config:
 
 FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
-    *("judge.workers", "judge.standby", "sampling.at_once"),
+    *("judge.workers", "judge.standby", "sampling.at_once", "retrieval.model"),
     *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
     *("tinker.most_usd", "tinker.most_tokens"),
 )
@@ -133,6 +135,7 @@ def load_config(
     flat = read_flat(data, overrides)
     config = read_settings(Config, flat.data, flat.overrides)
     check_mode(flat.mode, config.env.max_turns)
+    check_retrieves(flat.retrieves, config.retrieval.index)
     check_config(config, processes)
     return config
 

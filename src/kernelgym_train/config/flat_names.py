@@ -25,6 +25,7 @@ __all__ = [
     "REFUSED",
     "Flat",
     "check_mode",
+    "check_retrieves",
     "read_flat",
     "read_from_step",
 ]
@@ -59,6 +60,8 @@ BUILDER: Mapping[str, tuple[str, ...]] = {
     "measure_performance": ("judge.timing",),
     "backend": ("env.language",),
     "prompt_option": ("env.examples",),
+    "rag_index_path": ("retrieval.index",),
+    "raicl_k": ("retrieval.k",),
     "reward_format_weight": ("reward.weights.format",),
     "reward_compile_weight": ("reward.weights.compile",),
     "reward_correctness_weight": ("reward.weights.trials", "reward.weights.correct"),
@@ -68,7 +71,6 @@ BUILDER: Mapping[str, tuple[str, ...]] = {
 
 _LOCAL = "kernels are judged on this machine; set judge.device and judge.workers"
 _BATCH = "resume_from_batch"
-_RETRIEVAL = "prompts with retrieved examples are not in this version"
 
 REFUSED: Mapping[str, str] = {
     "kl_discount_factor": "the term is not discounted; its weight is optimiser.kl_beta",
@@ -97,8 +99,6 @@ BUILDER_REFUSED: Mapping[str, str] = {
     "reward_thinking_weight": "set reward.weights.thinking, which pays for thoughts that are short",
     "renderer_name": "prompts follow the chat template of the model's tokenizer",
     "test_fraction": "set env.split and evaluation.split, which hold whole operator families apart",
-    "rag_index_path": _RETRIEVAL,
-    "raicl_k": _RETRIEVAL,
     "use_modal": _LOCAL,
     "modal_gpu_type": _LOCAL,
     "modal_timeout": _LOCAL,
@@ -109,6 +109,8 @@ BUILDER_REFUSED: Mapping[str, str] = {
 
 _MODES = ("single_turn", "multi_turn")
 _BUILDER = "dataset_builder"
+_RAICL = (f"{_BUILDER}.prompt_option", "raicl")
+"""What asks for retrieved entries; which index they come from is another setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class Flat:
     """Of the command line: texts such as ``optimiser.steps=200``."""
     mode: str = ""
     """The mode that was asked for, to be checked with `check_mode`; empty if none."""
+    retrieves: bool = False
+    """Prompts with retrieved entries were asked for; to be checked with `check_retrieves`."""
 
 
 def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
@@ -145,7 +149,8 @@ def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
             named.append((name, value))
         else:
             ours[name] = dict(value) if isinstance(value, Mapping) else value
-    found, mode = _translated(named, _paths(ours))
+    retrieves = _RAICL in named
+    found, mode = _translated((each for each in named if each != _RAICL), _paths(ours))
     for path, value in found.items():
         _put(ours, path, value)
 
@@ -158,8 +163,10 @@ def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
         else:
             plain.append(text)
     given = {path.strip(): value.strip() for path, _, value in (t.partition("=") for t in plain)}
-    found, late = _translated(named, given)
-    return Flat(ours, (*plain, *(f"{path}={each}" for path, each in found.items())), late or mode)
+    retrieves = retrieves or _RAICL in named
+    found, late = _translated((each for each in named if each != _RAICL), given)
+    texts = (*plain, *(f"{path}={each}" for path, each in found.items()))
+    return Flat(ours, texts, late or mode, retrieves)
 
 
 def read_from_step(overrides: Sequence[str], step: int | None) -> tuple[list[str], int | None]:
@@ -201,6 +208,19 @@ def check_mode(mode: str, max_turns: int) -> None:
         raise UsageError(
             f"mode={mode} and env.max_turns={max_turns} contradict each other; leave mode out: "
             "an episode is as long as env.max_turns says"
+        )
+
+
+def check_retrieves(retrieves: bool, index: str) -> None:
+    """Refuse a wish for retrieved entries that names no index.
+
+    Raises:
+        UsageError: If it does not.
+    """
+    if retrieves and not index:
+        raise UsageError(
+            f"{_RAICL[0]}=raicl needs an index; set retrieval.index (or {_BUILDER}.rag_index_path) "
+            "to synthetic, or to a folder that `kernelgym index build` wrote"
         )
 
 
@@ -258,10 +278,6 @@ def _values(leaf: str, value: Any, count: int) -> tuple[Any, ...]:
     if leaf == "log_path":
         path = PurePath(str(value))
         return str(path.parent), path.name
-    if leaf == "prompt_option" and value == "raicl":
-        raise UsageError(
-            f"{_BUILDER}.prompt_option=raicl: {_RETRIEVAL}; zero_shot, one_shot and few_shot are"
-        )
     if leaf == "reward_correctness_weight":
         # That weight was paid for the share of tests passed. Here, as in the presets stage1 and
         # stage2, half of it is paid for that and half for a kernel that is right.

@@ -26,6 +26,7 @@ __all__ = [
     "ModelConfig",
     "OptimiserConfig",
     "PartWeights",
+    "RetrievalConfig",
     "RewardConfig",
     "RunConfig",
     "SamplingConfig",
@@ -120,6 +121,34 @@ class EnvConfig:
     """Most tokens of one feedback."""
     examples: int | str = "one_shot"
     """Worked examples in the prompt: zero_shot, one_shot, few_shot, or how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalConfig:
+    """Solved problems like the one asked, shown in prompts; see docs/retrieval.md."""
+
+    index: str = ""
+    """Name of an index (synthetic), or the folder of one; empty to show none."""
+    k: int = 3
+    """Most entries that a prompt shows."""
+    tokens: int = 2000
+    """Most tokens that they take; an entry is shown whole or not at all."""
+    kinds: tuple[str, ...] = ("solution",)
+    """Kinds of entries: solution, repair, speedup."""
+    when: Literal["first", "always", "adaptive"] = "first"
+    """Show them before the first answer only (first), the same at every turn (always), or solutions
+    at every turn with repairs and speed-ups after attempts (adaptive, which needs these kinds)."""
+    same_problem: bool = False
+    """Show entries of the problem asked, too."""
+    diversity: Literal["cover", "nearest"] = "cover"
+    """Show those that together show most operators (cover), or the most similar (nearest)."""
+    model: str = ""
+    """Folder or name of the index's embedder, where that is not where it was at the build."""
+
+    @property
+    def on(self) -> bool:
+        """True if prompts show entries."""
+        return bool(self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,3 +402,5 @@ class EvaluationConfig:
     """Answers of an episode; those of env if null."""
     timing: bool = False
     """Time correct kernels, for fast_p."""
+    without_retrieval: bool = False
+    """With retrieval.index, play the same episodes without entries in the prompt, too."""

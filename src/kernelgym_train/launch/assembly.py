@@ -10,14 +10,16 @@ Models and optimisers are the backends' business.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
+from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
+from kernelgym.indexing.coverage import uncovered, uncovered_message
 from kernelgym.judging_memory import memory_budget
 from kernelgym.prompts.short import PROMPTS
+from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
@@ -25,12 +27,14 @@ from kernelgym_train.config.config import Config
 from kernelgym_train.launch.footprint import reference_sizes
 from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import EpisodeRules
+from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import StepPlan, Steps
 
 __all__ = [
+    "TokenCounter",
     "episode_rules",
     "held_out_problems",
     "local_evaluator",
@@ -38,6 +42,8 @@ __all__ = [
     "token_counter",
     "training_observer",
     "training_problems",
+    "training_retrieval",
+    "uncovered_by_retrieval",
     "with_memory_budget",
 ]
 
@@ -135,22 +141,35 @@ def training_observer(
     count: Callable[[str], int] | None = None,
     *,
     max_turns: int | None = None,
+    retrieval: bool = True,
 ) -> Observer:
     """Return what the model reads.
+
+    With retrieval, the observer itself keeps to ``sampling.max_prompt_tokens``, less what the chat
+    template adds, and divides it at every turn.
 
     Args:
         config: The configuration.
         device: The evaluator's.
         count: Counts tokens; estimated if None.
         max_turns: Answers of an episode; as configured for training if None.
+        retrieval: False to leave out the entries that ``retrieval.index`` shows.
+
+    Raises:
+        UsageError: If the index is unknown, damaged, or holds too few entries.
     """
     env = config.env
+    turns = env.max_turns if max_turns is None else max_turns
     extra: dict[str, Any] = {} if count is None else {"count": count}
+    if config.retrieval.on and retrieval:
+        template = count.template_tokens(turns) if isinstance(count, TokenCounter) else 0
+        extra["parts"] = (training_retrieval(config, device),)
+        extra["prompt_tokens"] = max(0, config.sampling.max_prompt_tokens - template)
     return PROMPTS[env.prompt](
         env.language,
         device,
         config.rules,
-        env.max_turns if max_turns is None else max_turns,
+        turns,
         env.examples,
         context=env.context,
         context_tokens=env.context_tokens,
@@ -200,17 +219,86 @@ def make_steps(
     )
 
 
-def token_counter(tokenizer: Any) -> Callable[[str], int]:
-    """Return a function that counts a text's tokens; it remembers those it was asked of last.
+class TokenCounter:
+    """Counts a text's tokens; remembers those it was asked of last.
 
     An episode asks of each of its texts several times, and the episodes of a group share most.
+
+    Args:
+        tokenizer: The model's.
     """
 
-    @functools.lru_cache(maxsize=_COUNTS_KEPT)
-    def count(text: str) -> int:
-        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._count = functools.lru_cache(maxsize=_COUNTS_KEPT)(self._counted)
 
-    return count
+    def __call__(self, text: str) -> int:
+        """Return the tokens of a text, without special ones."""
+        return self._count(text)
+
+    def template_tokens(self, turns: int) -> int:
+        """Return what the chat template adds to an episode's longest prompt.
+
+        Args:
+            turns: Answers of the episode.
+        """
+        said = [Message("system", "x"), Message("user", "x")]
+        said += [Message("assistant", "x"), Message("user", "x")] * (turns - 1)
+        whole = len(ChatText(self._tokenizer, {}).prompt(said)[0])
+        # Room for a token that a text's end and the template's text may become together.
+        return max(0, whole - len(said) * self("x")) + len(said)
+
+    def _counted(self, text: str) -> int:
+        return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def token_counter(tokenizer: Any) -> TokenCounter:
+    """Return what counts a text's tokens by a model's tokenizer."""
+    return TokenCounter(tokenizer)
+
+
+def training_retrieval(config: Config, device: str) -> Retrieval:
+    """Return the part that shows entries, with its index's digest.
+
+    Nothing that the problems to evaluate on exclude is shown, whatever problem is asked.
+
+    Args:
+        config: The configuration.
+        device: The evaluator's.
+
+    Raises:
+        UsageError: If the index is unknown, damaged, or holds too few entries.
+    """
+    given = {**asdict(config.retrieval), "hold_out": _held_out_part(config)}
+    return ready_retrieval(given, config.env.language, device)
+
+
+def uncovered_by_retrieval(config: Config, held_out: Sequence[Problem]) -> str:
+    """Return a warning if an index was not tested on problems.
+
+    Args:
+        config: The configuration.
+        held_out: Problems to evaluate on.
+
+    Raises:
+        UsageError: If the index is no index.
+    """
+    if not config.retrieval.on:
+        return ""
+    retrieval = training_retrieval(config, config.judge.device)
+    open_ones = uncovered(retrieval, config.env.language, held_out)
+    split = config.evaluation.split
+    return uncovered_message(retrieval, open_ones, split) if open_ones else ""
+
+
+def _held_out_part(config: Config) -> tuple[str, ...]:
+    """Return what is evaluated on, as `Retrieval.hold_out` writes it."""
+    env, chosen = config.env, config.evaluation
+    suite, split, ids = chosen.suite or env.suite, chosen.split, chosen.problems
+    if not ids and not split and not chosen.levels and suite == env.suite:
+        return ()  # all problems: what is trained on, too
+    ids = ids or ",".join(f"L{level}" for level in chosen.levels or env.levels)
+    return (f"{suite}:{split}:{ids}".rstrip(":"),)
 
 
 def _marks(problem: Problem) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import contextlib
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from kernelgym_train.launch.assembly import (
     token_counter,
     training_observer,
     training_problems,
+    training_retrieval,
+    uncovered_by_retrieval,
     with_memory_budget,
 )
 from kernelgym_train.launch.manifest import manifest
@@ -124,6 +127,8 @@ def _train_run(
         held_out = held_out_problems(config) if config.evaluation.every else ()
         judged = config.judge.device
         check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
+        if (said := uncovered_by_retrieval(config, held_out)) and _is_first():
+            warnings.warn(said, UserWarning, stacklevel=2)
         activity.now = "loading the model"
         model.load()  # before the folder: most faults are here
         log = _open(config, resume, from_step, model)
@@ -271,13 +276,19 @@ class HeldOutEvaluation:
         """Evaluate, write it down, and return pass@1."""
         chosen, sampling = self._config.evaluation, self._config.sampling
         started = time.monotonic()
-        observer = training_observer(
-            self._config, self._judge.device, self._count, max_turns=chosen.max_turns
-        )
 
         async def played(
-            temperature: float, samples: int, ks: tuple[int, ...], name: str
+            temperature: float,
+            samples: int,
+            ks: tuple[int, ...],
+            name: str,
+            retrieval: bool = True,
         ) -> Evaluation:
+            observer = training_observer(
+                *(self._config, self._judge.device, self._count),
+                max_turns=chosen.max_turns,
+                retrieval=retrieval,
+            )
             asked = policy(Sampling(sampling.max_new_tokens, temperature, sampling.top_p))
             if isinstance(asked, BatchPolicy):
                 asked = SharingPolicy(asked, self._share)
@@ -300,6 +311,9 @@ class HeldOutEvaluation:
         metrics = dict(found.metrics)
         if chosen.greedy:
             metrics |= (await played(0.0, 1, (1,), "greedy")).metrics
+        if chosen.without_retrieval:
+            settings = (chosen.temperature, chosen.samples, chosen.pass_at)
+            metrics |= (await played(*settings, "without_retrieval", retrieval=False)).metrics
         metrics["time/eval_s"] = time.monotonic() - started
         self.last = Evaluation(metrics, found.problems, found.rollouts)
         self._log.evaluation(step, metrics)
@@ -345,6 +359,7 @@ def _create(config: Config) -> RunLog:
         config.run.seed,
         memory_bytes=config.judge.memory_bytes,
         rewards=config.schedule,
+        retrieval=training_retrieval(config, config.judge.device) if config.retrieval.on else None,
     )
     return RunLog.create(Path(config.run.folder) / config.run.name, plain(config), about)
 

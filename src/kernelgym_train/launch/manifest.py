@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.retrieval.part import Retrieval
 from kernelgym.rewards import RewardSchedule
 from kernelgym.rulesets import Ruleset
 from kernelgym_train.models import gpus
 
-__all__ = ["check_ruleset", "manifest"]
+__all__ = ["check_retrieval", "check_ruleset", "manifest"]
 
 _PACKAGES = (
     *("kernelgym", "torch", "triton", "transformers", "trl", "peft", "accelerate"),
@@ -36,6 +37,7 @@ def manifest(
     *,
     memory_bytes: int | None = None,
     rewards: RewardSchedule | None = None,
+    retrieval: Retrieval | None = None,
 ) -> dict[str, Any]:
     """Return what a run is made with, as JSON data.
 
@@ -45,10 +47,13 @@ def manifest(
         seed: The run's seed.
         memory_bytes: The memory budget of its judge; None for no limit.
         rewards: Which preset scores at which step; left out if None.
+        retrieval: What shows entries of an index, with its digest; left out if None.
     """
-    scored = (
+    scored: dict[str, Any] = (
         {} if rewards is None else {"rewards": {step: asdict(p) for step, p in rewards.entries}}
     )
+    if retrieval is not None:
+        scored["retrieval"] = {"index": retrieval.index, "digest": retrieval.digest}
     return {
         "backend": backend,
         "seed": seed,
@@ -77,17 +82,42 @@ def check_ruleset(folder: Path, rules: Ruleset) -> None:
     Raises:
         UsageError: If the run's manifest names another label.
     """
-    try:
-        about = json.loads((folder / "manifest.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return  # a run without a readable manifest does not say
-    label = about.get("ruleset") if isinstance(about, dict) else None
+    label = _about(folder).get("ruleset")
     if label and label != rules.label:
         raise UsageError(
             f"the run in {str(folder)!r} was judged by ruleset {label!r}, and this version judges "
             f"by {rules.label!r}: their verdicts cannot be mixed in one run; start a new run, or "
             "go on with this one in the version of kernelgym that it was made with"
         )
+
+
+def check_retrieval(folder: Path, retrieval: Retrieval) -> None:
+    """Refuse to resume a run whose prompts showed another index.
+
+    Args:
+        folder: The run's folder.
+        retrieval: What its further prompts would show, with the index's digest.
+
+    Raises:
+        UsageError: If the run's manifest names another digest.
+    """
+    shown = _about(folder).get("retrieval")
+    digest = shown.get("digest") if isinstance(shown, dict) else None
+    if digest and digest != retrieval.digest:
+        raise UsageError(
+            f"the run in {str(folder)!r} showed entries of an index with digest {digest}, and "
+            f"{retrieval.index!r} has {retrieval.digest} now; give back that index, or start a new "
+            "run"
+        )
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """Return a run's manifest; empty if it cannot be read."""
+    try:
+        found = json.loads((folder / "manifest.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _version(package: str) -> str:

@@ -136,8 +136,11 @@ def request_seed(seed: int | str, key: Key) -> int:
 
 
 def history_budget(problem: Problem, observer: Observer, rules: EpisodeRules) -> int:
-    """Return how many tokens there are for what was tried before."""
-    if rules.prompt_tokens is None:
+    """Return how many tokens there are for what was tried before.
+
+    An observer with a limit of its own divides it at every turn.
+    """
+    if rules.prompt_tokens is None or observer.prompt_tokens is not None:
         return observer.context_tokens
     first = observer.tokens(observer.observe(problem))
     return max(0, min(observer.context_tokens, rules.prompt_tokens - first))

@@ -34,6 +34,7 @@ from kernelgym_train.metrics.guards import (
     opening_share,
     repetition,
 )
+from kernelgym_train.metrics.retrieval_metrics import retrieval_metrics
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
 from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
@@ -225,6 +226,7 @@ class Steps:
         self.sampler.record(every)
         self._before = None
         metrics = {**self._metrics(every, credit, played.fill), **played.times}
+        metrics |= retrieval_metrics(every, self.observer, played.rules)
         self.activity.now = f"writing down step {step}"
         if self.log is not None:
             self.log.rollouts(every, self.observer, played.rules)

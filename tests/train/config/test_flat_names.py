@@ -48,6 +48,8 @@ VALUES = [
     ("dataset_builder.measure_performance=true", {"judge.timing": True}),
     ("dataset_builder.backend=cpp", {"env.language": "cpp"}),
     ("dataset_builder.prompt_option=few_shot", {"env.examples": "few_shot"}),
+    ("dataset_builder.rag_index_path=synthetic", {"retrieval.index": "synthetic"}),
+    ("dataset_builder.raicl_k=5", {"retrieval.k": 5}),
     ("dataset_builder.reward_format_weight=0.2", {"reward.weights.format": 0.2}),
     ("dataset_builder.reward_compile_weight=0.3", {"reward.weights.compile": 0.3}),
     (
@@ -123,7 +125,7 @@ def test_flat_name_without_counterpart_says_why(name: str, refused: str) -> None
         (["mode=single_turn", "env.max_turns=4"], "contradict each other"),
         (["mode=multi_turn", "max_turns=1"], "contradict each other"),
         (["mode=multi"], "unknown mode 'multi'; did you mean multi_turn"),
-        (["dataset_builder.prompt_option=raicl"], "retrieved examples are not in this version"),
+        (["dataset_builder.prompt_option=raicl"], "raicl needs an index; set retrieval.index"),
         (["dataset_builder.batchsize=3"], "did you mean batch_size"),
         (["batch_size=0"], "sampling.problems_per_step must be at least 1"),
         (["max_tokens=many"], "sampling.max_new_tokens is a whole number"),
@@ -140,6 +142,21 @@ def test_flat_name_without_counterpart_says_why(name: str, refused: str) -> None
 def test_flat_value_that_does_not_fit_is_refused(overrides: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load_config(None, overrides)
+
+
+RAICL = "dataset_builder.prompt_option=raicl"
+
+
+def test_raicl_takes_its_index_from_either_name(tmp_path: Path) -> None:
+    text = "dataset_builder:\n  prompt_option: raicl\n  rag_index_path: synthetic\n"
+    for config in (
+        load_file(tmp_path, text),
+        load_config(None, [RAICL, "retrieval.index=synthetic"]),
+        load_file(
+            tmp_path, "retrieval: {index: synthetic}\n", "dataset_builder.prompt_option=raicl"
+        ),
+    ):
+        assert config.retrieval.index == "synthetic" and config.env.examples == "one_shot"
 
 
 def test_command_line_goes_before_a_flat_file(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kernelgym import UsageError
+from kernelgym.retrieval.index import Index
+from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.prices import PRICES
@@ -262,6 +264,55 @@ def test_tinker_configuration_is_planned_with_its_cost(
     assert f"model       {model}, adapter of rank" in out and "context     65536" in out
     assert "cost        at most" in out and "USD a step" in out
     assert not (folder / "runs").exists()
+
+
+def write_words(folder: Path, size: dict[str, int]) -> Path:
+    """Write a model without weights that keeps the tiny tokenizer, and return its folder."""
+    tiny.tokenizer(TEMPLATE).save_pretrained(folder)
+    kind = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 128}
+    (folder / "config.json").write_text(json.dumps(SHAPE | kind | size))
+    return folder
+
+
+def test_raicl_synthetic_fits_a_context_of_1024(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its prompts, entries among them, by a tokenizer of single words."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(assembly, "reference_sizes", lambda problems: [None] * len(problems))
+    size = {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64}
+    size |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 1024}
+    write_words(tmp_path / "runs" / "raicl" / "start", size | {"vocab_size": 64})
+    given = ["--config", "raicl_synthetic", "--dry-run"]
+    assert main(given) == 2
+    assert "kernelgym index build" in capsys.readouterr().err
+    Index.from_entries(synthetic_index("triton", "cpu").entries).save("indexes/synthetic")
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert "retrieval   2 entries of index indexes/synthetic, digest" in out
+    assert "warning     no entry of index 'indexes/synthetic' was tested on 37 of" in out
+    assert "--hold-out Synthetic:heldout" in out
+    assert "context     1024 tokens, which hold every prompt with its answer" in out
+
+
+@pytest.mark.slow
+def test_raicl_kernelbench_fits_where_it_says(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(folder / "bench"))
+    monkeypatch.chdir(tmp_path)
+    Index.from_entries(synthetic_index("triton", "gpu").entries).save("indexes/kernelbench")
+    model = f"model.id={write_words(tmp_path / 'words', {})}"
+    given = ["--config", "raicl_kernelbench", "--dry-run", "--assume-gpu", "80", model]
+    assert main(given) == 0
+    out = capsys.readouterr().out
+    assert "fits into 80 GiB" in out and memory(out)["peak"] < 80
+    assert "retrieval   3 entries of index indexes/kernelbench" in out
 
 
 def test_kevin_is_the_recipe_it_is_named_after() -> None:

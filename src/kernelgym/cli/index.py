@@ -1,0 +1,278 @@
+"""``kernelgym index``: build, query, describe and check indexes of solved problems."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from kernelgym.cli.console import print_source, print_table, print_text
+from kernelgym.cli.judging import check_tools, make_evaluator, problem_at, read_text
+from kernelgym.cli.options import MemoryOption, Options
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernelgym.retrieval.index import Index
+    from kernelgym.types import Evaluator
+
+__all__ = ["IndexBuild", "IndexCheck", "IndexInfo", "IndexQuery"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexBuild(MemoryOption):
+    """Build an index of solved problems; resumes a build that was killed.
+
+    Kernels are judged, and only those that are correct are kept.
+    """
+
+    corpus: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """synthetic, kernelbook[:PATH], sakana[:PATH], trajectories:FILE, or the path of rows; may be
+    given several times."""
+    out: str
+    """Folder of the index; one that is there is replaced at the end."""
+    model: str = "operators"
+    """What embeds: operators, an installed package's embedder, or a model's folder or name."""
+    revision: str = ""
+    """Revision of a model on the hub."""
+    model_device: str = "cpu"
+    """Where a model computes."""
+    view: str = "operators"
+    """What of a reference is embedded: operators or source."""
+    language: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Language of the kernels, all if not given; may be given several times."""
+    levels: tuple[int, ...] = ()
+    """Levels, where a corpus has them; all if not given."""
+    hold_out: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """SUITE:SPLIT that no entry may give away, such as Synthetic:heldout; may be given several
+    times."""
+    for_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="for")] = ()
+    """SUITE[:SPLIT] that a run asks: only the 20 entries nearest to each of its problems are
+    judged; may be given several times."""
+    verify: bool = True
+    """Judge kernels; with --no-verify, only those judged before are known to be correct."""
+    include_unverified: bool = False
+    """Keep kernels that were not judged; prompts say so of each."""
+    verify_minutes: float | None = None
+    """Minutes after which nothing more is judged."""
+    no_timing: bool = False
+    """Take no times of correct kernels."""
+    k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
+    """Entries that prompts will show; 5 more are tested on each held-out problem."""
+    device: str = "cpu"
+    """Device on which kernels are judged."""
+    ruleset: str = "strict"
+    """Rules of the verdicts."""
+    workers: int = 1
+    """Kernels judged at the same time."""
+    verdict_cache: str = ""
+    """Folder in which verdicts are kept; that of the cache if not given."""
+
+    def run(self) -> int:
+        """Build it; returns the exit code."""
+        from kernelgym.indexing.build import Plan, build_index
+        from kernelgym.indexing.corpora import Wanted, corpus_of
+        from kernelgym.languages import language
+        from kernelgym.retrieval.embedding import VIEWS
+        from kernelgym.retrieval.models import find_embedder
+        from kernelgym.retrieval.part import part_of_suite
+
+        if not self.corpus:
+            raise UsageError("give at least one --corpus, such as --corpus synthetic")
+        for name in self.language:
+            language(name)
+        if self.view not in VIEWS or (self.model == "operators" and self.view != "operators"):
+            raise UsageError(
+                f"embedder {self.model!r} is given view {self.view!r}; known views: "
+                f"{', '.join(VIEWS)}, and operators goes with view operators only"
+            )
+        if self.verify_minutes is not None and not self.verify_minutes > 0:
+            raise UsageError(f"--verify-minutes must be above 0, got {self.verify_minutes}")
+        if self.k < 1 or self.workers < 1:
+            raise UsageError(f"-k and --workers are at least 1, got {self.k} and {self.workers}")
+        plan = Plan(
+            tuple(map(corpus_of, self.corpus)),
+            find_embedder(self.model, self.revision, device=self.model_device),
+            self.view,
+            Wanted(self.language, self.levels, self.device),
+            held_out={text: part_of_suite(text) for text in self.hold_out},
+            reach_of=tuple(problem for text in self.for_ for problem in part_of_suite(text)),
+            verify=self.verify,
+            include_unverified=self.include_unverified,
+            minutes=self.verify_minutes,
+            k=self.k,
+        )
+        if self.verify or self.hold_out:
+            for name in self.language:
+                check_tools(name, self.device)
+        built = build_index(plan, self.out, self._evaluator, _progress)
+        for name, count in built.entries.items():
+            print_text(f"{name}: {count} entries")
+        if built.left_out:
+            print_table(("left out", "entries"), built.left_out.items())
+        if built.untested:
+            print_text(
+                f"{len(built.untested)} held-out problems were not tested for copies, such as "
+                f"{next(iter(built.untested))}: {next(iter(built.untested.values()))}",
+                "yellow",
+            )
+        print_text(f"{built.folder}")
+        return 0
+
+    @contextlib.contextmanager
+    def _evaluator(self, timing: bool) -> Iterator[Evaluator]:
+        from kernelgym.evaluators.cached import CachedEvaluator
+
+        inner = make_evaluator(
+            self.device, self.ruleset, self.workers, timing and not self.no_timing, self.memory
+        )
+        evaluator = CachedEvaluator(inner, self.verdict_cache or None, owns=True)
+        try:
+            yield evaluator
+        finally:
+            evaluator.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexQuery(Options):
+    """Show the entries of an index that are most like a problem."""
+
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The index: a folder, or synthetic."""
+    problem: str
+    """Id of the problem, or the path of its file."""
+    k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
+    """How many entries."""
+    language: str = "triton"
+    """Language of the kernels."""
+    device: str = "cpu"
+    """Device that the kernels are for."""
+    model: str = ""
+    """Folder or name of the index's model, where it is not where it was."""
+    same_problem: bool = False
+    """Exclude nothing."""
+    feedback: str = ""
+    """What was said of a kernel that failed: show repairs of kernels that failed alike."""
+    kernel: str = ""
+    """With --feedback: the file of that kernel."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Print them; returns the exit code."""
+        from kernelgym.retrieval.index import Found
+        from kernelgym.retrieval.part import Retrieval, load_index
+        from kernelgym.retrieval.repairs import similar_repairs
+
+        if self.kernel and not self.feedback:
+            raise UsageError("--kernel goes with --feedback, what was said of it; give both")
+        source = read_text(self.kernel, "kernel file") if self.kernel else ""
+        retrieval = Retrieval(self.folder, k=self.k, model=self.model)
+        index = load_index(retrieval, self.language, self.device)
+        problem = problem_at(self.problem)
+        kinds = _kinds(index) - {"repair"}
+        found = index.search(problem, self.k, kinds=kinds, same_problem=self.same_problem)
+        if self.feedback:
+            repairs = similar_repairs(
+                *(index, problem, self.k),
+                feedback=self.feedback,
+                kernel=source,
+                same_problem=self.same_problem,
+            )
+            found = Found(repairs, found.excluded)
+        if self.json:
+            rows = [
+                {"id": n.entry.id, "score": n.score} | _fields(n.entry) for n in found.neighbours
+            ]
+            said: dict[str, Any] = {"problem": problem.id, "excluded": dict(found.excluded)}
+            print(json.dumps(said | {"entries": rows}))
+            return 0
+        for neighbour in found.neighbours:
+            entry = neighbour.entry
+            about = ", ".join(filter(None, (entry.kind, entry.verdict, entry.licence)))
+            print_text(f"{neighbour.score:.3f}  {entry.id}  {entry.name}  ({about})", "bold")
+            print_source(entry.kernel)
+        excluded = ", ".join(f"{count} by {reason}" for reason, count in found.excluded.items())
+        print_text(f"{len(found.neighbours)} entries; excluded: {excluded or 'none'}", "dim")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexInfo(Options):
+    """Describe an index: contents, origins, licences, and what was left out."""
+
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The index."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Print it; returns the exit code."""
+        from kernelgym.indexing.coverage import held_out_of
+        from kernelgym.retrieval.folder import read_manifest
+
+        manifest = read_manifest(self.folder)
+        held_out = held_out_of(self.folder)
+        if self.json:
+            print(json.dumps({"manifest": manifest, "held_out": held_out}))
+            return 0
+        embedder = manifest["embedder"]
+        rows: list[tuple[str, object]] = [
+            ("embedder", f"{embedder.get('model') or embedder['name']}, view {manifest['view']}"),
+            ("numbers of a vector", embedder["dimension"]),
+        ]
+        for name, about in manifest["languages"].items():
+            rows.append((f"entries, {name}", f"{about['entries']} (digest {about['digest']})"))
+        for corpus in manifest.get("corpora", ()):
+            revision = f" at {corpus['revision']}" if corpus["revision"] else ""
+            rows.append((f"corpus {corpus['corpus']}{revision}", f"{corpus['rows']} rows"))
+            licences = corpus["licences"].items()
+            rows += [(f"  licence {licence}", f"{count} entries") for licence, count in licences]
+        rows += [(f"verdict {v}", f"{n} entries") for v, n in manifest.get("verified", {}).items()]
+        rows += [(f"left out: {r}", n) for r, n in manifest.get("left_out", {}).items()]
+        for name, problems in held_out.get("parts", {}).items():
+            rows.append((f"held out: {name}", f"{len(problems)} problems"))
+        for name, untested in held_out.get("untested", {}).items():
+            total = sum(map(len, held_out["parts"].values()))
+            rows.append((f"tested for copies, {name}", f"{total - len(untested)} of {total}"))
+            rows.append(("  cosine 0.98 or more", held_out["alike"][name]))
+            rows.append(("  all operators in the index", f"{held_out['covered'][name]} problems"))
+        print_table(("fact", "value"), rows)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexCheck(Options):
+    """Check an index: files and their digests, vectors, entries, and the embedder."""
+
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The index."""
+    model: str = ""
+    """Folder or name of the index's model, where it is not where it was."""
+
+    def run(self) -> int:
+        """Check it; returns the exit code."""
+        from kernelgym.retrieval.folder import check_index
+
+        for line in check_index(self.folder, model=self.model):
+            print_text(line)
+        return 0
+
+
+def _fields(entry: Any) -> dict[str, Any]:
+    return {key: value for key, value in dataclasses.asdict(entry).items() if key != "id"}
+
+
+def _kinds(index: Index) -> set[str]:
+    return {entry.kind for entry in index.entries}
+
+
+@contextlib.contextmanager
+def _progress(stage: str, total: int) -> Iterator[Callable[[], None]]:
+    with progress_bar(stage, total) as advance:
+        yield advance

@@ -1,0 +1,192 @@
+"""Corpora by name, and the entries of each.
+
+Contract: a corpus is written ``NAME[@REVISION][:PATH]``, or is the path of a file or folder of
+rows:
+
+- ``synthetic``: the Synthetic suite's own problems and kernels;
+- ``kernelbook``, ``sakana``: public archives, from the hub, or from files in their columns;
+- ``trajectories:FILE``: episodes of ours, as JSONL;
+- a path: rows of a user's own with columns ``reference`` and ``kernel`` and, if they like, those of
+  `OWN_COLUMNS`. What such rows say of correctness is not believed.
+
+Reading yields entries and rows that gave none. Nothing is judged or run here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.indexing.archives import (
+    KERNELBOOK,
+    SAKANA,
+    Archive,
+    LeftOut,
+    kernelbook_entry,
+    sakana_entry,
+)
+from kernelgym.indexing.played import played_entries
+from kernelgym.indexing.rows import Row, check_columns, file_rows, hub_rows, text_of
+from kernelgym.languages import LANGUAGES
+from kernelgym.records.trajectories import read_records
+from kernelgym.retrieval.entry import KINDS, Entry
+from kernelgym.retrieval.synthetic import synthetic_entries
+
+__all__ = ["CORPORA", "OWN_COLUMNS", "Corpus", "Wanted", "corpus_of", "read_corpus"]
+
+CORPORA = ("synthetic", "kernelbook", "sakana", "trajectories")
+"""Corpora by name; a path is one, too."""
+OWN_COLUMNS = (
+    *("kind", "language", "before", "problem_id", "name", "origin", "licence", "provenance"),
+    *("feedback", "category"),
+)
+"""Columns that a user's own rows may have beside ``reference`` and ``kernel``."""
+_SYNTHETIC_LANGUAGES = ("triton", "cpp")
+
+Given = Iterator[Entry | LeftOut]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where entries come from."""
+
+    name: str
+    """One of `CORPORA`, or ``rows``."""
+    path: str = ""
+    """File or folder; empty for what is embedded or on the hub."""
+    revision: str = ""
+
+    def __str__(self) -> str:
+        if self.name == "rows":
+            return self.path
+        revision, path = (
+            f"@{self.revision}" * bool(self.revision),
+            f":{self.path}" * bool(self.path),
+        )
+        return f"{self.name}{revision}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries are wanted."""
+
+    languages: tuple[str, ...] = ()
+    """Languages of the kernels; all if empty."""
+    levels: tuple[int, ...] = ()
+    """Levels, where a corpus has them; all if empty."""
+    device: str = "cpu"
+    """Device that the kernels are for: Synthetic's have other sizes on a GPU."""
+
+
+def corpus_of(text: str) -> Corpus:
+    """Return the corpus that a text names.
+
+    Raises:
+        UnknownName: If it is neither a corpus nor a path that is there.
+        UsageError: If it lacks a path, or has one that it does not take.
+    """
+    head, _, path = text.partition(":")
+    name, _, revision = head.partition("@")
+    if name not in CORPORA:
+        if not Path(text).exists():
+            raise UnknownName(
+                "corpus", text, CORPORA, "The path of a file or folder of rows is a corpus, too."
+            )
+        return Corpus("rows", text)
+    if name == "trajectories" and not path:
+        raise UsageError("corpus 'trajectories' needs a file of episodes: trajectories:FILE")
+    if name == "synthetic" and (path or revision):
+        raise UsageError(f"corpus 'synthetic' is embedded and takes no path or revision: {text!r}")
+    if revision and (path or name == "trajectories"):
+        raise UsageError(f"a file has no revision: {text!r}; leave it out")
+    if path and not Path(path).exists():
+        raise UsageError(f"corpus {text!r} names {path!r}, which is not there")
+    pinned = {"kernelbook": KERNELBOOK.revision, "sakana": SAKANA.revision}
+    return Corpus(name, path, revision or ("" if path else pinned.get(name, "")))
+
+
+def read_corpus(corpus: Corpus, wanted: Wanted) -> Given:
+    """Yield the entries of a corpus, and what of it gave none.
+
+    Raises:
+        UsageError: If it cannot be read, or has other columns.
+    """
+    for found in _READERS[corpus.name](corpus, wanted):
+        if isinstance(found, Entry) and wanted.languages and found.language not in wanted.languages:
+            found = LeftOut("language")
+        yield found
+
+
+def _synthetic(corpus: Corpus, wanted: Wanted) -> Given:
+    size = "cpu" if wanted.device.partition(":")[0] == "cpu" else "gpu"
+    for language in _SYNTHETIC_LANGUAGES:
+        if wanted.languages and language not in wanted.languages:
+            continue
+        for entry in synthetic_entries(language, size):  # type: ignore[arg-type]
+            yield _of_level(entry, wanted.levels)
+
+
+def _of_level(entry: Entry, levels: Sequence[int]) -> Entry | LeftOut:
+    """Return an entry whose problem's id names one of the levels."""
+    if not levels or any(f"/L{level}/" in entry.problem_id for level in levels):
+        return entry
+    return LeftOut("level")
+
+
+def _archive(
+    corpus: Corpus, wanted: Wanted, archive: Archive, made: Callable[[Row], Entry | LeftOut]
+) -> Given:
+    rows = (
+        file_rows(corpus.path)
+        if corpus.path
+        else hub_rows(archive.name, corpus.revision, archive.splits)
+    )
+    for number, row in enumerate(rows):
+        if not number:
+            check_columns(row, archive.columns, f"corpus {str(corpus)!r}")
+        yield made(row)
+
+
+def _kernelbook(corpus: Corpus, wanted: Wanted) -> Given:
+    return _archive(corpus, wanted, KERNELBOOK, kernelbook_entry)
+
+
+def _sakana(corpus: Corpus, wanted: Wanted) -> Given:
+    for found in _archive(corpus, wanted, SAKANA, sakana_entry):
+        yield _of_level(found, wanted.levels) if isinstance(found, Entry) else found
+
+
+def _trajectories(corpus: Corpus, wanted: Wanted) -> Given:
+    yield from played_entries(read_records(corpus.path))
+
+
+def _rows(corpus: Corpus, wanted: Wanted) -> Given:
+    for number, row in enumerate(file_rows(corpus.path), 1):
+        where = f"row {number} of {corpus.path}"
+        check_columns(row, ("reference", "kernel"), where)
+        given: dict[str, Any] = {name: text_of(row, name) for name in OWN_COLUMNS}
+        kind = given.pop("kind") or "solution"
+        if kind not in KINDS:
+            raise UnknownName("kind of entry", kind, KINDS, f"It stands in {where}.")
+        only = wanted.languages[0] if len(wanted.languages) == 1 else ""
+        language = given.pop("language") or only
+        if language not in LANGUAGES:
+            raise UnknownName(
+                "language", language, LANGUAGES, f"{where} names it; or give one --language."
+            )
+        texts = text_of(row, "reference"), text_of(row, "kernel")
+        entry = Entry(kind, *texts, language, **given)
+        yield entry if entry.origin else dataclasses.replace(entry, origin=Path(corpus.path).name)
+
+
+_READERS: dict[str, Callable[[Corpus, Wanted], Given]] = {
+    "synthetic": _synthetic,
+    "kernelbook": _kernelbook,
+    "sakana": _sakana,
+    "trajectories": _trajectories,
+    "rows": _rows,
+}

@@ -1,0 +1,113 @@
+"""Rows of data sets, from the hub or from files, by `datasets`.
+
+Contract: `hub_rows` reads a local copy where the hub does not answer, and says within ten seconds
+when there is neither. `file_rows` reads JSONL, JSON, CSV or Parquet without keeping a copy.
+`check_columns` refuses rows that lack a column, with those that are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kernelgym.errors import UsageError
+from kernelgym.retrieval.hub import ask_hub
+
+__all__ = ["Row", "check_columns", "file_rows", "hub_rows", "text_of"]
+
+Row: TypeAlias = Mapping[str, Any]
+_READERS = {
+    ".parquet": "parquet",
+    ".jsonl": "json",
+    ".json": "json",
+    ".csv": "csv",
+}
+
+
+def file_rows(path: str | Path) -> Iterator[Row]:
+    """Yield the rows of a file, or of a folder's files.
+
+    Raises:
+        UsageError: If there is no such file, or it cannot be read.
+    """
+    place = Path(path)
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    files = [file for file in files if file.suffix in _READERS]
+    if not files or not all(file.is_file() for file in files):
+        raise UsageError(
+            f"{str(path)!r} is no file of rows, and no folder of such files; give a file that "
+            f"ends in {', '.join(_READERS)}"
+        )
+    import datasets
+
+    for file in files:
+        try:
+            yield from datasets.load_dataset(
+                _READERS[file.suffix], data_files=str(file), split="train", streaming=True
+            )
+        except Exception as error:  # its readers raise errors of a dozen unrelated classes
+            raise UsageError(f"{file} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def hub_rows(name: str, revision: str, splits: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of a data set on the hub.
+
+    Args:
+        name: Name of the data set.
+        revision: Commit, tag or branch; the newest if empty.
+        splits: Splits that are read, in this order.
+
+    Raises:
+        UsageError: If the hub does not give it and there is no copy.
+    """
+    import datasets
+
+    why = ask_hub(name, "dataset")
+    with _offline() if why else contextlib.nullcontext():
+        for split in splits:
+            try:
+                found = datasets.load_dataset(name, revision=revision or None, split=split)
+            except Exception as error:
+                raise UsageError(
+                    f"data set {name!r} cannot be had: the hub says {why or 'nothing against it'}, "
+                    f"and reading it failed ({type(error).__name__}: {str(error)[:200]}); download "
+                    "it elsewhere and name its file or folder after a colon"
+                ) from None
+            yield from found
+
+
+def check_columns(row: Row, needed: Sequence[str], where: str) -> None:
+    """Make sure that a row has columns.
+
+    Raises:
+        UsageError: If it lacks one.
+    """
+    missing = [name for name in needed if name not in row]
+    if missing:
+        raise UsageError(f"{where} lacks the columns {', '.join(missing)}; it has {', '.join(row)}")
+
+
+def text_of(row: Row, name: str) -> str:
+    """Return a row's text, with lists joined by commas."""
+    value = row.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(sorted({str(item) for item in value}))
+    return str(value)
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Make the hub's client use its local copy for a block."""
+    import datasets
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before

@@ -1,0 +1,107 @@
+"""What retrieval showed in a step, and what answers copied.
+
+Contract: pure, but for reading the index that the observer names. Numbers are over the prompts and
+answers of trajectories that count. A number that nothing speaks for is left out:
+
+- ``retrieval/examples``, ``retrieval/tokens``: entries of a prompt, and their tokens;
+- ``retrieval/excluded_REASON``: entries that were excluded for a problem;
+- ``retrieval/copied``: share of an answer's runs of six words that stand in the kernels shown, of
+  answers to prompts that show some; ``retrieval/verbatim``: share of these answers whose kernel is
+  one that was shown, spacing aside.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from kernelgym.prompts.observer import Observer
+from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.exclusion import REASONS
+from kernelgym.retrieval.part import Retrieval, load_index
+from kernelgym.types import Problem
+from kernelgym_train.credit.credit import counts
+from kernelgym_train.rollout.play import EpisodeRules, history_budget
+from kernelgym_train.types import Rollout
+
+__all__ = ["copied_share", "retrieval_metrics"]
+
+_EXCLUDED = {
+    "id": "retrieval/excluded_id",
+    "source": "retrieval/excluded_source",
+    "operators": "retrieval/excluded_operators",
+}
+_RUN = 6
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def retrieval_metrics(
+    rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeRules
+) -> dict[str, float]:
+    """Return what was shown in a step, and copied; empty without retrieval.
+
+    Args:
+        rollouts: What was played.
+        observer: What the model read.
+        rules: How episodes were played.
+    """
+    parts = [part for part in observer.parts if isinstance(part, Retrieval)]
+    if not parts:
+        return {}
+    entries: dict[str, Entry] = {}
+    for part in parts:
+        index = load_index(part, observer.language, observer.device)
+        entries |= {entry.id: entry for entry in index.entries}
+    found: dict[str, list[float]] = defaultdict(list)
+    problems: dict[str, Problem] = {}
+    for rollout in rollouts:
+        if not counts(rollout):
+            continue
+        played = rollout.trajectory
+        problems.setdefault(played.problem.digest, played.problem)
+        budget = history_budget(played.problem, observer, rules)
+        for turn in played.turns:
+            ids, tokens = observer.retrieved(played.problem, played.turns[: turn.index], budget)
+            found["retrieval/examples"].append(float(len(ids)))
+            found["retrieval/tokens"].append(float(tokens))
+            kernel = turn.reply.kernel
+            shown = [entries[each].kernel for each in ids if each in entries]
+            if kernel is None or not shown:
+                continue
+            found["retrieval/copied"].append(copied_share(kernel.source, shown))
+            same = kernel.source.split() in [source.split() for source in shown]
+            found["retrieval/verbatim"].append(float(same))
+    for problem in problems.values():
+        for part in parts:
+            if part.same_problem:
+                continue
+            index = load_index(part, observer.language, observer.device)
+            excluded = index.search(problem, 1, kinds=part.kinds).excluded
+            for reason in REASONS:
+                found[_EXCLUDED[reason]].append(float(excluded.get(reason, 0)))
+    return {name: math.fsum(each) / len(each) for name, each in found.items()}
+
+
+def copied_share(source: str, shown: Sequence[str]) -> float:
+    """Return the share of a source's runs of six that others hold.
+
+    It is 0.0 for a source that is too short.
+
+    Args:
+        source: The answer's kernel.
+        shown: Kernels that its prompt showed.
+    """
+    own = _runs(source)
+    if not own:
+        return 0.0
+    there = frozenset().union(*map(_runs, shown))
+    return len(own & there) / len(own)
+
+
+@lru_cache(maxsize=1024)
+def _runs(source: str) -> frozenset[tuple[str, ...]]:
+    words = _WORD.findall(source)
+    return frozenset(tuple(words[start : start + _RUN]) for start in range(len(words) - _RUN + 1))

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+ARGUMENTS = ("--corpus", "synthetic", "--levels", "1", "--language", "triton", "--out")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from kernelgym.cli import main
+
+    out = tmp_path_factory.mktemp("indexes") / "index"
+    assert main(["index", "build", *ARGUMENTS, str(out)]) == 0
+    return out
+
+
+def test_info_and_check_describe_an_index(built, run) -> None:
+    code, out, _ = run("index", "info", str(built))
+    assert code == 0 and "licence MIT" in out and "verdict correct" in out
+    code, out, _ = run("index", "info", str(built), "--json")
+    assert json.loads(out)["manifest"]["format"] == 1
+    code, out, _ = run("index", "check", str(built))
+    assert code == 0 and "triton:" in out and "files have the digests" in out
+
+
+def test_query_prints_entries_and_what_is_excluded(built, run) -> None:
+    asked = ("--problem", "Synthetic/L1/3", "-k", "2")
+    code, out, _ = run("index", "query", str(built), *asked, "--json")
+    said = json.loads(out)
+    assert code == 0 and len(said["entries"]) == 2 and said["excluded"]["id"] == 1
+    assert said["entries"][0]["score"] >= said["entries"][1]["score"]
+    code, out, _ = run("index", "query", str(built), *asked)
+    assert code == 0 and out.count("class ModelNew") == 2
+    code, out, _ = run("index", "query", "synthetic", *asked, "--json")
+    assert code == 0 and len(json.loads(out)["entries"]) == 2
+
+
+def test_query_by_feedback_prints_repairs(run, tmp_path) -> None:
+    said = "NameError: name 'x' is not defined"
+    asked = ("--problem", "Synthetic/L2/4", "--feedback", said, "--json")
+    (tmp_path / "kernel.py").write_text("x = 1\n")
+    for more in ((), ("--kernel", str(tmp_path / "kernel.py"))):
+        code, out, _ = run("index", "query", "synthetic", *asked, *more)
+        entries = json.loads(out)["entries"]
+        assert code == 0 and [entry["kind"] for entry in entries] == ["repair"] * 3
+        assert all("NameError" in entry["feedback"] for entry in entries)
+    code, _, err = run("index", "query", "synthetic", "--problem", "x", "--kernel", "y")
+    assert code == 2 and "--kernel goes with --feedback" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("build", "--out", "/tmp/x"), "give at least one --corpus"),
+        (("build", "--corpus", "synthetik", "--out", "/tmp/x"), "did you mean synthetic"),
+        (("build", "--corpus", "synthetic", "--model", "/no/model", "--out", "x"), "is not there"),
+        (("build", "--corpus", "synthetic", "--view", "smell", "--out", "x"), "known views"),
+        (("build", "--corpus", "synthetic", "--language", "c", "--out", "x"), "unknown language"),
+        (("build", "--corpus", "synthetic", "--hold-out", "Sinthetic", "--out", "x"), "suite"),
+        (("build", "--corpus", "synthetic", "--verify-minutes", "0", "--out", "x"), "above 0"),
+        (("build", "--corpus", "synthetic", "-k", "0", "--out", "x"), "at least 1"),
+        (("bild",), "did you mean index build"),
+        (("info", "/no/such/index"), "is no index"),
+        (("check", "/no/such/index"), "is no index"),
+        (("query", "/no/such", "--problem", "Synthetic/L1/1"), "unknown index"),
+        (("query", "synthetic", "--problem", "Synthetic/L1/1", "--kk", "3"), "did you mean --k"),
+        (("query", "synthetic", "--problem", "Synthetic/L1/1", "-k", "0"), "at least 1"),
+    ],
+)
+def test_bad_input_is_a_usage_error(run, arguments, error) -> None:
+    code, _, err = run("index", *arguments)
+    assert code == 2 and error in err and err.count("\n") == 1
+
+
+def test_index_alone_prints_help(run) -> None:
+    code, out, _ = run("index")
+    assert code == 0 and "index build" in out
