@@ -12,13 +12,15 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
 	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
-	benchmark.kernelbench
+	benchmark.kernelbench benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
+	benchmark.numbers.speeds benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
+	benchmark.pages.drawing
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
-	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \
-	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration \
+	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \
+	demo.report demo.plan demo.stages demo.arms demo.demonstration \
 	mcgs.search mcgs.settings mcgs.task mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.graph mcgs.selection \
 	mcgs.progress mcgs.events mcgs.controller mcgs.finishing mcgs.files mcgs.moves.definition mcgs.moves.table
 

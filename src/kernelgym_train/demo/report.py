@@ -1,4 +1,4 @@
-"""What a demonstration came to, for readers: a table on the terminal, and one HTML page.
+"""What a demonstration came to: a text table, and one HTML page.
 
 Contract: pure functions of a `Demonstration`. The page is whole in itself (plain SVG, no script, no
 font, nothing fetched), and says beside the numbers what they do not show. Every text of a model or
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from kernelgym_train.demo.drawing import bars, lines
-from kernelgym_train.demo.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import Rate
+from kernelgym.benchmark.pages.drawing import bars, lines
 from kernelgym_train.demo.results import Demonstration, Specimen
 from kernelgym_train.demo.scores import Scores
 
@@ -84,10 +84,7 @@ def text_table(shown: Demonstration) -> str:
 
 def caveats(shown: Demonstration) -> Iterator[str]:
     """Yield what must be said beside the numbers."""
-    yield (
-        "Rates are of first answers unless said otherwise; intervals are a cluster bootstrap over "
-        "problems, 95 %."
-    )
+    yield ("Rates are of first answers unless said otherwise; intervals are over problems, 95 %.")
     first = next(iter(shown.before), None)
     if first is not None:
         most = max(shown.before[first].pass_at, default=1)

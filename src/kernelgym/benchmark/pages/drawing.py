@@ -74,7 +74,7 @@ def lines(
 
 
 def round_step(span: float) -> float:
-    """Return a round number of which four or a few less span `span`.
+    """Return a round number of which about four span `span`.
 
     It is 1, 2, 2.5 or 5 times a power of ten; 0.25 where `span` is not above 0.
     """
@@ -85,7 +85,7 @@ def round_step(span: float) -> float:
 
 
 def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> str:
-    """Return two horizontal bars for each name, as shares written in per cent.
+    """Return two horizontal bars for each name, in per cent.
 
     Args:
         pairs: Two shares by name, each in 0..1.
