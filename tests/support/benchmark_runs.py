@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from kernelgym.answers.parsing import parse
 from kernelgym.feedback import feedback
+from kernelgym.records.jsonlines import write_lines
+from kernelgym.records.trajectories import EpisodeRecord, write_records
+from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import (
     Ended,
@@ -20,8 +26,21 @@ from kernelgym.types import (
     Verdict,
 )
 
-__all__ = ["CHEAT", "LOST", "RIGHT", "WRONG", "fast", "made", "problem", "spell"]
+__all__ = [
+    "CHEAT",
+    "LOST",
+    "RIGHT",
+    "RULES",
+    "WRONG",
+    "eval_run",
+    "fast",
+    "made",
+    "problem",
+    "record",
+    "spell",
+]
 
+RULES = RULESETS["strict"].label
 RIGHT, WRONG = verdict("correct"), verdict("wrong")
 LOST = Verdict(Status.UNAVAILABLE)
 CHEAT = Verdict(
@@ -92,3 +111,63 @@ def spell(words: str, name: str = "A") -> list[Trajectory]:
         )
         for word in words.split()
     ]
+
+
+def record(played: Trajectory, sample: int = 0, **fields: Any) -> EpisodeRecord:
+    """Return an episode as an eval run writes it."""
+    known = {"language": "triton", "device": "cpu", "ruleset": RULES, "reward": "stage2"}
+    key = f"{played.problem.id}#{sample}"
+    return EpisodeRecord(played, **known | {"writer": "eval", "key": key} | fields)
+
+
+def eval_run(
+    folder: Path,
+    words: Mapping[str, str],
+    *,
+    samples: int | None = None,
+    episodes: Sequence[EpisodeRecord] = (),
+    answers: Sequence[Mapping[str, Any]] = (),
+    failures: Sequence[Mapping[str, Any]] = (),
+    plan: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Path:
+    """Write the folder of an eval run, and return it.
+
+    Args:
+        folder: Where; made if it is not there.
+        words: Episodes by problem, spelled as for `spell`.
+        samples: How many of each were planned; as many as there are, at most, if None.
+        episodes: More episodes.
+        answers: Lines of generations.jsonl.
+        failures: Lines of failures.jsonl.
+        plan: Fields of plan.json, over the usual ones.
+        **fields: Of the records.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    records = [
+        record(played, sample, **fields)
+        for name, text in words.items()
+        for sample, played in enumerate(spell(text, name))
+    ] + list(episodes)
+    ids = {name: problem(name) for name in words}
+    ids |= {each.trajectory.problem.id: each.trajectory.problem for each in episodes}
+    about = {
+        "version": 1,
+        "kind": "eval",
+        "name": folder.name,
+        "policy": {"kind": "scripted"},
+        "suite": "Test",
+        "problems": [{"id": p.id, "digest": p.digest} for p in ids.values()],
+        "samples": max((len(text.split()) for text in words.values()), default=1)
+        if samples is None
+        else samples,
+        "turns": 4,
+        "ruleset": RULES,
+    }
+    (folder / "plan.json").write_text(json.dumps(about | dict(plan or {})))
+    write_records(folder / "trajectories.jsonl", records)
+    if answers:
+        write_lines(folder / "generations.jsonl", answers)
+    if failures:
+        write_lines(folder / "failures.jsonl", failures)
+    return folder

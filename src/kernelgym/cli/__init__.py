@@ -30,6 +30,7 @@ from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
 from kernelgym.cli.play import Play
 from kernelgym.cli.redteam import Redteam
+from kernelgym.cli.report import Report
 from kernelgym.cli.show import Show
 from kernelgym.cli.trajectory import ShowTrajectory
 from kernelgym.errors import UnknownName, UsageError
@@ -50,7 +51,7 @@ _NO_NUMBER = re.compile(
 )
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Redteam
-    | ShowTrajectory | Rescore | Export
+    | ShowTrajectory | Rescore | Export | Report
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
@@ -63,6 +64,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "show-trajectory": ShowTrajectory,
     "rescore": Rescore,
     "export": Export,
+    "report": Report,
 }
 
 
@@ -130,6 +132,7 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[ShowTrajectory, subcommand("show-trajectory")]
         | Annotated[Rescore, subcommand("rescore")]
         | Annotated[Export, subcommand("export")]
+        | Annotated[Report, subcommand("report")]
     )
     box = io.StringIO()
     try:
