@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from kernelgym.benchmark import report
-from kernelgym.benchmark.baseline_files import baseline_entry, baseline_mode
+from kernelgym.benchmark.baseline_files import baseline_mode
 from kernelgym.benchmark.reporting import COLUMNS
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import RULESETS
 from kernelgym.suites.facts import facts
-from kernelgym.types import Problem, Timing
+from kernelgym.types import Problem
 from support.benchmark_runs import eval_run, fast, made, problem, record
 
 BASE = {"std": 0.1, "num_trials": 100, "hardware": "NVIDIA H100", "device": "cuda:0"}
@@ -153,10 +153,3 @@ def test_modes_are_read_from_names() -> None:
     names = ("baseline_time_torch", "baseline_time_torch_compile_inductor_max-autotune")
     modes = [baseline_mode(Path(f"{name}.json")) for name in names]
     assert modes == ["eager", "inductor_max-autotune"]
-
-
-def test_entries_pool_the_reference_s_windows() -> None:
-    timing = Timing(1.0, 2.0, 2.0, 1.9, 2, windows=((1.0, 2.0), (1.0, 4.0)))
-    found = baseline_entry([timing], "NVIDIA H200", "cuda:0")
-    assert found is not None and (found["mean"], found["std"]) == (3.0, 1.0)
-    assert baseline_entry([], "x", "y") is None

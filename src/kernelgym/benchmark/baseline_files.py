@@ -1,4 +1,4 @@
-"""Files of baseline times in KernelBench's layout, read and written.
+"""Files of baseline times in KernelBench's layout.
 
 A file is ``{"level1": {"23_Softmax.py": {"mean", "std", "min", "max", "num_trials", "hardware",
 "device"}}}``, times in milliseconds, one file a mode
@@ -12,9 +12,8 @@ says so. KernelBench's own files name the hardware only.
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from kernelgym.benchmark.folders import Run
 from kernelgym.benchmark.numbers.speeds import BaselineTime
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
-from kernelgym.types import Problem, Timing
+from kernelgym.types import Problem
 
-__all__ = ["EAGER", "baseline_entry", "baseline_mode", "baselines_of"]
+__all__ = ["EAGER", "baseline_mode", "baselines_of", "entry_of", "read_baselines"]
 
 EAGER = "baseline_time_torch"
 """Stem of the file of eager times; compiled modes add to it."""
@@ -50,10 +49,10 @@ def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[Basel
     problems = {played.key[0]: played.record.trajectory.problem for played in run.episodes}
     found: dict[str, list[BaselineTime]] = defaultdict(list)
     for path in map(Path, paths):
-        data = _read(path)
+        data = read_baselines(path)
         some = 0
         for identity, problem in problems.items():
-            entry = _entry(data, problem)
+            entry = entry_of(data, problem)
             if entry is None:
                 continue
             _check(path, {**data, **entry}, run)
@@ -67,36 +66,8 @@ def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[Basel
     return {identity: tuple(times) for identity, times in found.items()}
 
 
-def baseline_entry(timings: Iterable[Timing], hardware: str, device: str) -> dict[str, Any] | None:
-    """Return the entry of one problem, from reference times measured beside kernels.
-
-    Args:
-        timings: Of kernels of the problem; their windows' reference times are pooled.
-        hardware: Name of the device.
-        device: Such as ``cuda:0``.
-
-    Returns:
-        The entry; None if nothing was timed.
-    """
-    times: list[float] = []
-    for timing in timings:
-        times += [reference for _, reference in timing.windows] or [timing.reference_ms]
-    if not times:
-        return None
-    mean = math.fsum(times) / len(times)
-    spread = math.sqrt(math.fsum((each - mean) ** 2 for each in times) / len(times))
-    return {
-        "mean": mean,
-        "std": spread,
-        "min": min(times),
-        "max": max(times),
-        "num_trials": len(times),
-        "hardware": hardware,
-        "device": device,
-    }
-
-
-def _entry(data: Mapping[str, Any], problem: Problem) -> Mapping[str, Any] | None:
+def entry_of(data: Mapping[str, Any], problem: Problem) -> Mapping[str, Any] | None:
+    """Return the entry of a problem, or None."""
     level = data.get(f"level{problem.level}")
     if not isinstance(level, Mapping):
         return None
@@ -141,7 +112,12 @@ def _check(path: Path, says: Mapping[str, Any], run: Run) -> None:
             )
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_baselines(path: Path) -> Mapping[str, Any]:
+    """Return what a file of baselines holds.
+
+    Raises:
+        UsageError: If it cannot be read, or holds none.
+    """
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

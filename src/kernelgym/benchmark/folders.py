@@ -49,6 +49,8 @@ class Answered:
     reasoning: str = ""
     finish_reason: str = ""
     model: str = ""
+    prompt: str = ""
+    """What was read, where it cannot be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +322,7 @@ def _answers(path: Path, notes: list[str]) -> dict[SampleKey, dict[int, Answered
             str(row.get("reasoning") or ""),
             str(row.get("finish_reason") or ""),
             str(row.get("model") or ""),
+            str(row.get("prompt") or ""),
         )
     return found
 

@@ -25,6 +25,7 @@ from kernelgym import __version__
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
 from kernelgym.cli.export import Export, Rescore
+from kernelgym.cli.import_ import Import
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
@@ -51,7 +52,7 @@ _NO_NUMBER = re.compile(
 )
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Redteam
-    | ShowTrajectory | Rescore | Export | Report
+    | ShowTrajectory | Rescore | Export | Report | Import
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
@@ -65,6 +66,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "rescore": Rescore,
     "export": Export,
     "report": Report,
+    "import": Import,
 }
 
 
@@ -133,6 +135,7 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[Rescore, subcommand("rescore")]
         | Annotated[Export, subcommand("export")]
         | Annotated[Report, subcommand("report")]
+        | Annotated[Import, subcommand("import")]
     )
     box = io.StringIO()
     try:

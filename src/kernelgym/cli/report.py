@@ -72,6 +72,8 @@ def _tell(found: Found) -> None:
         print_text(headline(view))
     names = [view.name for view in found.views]
     for table in dict.fromkeys(name for view in found.views for name in view.cards):
+        if table.startswith("family "):
+            continue  # the page and --json have them
         cards = [{n.key: n for n in view.cards.get(table, ())} for view in found.views]
         rows = {key: number.name for card in cards for key, number in card.items()}
         told = [

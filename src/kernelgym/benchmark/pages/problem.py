@@ -96,6 +96,11 @@ def _prompts(views: Sequence[View], identity: str) -> Iterator[str]:
 
     for view in views:
         for played in view.groups.get(identity, ())[:1]:
+            if told := next((each.prompt for each in played.answers.values() if each.prompt), ""):
+                yield told
+                continue
+            if played.record.writer == "import":
+                continue  # it was asked elsewhere, by another prompt
             if played.turns and played.record.has_source:
                 try:
                     yield render(read_before(played.record, 0))
