@@ -15,7 +15,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	benchmark.kernelbench benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
 	benchmark.numbers.speeds benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
 	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files \
-	benchmark.reporting benchmark.interchange.layout benchmark.interchange.importing \
+	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
 	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \

@@ -30,7 +30,7 @@ from kernelgym.records.jsonlines import read_lines
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.types import Turn, Verdict
 
-__all__ = ["Answered", "Failure", "Kind", "Played", "Run", "SampleKey", "read_run"]
+__all__ = ["WINNERS_FILE", "Answered", "Failure", "Kind", "Played", "Run", "SampleKey", "read_run"]
 
 Kind = Literal["eval", "import", "training", "episodes", "search"]
 SampleKey = tuple[str, int]
@@ -38,7 +38,8 @@ SampleKey = tuple[str, int]
 TurnKey = tuple[str, int, int]
 
 _PLAN, _EPISODES = "plan.json", "trajectories.jsonl"
-_WINNERS = "winners.jsonl"
+WINNERS_FILE = "winners.jsonl"
+"""Second verdicts of winners; see `kernelgym.benchmark.winners`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ def _planned(path: Path) -> Run:
         )
     notes: list[str] = []
     answers = _answers(path / "generations.jsonl", notes)
-    seconds = _second_verdicts(path / _WINNERS, notes)
+    seconds = _second_verdicts(path / WINNERS_FILE, notes)
     episodes = []
     there = path / _EPISODES
     for played in _numbered(_records(there, notes)) if there.exists() else ():

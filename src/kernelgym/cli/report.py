@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.options import Options
+from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ class Report(Options):
     """Print all numbers as one JSON object, and nothing else."""
     csv: bool = False
     """Print one line per answer as CSV, and nothing else."""
+    measure_winners: bool = False
+    """First measure the fastest turn of each episode again, on the run's device under its rules,
+    where it is the best of several measurements."""
     baseline: tuple[str, ...] = ()
     """Files of baseline times in KernelBench's layout, for speedups over compiled references."""
 
@@ -50,6 +55,8 @@ class Report(Options):
             raise UsageError("--json and --csv both print to standard output; give one of them")
         from kernelgym.benchmark.reporting import COLUMNS, report
 
+        for path in self.runs if self.measure_winners else ():
+            _measure(path)
         found = report(*self.runs, baselines=self.baseline)
         written = None if self.html is None else found.write_html(self.html)
         if self.json:
@@ -63,6 +70,25 @@ class Report(Options):
         if written is not None:
             print(f"kernelgym: the page is {written}", file=sys.stderr)
         return 0
+
+
+def _measure(path: str) -> None:
+    """Measure a run's winners again, by the run's own rules and on its device."""
+    from kernelgym.benchmark.folders import read_run
+    from kernelgym.benchmark.winners import measure_winners, unconfirmed
+    from kernelgym.rulesets import recorded_ruleset
+
+    run = read_run(path)
+    chosen = unconfirmed(run)
+    if not chosen:
+        return
+    record = chosen[0].record
+    evaluator = judging.make_evaluator(record.device, recorded_ruleset(record.ruleset))
+    try:
+        with progress_bar("winners", len(chosen)) as advance:
+            measure_winners(run, evaluator, on_verdict=advance)
+    finally:
+        evaluator.close()
 
 
 def _tell(found: Found) -> None:
