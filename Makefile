@@ -26,7 +26,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	mcgs.search mcgs.settings mcgs.task mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.graph mcgs.selection \
 	mcgs.progress mcgs.events mcgs.controller mcgs.finishing mcgs.files mcgs.moves.definition mcgs.moves.table
 
-.PHONY: help setup demo test test-all tinker-server test-tinker test-cookbook redteam lint bench docs clean
+.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-cookbook redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -43,10 +43,10 @@ demo: setup  ## Watch a small model learn to write kernels from verdicts (six mi
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
-	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker and not cookbook" -n 2 --dist loadfile
+	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker and not cookbook and not browser" -n 2 --dist loadfile
 
 test-all: setup  ## Run every test that needs no GPU, the red team's whole corpus among them
-	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker and not cookbook"
+	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker and not cookbook and not browser"
 
 # A third party's Tinker server on the CPU, in an environment of its own (2.2 GB): it needs other
 # versions than the trainer, asks for Python 3.12 and runs on 3.11.
@@ -82,6 +82,9 @@ $(COOKBOOK_STAMP): pyproject.toml
 test-cookbook: setup $(TINKER_STAMP) $(COOKBOOK_STAMP)  ## Run tinker-cookbook's trainer on our episodes and that server
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(COOKBOOK_VENV)/bin/pytest --hypothesis-profile=ci tests/train/adapters
+
+test-report: setup  ## Use a report's page in a headless Chromium (on the PATH, or named by CHROMIUM=)
+	$(BIN)/pytest --hypothesis-profile=ci -m browser
 
 redteam: setup  ## Judge one exploit and one honest look-alike of each style: none may pass, none be refused
 	$(BIN)/kernelgym redteam --sample --workers 2
