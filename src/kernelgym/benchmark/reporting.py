@@ -18,6 +18,7 @@ from kernelgym.benchmark.claims import compare
 from kernelgym.benchmark.comparison import Comparison, compare_runs
 from kernelgym.benchmark.folders import Run, read_run
 from kernelgym.benchmark.numbers.rates import fast_curve
+from kernelgym.benchmark.numbers.taxonomy import solved_by_turn
 from kernelgym.benchmark.pages.report import one_file, write_file, write_folder
 from kernelgym.benchmark.pages.speed import PLACES
 from kernelgym.benchmark.pages.view import View, view_of
@@ -185,6 +186,15 @@ def _run_data(view: View) -> dict[str, Any]:
             which: [dataclasses.asdict(each) for each in fast_curve(run.outcomes, PLACES, within=w)]
             for which, w in (("first", False), ("within", True))
         },
+        "solved_by_turn": [
+            dataclasses.asdict(rate)
+            for rate in solved_by_turn(
+                {
+                    name: [played.record.trajectory for played in group]
+                    for name, group in view.groups.items()
+                }
+            )
+        ],
         "costs": costs(run),
         "degenerate": {name: list(reasons) for name, reasons in view.degenerate.items()},
         "missing": [

@@ -1,8 +1,8 @@
 """A run's score card: headline numbers with intervals, table by table.
 
 Contract: pure, but for `degenerate_problems`, which looks up what is known of problems. A number
-that nothing speaks for is left out. Tables are: all problems; those that are not known to be
-degenerate; each level; each family (if there are several).
+that nothing speaks for is left out. Tables are: all problems; each level and each family, if there
+are several; and each of them without problems that are known to be degenerate.
 """
 
 from __future__ import annotations
@@ -111,16 +111,18 @@ def tables(run: Run, degenerate: Mapping[str, object]) -> dict[str, list[Outcome
     """Return outcomes by table: all, not degenerate, by level and family."""
     outcomes = run.outcomes
     found = {"all problems": outcomes}
-    if degenerate:
-        found["without degenerate problems"] = [
-            each for each in outcomes if each.problem not in degenerate
-        ]
     levels = by_problem(outcomes, lambda each: f"level {each.level}")
     families = by_problem((o for o in outcomes if o.family), lambda each: f"family {each.family}")
     for groups in (levels, families):
         if len(groups) > 1:
             found |= {name: list(groups[name]) for name in sorted(groups)}
-    return {name: some for name, some in found.items() if some}
+    without: dict[str, list[Outcome]] = {}
+    for name, some in found.items():
+        if any(each.problem in degenerate for each in some):
+            kept = "" if some is outcomes else f"{name} "
+            sound = [each for each in some if each.problem not in degenerate]
+            without[f"{kept}without degenerate problems"] = sound
+    return {name: some for name, some in (found | without).items() if some}
 
 
 def numbers(outcomes: Sequence[Outcome], *, turns: int = 1) -> list[Number]:

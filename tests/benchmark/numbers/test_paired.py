@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of
 from kernelgym.benchmark.numbers.paired import paired, paired_rates, paired_speeds, sign_test
-from support.benchmark_runs import fast, spell
+from support.benchmark_runs import RIGHT, WRONG, fast, spell
 
 NUMBERS = st.dictionaries(st.sampled_from("ABCDEFGH"), st.floats(-5, 5), max_size=8)
 
@@ -47,6 +47,12 @@ def test_rates_are_compared_by_problem() -> None:
     assert (found.wins, found.losses, found.ties) == (("Test/L1/A", "Test/L1/B"), ("Test/L1/C",), 0)
     assert found.difference == pytest.approx((0.5 + 0.5 - 1.0) / 3)
     assert found.p == pytest.approx(1.0)
+
+
+def test_a_difference_of_rates_is_at_most_one() -> None:
+    sides = [[Outcome(n, 1, first=v) for n in "ABC"] for v in (WRONG, RIGHT)]
+    found = paired_rates(*sides)
+    assert found is not None and found.high == found.difference == 1.0 and found.low < 0.7
 
 
 def test_speeds_are_compared_where_both_are_solved() -> None:

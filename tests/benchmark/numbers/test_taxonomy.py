@@ -11,6 +11,7 @@ from kernelgym.benchmark.numbers.taxonomy import (
     message_kind,
     next_statuses,
     repair_rate,
+    solved_by_turn,
     statuses_by_turn,
 )
 from kernelgym.types import Status, Verdict
@@ -55,6 +56,12 @@ def test_repairs_and_blind_tries_by_hand() -> None:
     # A: each of three failures would be replaced by one right of three others; B: by none of one.
     assert blind is not None and (blind.value, blind.n) == (pytest.approx(1 / 5), 5)
     assert repair_rate({"A": spell("r w")}) is None
+
+
+def test_solved_by_turn_never_falls() -> None:
+    rates = solved_by_turn({"A": spell("wr wwr r ww"), "B": spell("www r- x")})
+    assert [rate.value for rate in rates] == pytest.approx([1 / 5, 2 / 5, 3 / 5])
+    assert {rate.n for rate in rates} == {5} and not solved_by_turn({})
 
 
 @pytest.mark.parametrize(

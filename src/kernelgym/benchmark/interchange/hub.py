@@ -61,9 +61,14 @@ def export_dataset(run: Run, folder: Path) -> int:
     features = datasets.Features({name: datasets.Value(kind) for name, kind in kinds.items()})
     rows = list(answer_rows(run))
     columns = {name: [row[name] for row in rows] for name in kinds}
+    shown = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         datasets.Dataset.from_dict(columns, features=features).save_to_disk(str(folder))
     except OSError as error:
         raise UsageError(f"cannot write {str(folder)!r}: {error.strerror or error}") from None
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
     return len(rows)

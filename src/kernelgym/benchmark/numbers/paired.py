@@ -55,12 +55,15 @@ def sign_test(wins: int, losses: int) -> float:
     return min(1.0, tail / 2 ** (n - 1)) if n else 1.0
 
 
-def paired(first: Mapping[str, float], second: Mapping[str, float]) -> Paired | None:
+def paired(
+    first: Mapping[str, float], second: Mapping[str, float], *, most: float = math.inf
+) -> Paired | None:
     """Compare one number per problem; None if no problem has both.
 
     Args:
         first: By problem; more is better.
         second: The same of the other run.
+        most: Largest difference that there can be; 1 for rates.
     """
     common = [name for name in first if name in second]
     if not common:
@@ -79,8 +82,8 @@ def paired(first: Mapping[str, float], second: Mapping[str, float]) -> Paired | 
         math.fsum(first[name] for name in common) / len(common),
         math.fsum(second[name] for name in common) / len(common),
         middle,
-        min(low, middle),
-        max(high, middle),
+        max(min(low, middle), -most),
+        min(max(high, middle), most),
         tuple(n for n, value in zip(common, differences, strict=True) if value > _EQUAL),
         tuple(n for n, value in zip(common, differences, strict=True) if value < -_EQUAL),
         sum(abs(value) <= _EQUAL for value in differences),
@@ -100,7 +103,7 @@ def paired_rates(
         judged = [found for each in group if (found := each.verdict(within)) is not None]
         return sum(each.correct for each in judged) / len(judged) if judged else None
 
-    return paired(_of_each(first, rate), _of_each(second, rate))
+    return paired(_of_each(first, rate), _of_each(second, rate), most=1.0)
 
 
 def paired_speeds(

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.outcomes import whole
 from kernelgym.types import Severity, Status, Trajectory, Turn, Verdict
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "message_kind",
     "next_statuses",
     "repair_rate",
+    "solved_by_turn",
     "statuses_by_turn",
 ]
 
@@ -57,6 +59,25 @@ def statuses_by_turn(episodes: Iterable[Trajectory]) -> list[Counter[str]]:
                 found.append(Counter())
             found[turn.index][turn.verdict.status.value] += 1
     return found
+
+
+def solved_by_turn(groups: Mapping[str, Sequence[Trajectory]]) -> list[Rate]:
+    """Return the share of episodes solved by each turn, the first one first.
+
+    Args:
+        groups: Episodes by problem; those that were not judged to their end are left out.
+    """
+    kept = [[episode for episode in group if whole(episode)] for group in groups.values()]
+    turns = max((len(episode.turns) for group in kept for episode in group), default=0)
+    found = [
+        cluster_rate([(sum(_solved(e, last) for e in group), len(group)) for group in kept])
+        for last in range(1, turns + 1)
+    ]
+    return [rate for rate in found if rate is not None]
+
+
+def _solved(episode: Trajectory, turns: int) -> bool:
+    return any(turn.verdict.correct for turn in episode.turns[:turns])
 
 
 def next_statuses(episodes: Iterable[Trajectory]) -> dict[str, Counter[str]]:

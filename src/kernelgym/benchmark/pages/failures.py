@@ -16,6 +16,7 @@ from kernelgym.benchmark.numbers.taxonomy import (
     frequent_messages,
     next_statuses,
     repair_rate,
+    solved_by_turn,
     statuses_by_turn,
 )
 from kernelgym.benchmark.pages.charts import histogram, stack
@@ -67,6 +68,10 @@ def wrong(views: Sequence[View], link: Callable[[str], str]) -> list[str]:
             name: [played.record.trajectory for played in group]
             for name, group in view.groups.items()
         }
+        by_turn = solved_by_turn(groups)
+        if len(by_turn) > 1:
+            rows = [[str(turn), escaped(rate)] for turn, rate in enumerate(by_turn, 1)]
+            parts.append(table(["turn", "episodes solved by then"], rows, caption="Solved by turn"))
         repairs, blind = repair_rate(groups), blind_rate(groups)
         if repairs is not None:
             told = f"{repairs} of failed turns were repaired by the next one"

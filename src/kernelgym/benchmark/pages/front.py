@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
 from kernelgym.benchmark.numbers.speeds import Mean
-from kernelgym.benchmark.pages.charts import stack
+from kernelgym.benchmark.pages.charts import growth, stack
 from kernelgym.benchmark.pages.drawing import lines
 from kernelgym.benchmark.pages.text import escaped, facts_table, table
 from kernelgym.benchmark.pages.view import View
@@ -299,21 +299,20 @@ def _stages(stages: Mapping[str, float], total: float) -> str:
 
 
 def _over_money(views: Sequence[View]) -> Iterator[str]:
-    """Yield solved problems over money spent."""
-    series: dict[str, list[float]] = {}
+    """Yield solved problems over money spent, episode by episode."""
+    series: dict[str, list[tuple[float, float]]] = {}
     for view in views:
-        right: set[str] = set()
-        values = []
+        paid, right, points = 0.0, set(), [(0.0, 0.0)]
         for played in view.episodes:
-            if any(a.usage.usd is not None for a in played.answers.values()):
-                if any(turn.verdict.correct for turn in played.turns):
-                    right.add(played.key[0])
-                values.append(float(len(right)))
-        if values:
-            series[view.name] = values
+            paid += math.fsum(each.usage.usd or 0.0 for each in played.answers.values())
+            if any(turn.verdict.correct for turn in played.turns):
+                right.add(played.key[0])
+            points.append((paid, float(len(right))))
+        if paid > 0.0:
+            series[view.name] = points
     if series:
-        yield "<h3>Solved problems, episode by episode</h3>"
-        yield lines(series)
+        yield "<h3>Solved problems over money</h3>"
+        yield growth(series, x_name="USD", y_name="solved problems")
 
 
 def _count(value: float | None) -> str:
