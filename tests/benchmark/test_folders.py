@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym.benchmark import report
 from kernelgym.benchmark.folders import read_run
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import write_lines
 from kernelgym.records.trajectories import write_records
 from support.benchmark_runs import RIGHT, WRONG, eval_run, fast, made, problem, record, spell
+from support.html_pages import parsed
 
 
 def answer(name: str, sample: int, turn: int = 0, **fields: object) -> dict[str, object]:
@@ -135,6 +137,9 @@ def test_a_run_without_an_answer_still_tells_why(tmp_path: Path) -> None:
     about = {"problems": [{"id": problem("A").id, "digest": problem("A").digest}]}
     run = read_run(eval_run(tmp_path / "one", {}, failures=row, plan=about))
     assert run.missing == {("Test/L1/A", 0): "provider"} and run.outcomes == []
+    found = report(run)
+    assert found.to_dict()["runs"][0]["counts"]["missing"] == 1
+    assert "429 Too Many Requests" in parsed(found.html()).text
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -144,7 +149,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
-def test_an_episode_twice_is_refused(tmp_path: Path) -> None:
-    twice = [record(made([RIGHT])), record(made([WRONG]))]
+def test_an_episode_that_was_played_on_counts_once(tmp_path: Path) -> None:
+    twice = [record(*spell("w-")), record(made([WRONG, RIGHT]))]
+    run = read_run(eval_run(tmp_path / "one", {}, episodes=twice))
+    assert [len(played.turns) for played in run.episodes] == [2] and not run.missing
+
+
+def test_an_episode_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+    write_records(tmp_path / "e.jsonl", [record(made([RIGHT])), record(made([WRONG]))])
     with pytest.raises(UsageError, match=r"sample 0 of Test/L1/A is there more than once"):
-        read_run(eval_run(tmp_path / "one", {}, episodes=twice))
+        read_run(tmp_path / "e.jsonl")

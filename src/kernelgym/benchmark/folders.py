@@ -218,9 +218,13 @@ def _planned(path: Path) -> Run:
     notes: list[str] = []
     answers = _answers(path / "generations.jsonl", notes)
     seconds = _second_verdicts(path / WINNERS_FILE, notes)
-    episodes = []
     there = path / _EPISODES
+    # An episode that was cut and played on has two lines; the later one counts.
+    last: dict[SampleKey, Played] = {}
     for played in _numbered(_records(there, notes)) if there.exists() else ():
+        last[played.key] = played
+    episodes = []
+    for played in last.values():
         best = _winning_kernel(played)
         second = seconds.get(played.key)
         episodes.append(

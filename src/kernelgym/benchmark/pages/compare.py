@@ -18,6 +18,7 @@ from kernelgym.benchmark.pages.charts import Dot, scatter
 from kernelgym.benchmark.pages.code import code
 from kernelgym.benchmark.pages.text import escaped, facts_table, table
 from kernelgym.benchmark.pages.view import STATES, View, state_of, verdict_state
+from kernelgym.benchmark.pages.wall import cell
 from kernelgym.types import Verdict
 
 __all__ = ["claimed", "compared"]
@@ -133,26 +134,32 @@ def _differing(
     for key, _, paired in found.rows:
         if key.startswith("log_"):
             continue
-        rows = []
+        rows, within = [], key.endswith("_within")
         for identity in [*paired.wins, *paired.losses][:_MOST_NAMED]:
             better = other.name if identity in paired.wins else one.name
             rows.append(
                 [
                     f'<a href="{escaped(link(identity))}">{escaped(identity)}</a>',
                     escaped(better),
-                    *(_states(view, identity) for view in (one, other)),
+                    *(_cells(view, identity, within) for view in (one, other)),
                 ]
             )
-        what = "within the episode" if key.endswith("_within") else "first answer"
+        what = "within the episode" if within else "first answer"
         told = f"Problems where they differ, {what}"
         if len(paired.wins) + len(paired.losses) > _MOST_NAMED:
             told += f" (the first {_MOST_NAMED})"
         yield table(["problem", "better", found.first, found.second], rows, caption=told)
 
 
-def _states(view: View, identity: str) -> str:
-    names = [STATES[state_of(view, played)][2] for played in view.groups.get(identity, ())]
-    return escaped(", ".join(names))
+def _cells(view: View, identity: str, within: bool) -> str:
+    """Return a cell per sample: of its best turn, or of its first answer."""
+    cells = []
+    for played in view.groups.get(identity, ()):
+        state = state_of(view, played)
+        if not within and played.turns:
+            state = verdict_state(played.turns[0].verdict)
+        cells.append(cell(state, f"sample {played.sample}"))
+    return " ".join(cells)
 
 
 def _claim_dots(
