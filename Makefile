@@ -13,18 +13,22 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.build \
 	indexing.judging indexing.copies indexing.coverage envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring benchmark.baselines \
-	benchmark.kernelbench
+	benchmark.kernelbench benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
+	benchmark.numbers.speeds benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
+	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files \
+	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
+	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
-	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \
-	demo.drawing demo.report demo.plan demo.stages demo.arms demo.demonstration \
+	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \
+	demo.report demo.plan demo.stages demo.arms demo.demonstration \
 	mcgs.search mcgs.settings mcgs.budget mcgs.task mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.texts mcgs.knobs mcgs.graph mcgs.selection mcgs.populations mcgs.tuning mcgs.algorithms \
 	mcgs.progress mcgs.state mcgs.events mcgs.controller mcgs.minimising mcgs.finishing \
 	mcgs.story mcgs.report mcgs.files mcgs.moves.definition mcgs.moves.table
 
-.PHONY: help setup demo test test-all tinker-server test-tinker test-cookbook redteam lint bench docs clean
+.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-cookbook redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -41,10 +45,10 @@ demo: setup  ## Watch a small model learn to write kernels from verdicts (six mi
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience
-	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker and not cookbook" -n 2 --dist loadfile
+	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker and not cookbook and not browser" -n 2 --dist loadfile
 
 test-all: setup  ## Run every test that needs no GPU, the red team's whole corpus among them
-	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker and not cookbook"
+	$(BIN)/pytest --hypothesis-profile=random -m "not gpu and not tinker and not cookbook and not browser"
 
 # A third party's Tinker server on the CPU, in an environment of its own (2.2 GB): it needs other
 # versions than the trainer, asks for Python 3.12 and runs on 3.11.
@@ -80,6 +84,9 @@ $(COOKBOOK_STAMP): pyproject.toml
 test-cookbook: setup $(TINKER_STAMP) $(COOKBOOK_STAMP)  ## Run tinker-cookbook's trainer on our episodes and that server
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(COOKBOOK_VENV)/bin/pytest --hypothesis-profile=ci tests/train/adapters
+
+test-report: setup  ## Use a report's page in a headless Chromium (on the PATH, or named by CHROMIUM=)
+	$(BIN)/pytest --hypothesis-profile=ci -m browser
 
 redteam: setup  ## Judge one exploit and one honest look-alike of each style: none may pass, none be refused
 	$(BIN)/kernelgym redteam --sample --workers 2

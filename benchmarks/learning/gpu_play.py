@@ -19,11 +19,11 @@ from typing import Any
 from benchmarks.learning.gpu_plan import ROWS, TURNS
 from benchmarks.learning.gpu_work import TABLES, Work
 from kernelgym import UsageError
+from kernelgym.benchmark.numbers.taxonomy import failure_of
 from kernelgym.prompts.short import question
 from kernelgym_train.config.config import Config
 from kernelgym_train.demo.heldout import HeldOut, evaluate_policy, policy_of
 from kernelgym_train.demo.learning import dialogue_observer, learn, learning_config
-from kernelgym_train.demo.scores import failure_of
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model
 from kernelgym_train.rollout.verdict_log import VerdictLog

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.learning.gpu_plan import RUNS
 from benchmarks.learning.gpu_work import READY, Work
 from benchmarks.machine import gpu, machine
-from kernelgym_train.demo.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import Rate
 from kernelgym_train.demo.report import html_page
 from kernelgym_train.demo.results import Demonstration, Specimen, curves_of
 from kernelgym_train.demo.scores import Scores

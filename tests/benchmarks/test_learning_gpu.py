@@ -15,7 +15,7 @@ import pytest
 from benchmarks.learning import gpu
 from benchmarks.learning import gpu_result as result
 from benchmarks.learning.gpu_plan import FULL, ROWS, SMOKE, TINY, Plan
-from kernelgym_train.demo.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import Rate
 from kernelgym_train.demo.scores import Scores
 
 ROOT = Path(__file__).parents[2]

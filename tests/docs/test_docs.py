@@ -16,10 +16,12 @@ from kernelgym.cli import (
     baseline,
     check,
     export,
+    import_,
     lint,
     ls,
     play,
     redteam,
+    report,
     show,
     trajectory,
 )
@@ -96,6 +98,7 @@ def test_command_and_option_exists_as_written():
         "lint": lint.Lint, "baseline": baseline.PrepareBaselines,
         "redteam": redteam.Redteam, "show-trajectory": trajectory.ShowTrajectory,
         "rescore": export.Rescore, "export": export.Export,
+        "report": report.Report, "import": import_.Import,
     }  # fmt: skip
     text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "cli.md").read_text()
     written = re.findall(r"\bkernelgym ([\w-]+)((?: [^\n`#|]*)?)", text)

@@ -27,11 +27,13 @@ from kernelgym.cli.check import Check
 from kernelgym.cli.device import Device
 from kernelgym.cli.export import Export, Rescore
 from kernelgym.cli.index import IndexBuild, IndexCheck, IndexInfo, IndexQuery
+from kernelgym.cli.import_ import Import
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
 from kernelgym.cli.play import Play
 from kernelgym.cli.redteam import Redteam
+from kernelgym.cli.report import Report
 from kernelgym.cli.show import Show
 from kernelgym.cli.trajectory import ShowTrajectory
 from kernelgym.errors import UnknownName, UsageError
@@ -52,7 +54,8 @@ _NO_NUMBER = re.compile(
 )
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Device | Redteam
-    | ShowTrajectory | Rescore | Export | IndexBuild | IndexQuery | IndexInfo | IndexCheck
+    | ShowTrajectory | Rescore | Export | Report | Import
+    | IndexBuild | IndexQuery | IndexInfo | IndexCheck
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
@@ -70,6 +73,8 @@ _COMMANDS: dict[str, type[Options]] = {
     "index query": IndexQuery,
     "index info": IndexInfo,
     "index check": IndexCheck,
+    "report": Report,
+    "import": Import,
 }
 _GROUP = "index"
 """The command whose name has two words."""
@@ -153,6 +158,8 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[IndexQuery, subcommand("index query")]
         | Annotated[IndexInfo, subcommand("index info")]
         | Annotated[IndexCheck, subcommand("index check")]
+        | Annotated[Report, subcommand("report")]
+        | Annotated[Import, subcommand("import")]
     )
     box = io.StringIO()
     try:

@@ -1,4 +1,4 @@
-"""``kernelgym rescore`` and ``kernelgym export``: new files from a file of trajectories."""
+"""``kernelgym rescore`` and ``kernelgym export``: new files from trajectories and runs."""
 
 from __future__ import annotations
 
@@ -71,17 +71,24 @@ class Rescore(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Options):
-    """Write rows to train on from a file of trajectories, as TRL takes them.
+    """Write rows to train on, or a run in others' formats.
 
     An unparsable or rejected answer is never an example, only ever the rejected side of a pair.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """A JSONL file of episodes."""
-    format: Literal["sft", "completions", "preferences"]
-    """sft: messages; completions: prompt and completion; preferences: prompt, chosen, rejected."""
+    """A JSONL file of episodes; a run's folder too, for kernelbench and hf."""
+    format: Literal["sft", "completions", "preferences", "kernelbench", "hf"]
+    """sft: messages; completions: prompt and completion; preferences: prompt, chosen, rejected;
+    kernelbench: kernels, results and baselines of one level; hf: a dataset, one row an answer."""
     out: str
-    """The file to write."""
+    """The file to write; a folder, for kernelbench and hf."""
+    level: int | None = None
+    """Level of the problems, for kernelbench."""
+    turn: Literal["last", "best", "first"] = "last"
+    """Which turn stands for an episode, for kernelbench."""
+    untimed: Literal["refuse", "keep"] = "refuse"
+    """Correct kernels without a time, for kernelbench: their geometric mean there is NaN."""
     by: Literal["score", "return"] = "score"
     """What an answer is worth: its score, or the discounted return from its turn on."""
     gamma: float = GAMMA
@@ -106,6 +113,8 @@ class Export(Options):
 
     def run(self) -> int:
         """Write it; returns the exit code."""
+        if self.format in ("kernelbench", "hf"):
+            return self._run_folder()
         from kernelgym.records import export
         from kernelgym.records.jsonlines import write_lines
         from kernelgym.records.trajectories import read_records
@@ -135,6 +144,30 @@ class Export(Options):
             print_text("no two answers to one prompt differ enough; try --pairs problem", "yellow")
         elif not count and not self.wrong:
             print_text("no answer was good enough; --wrong takes honest failures too", "yellow")
+        return 0
+
+    def _run_folder(self) -> int:
+        from kernelgym.benchmark.folders import read_run
+
+        if self.format == "kernelbench" and self.level is None:
+            raise UsageError("--format kernelbench writes one level; name it with --level")
+        run, out = read_run(self.file), _apart(self.out, self.file)
+        if self.format == "hf":
+            from kernelgym.benchmark.interchange.hub import export_dataset
+
+            print_text(f"{export_dataset(run, out)} answers written to {out}")
+            return 0
+        from kernelgym.benchmark.interchange.exporting import export_kernelbench
+
+        assert self.level is not None
+        done = export_kernelbench(run, out, level=self.level, turn=self.turn, untimed=self.untimed)
+        print_text(
+            f"{done.kernels} kernels and {done.results} results written to {out}, baselines to "
+            f"results/timing/{done.hardware} in it"
+        )
+        if done.left_out:
+            told = f"{len(done.left_out)} samples have no result; left_out.json says why"
+            print_text(told, "yellow")
         return 0
 
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from kernelgym.benchmark.numbers.taxonomy import failure_of
 from kernelgym.errors import UsageError
 from kernelgym.prompts.short import question
 from kernelgym.types import Turn
@@ -30,7 +31,6 @@ from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.plan import CPU_PLAN, Plan
 from kernelgym_train.demo.report import html_page
 from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
-from kernelgym_train.demo.scores import failure_of
 from kernelgym_train.demo.stages import (
     Prepared,
     check_backend,

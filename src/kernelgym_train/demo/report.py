@@ -1,4 +1,4 @@
-"""What a demonstration came to, for readers: a table on the terminal, and one HTML page.
+"""What a demonstration came to: a text table, and one HTML page.
 
 Contract: pure functions of a `Demonstration`. The page is whole in itself (plain SVG, no script, no
 font, nothing fetched), and says beside the numbers what they do not show. Every text of a model or
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from kernelgym_train.demo.drawing import bars, lines
-from kernelgym_train.demo.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import Rate
+from kernelgym.benchmark.pages.drawing import bars, lines
+from kernelgym.benchmark.pages.style import document
 from kernelgym_train.demo.results import Demonstration, Specimen
 from kernelgym_train.demo.scores import Scores
 
@@ -21,31 +22,6 @@ _RIGHT = ("right at the first turn", "right within the episode", "parsed", "refu
 _TIMES = ("seconds of the model", "seconds of the judge", "seconds of the optimiser")
 _MOST_FAILURES = 10
 _HIGH = 0.8
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --paper: #ffffff; --faint: #d8dde6;
-  --c0: #c2593f; --c1: #2a6fb0; --c2: #7a8797; --c3: #3c8f5a; --c4: #8a5fb0; --c5: #b08a2a; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --paper: #14181f; --faint: #353c48;
-  --c0: #e0836b; --c1: #6fb0ea; --c2: #9aa6b5; --c3: #6cc28c; --c4: #b894dc; --c5: #d9b65c; } }
-body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif;
-  max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-table { border-collapse: collapse; width: 100%; } caption { text-align: left; padding: .6rem 0; }
-th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--faint);
-  font-variant-numeric: tabular-nums; }
-figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
-figcaption span { margin-right: 1.2rem; font-size: .85rem; }
-.key { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem; }
-.grid { stroke: var(--faint); } .tick, .label { fill: var(--ink); font-size: 11px; }
-.line { fill: none; stroke-width: 2; } pre { overflow-x: auto; font-size: .8rem;
-  border: 1px solid var(--faint); padding: .6rem; } .pair { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); }
-.scroll { overflow-x: auto; }
-""" + "".join(
-    f".c{n}.line {{ stroke: var(--c{n}); }} .c{n}.bar {{ fill: var(--c{n}); }} "
-    f".c{n}.key {{ background: var(--c{n}); }}\n"
-    for n in range(6)
-)
 
 
 def score_rows(before: Scores, after: Scores) -> Iterator[tuple[str, str, str]]:
@@ -84,10 +60,7 @@ def text_table(shown: Demonstration) -> str:
 
 def caveats(shown: Demonstration) -> Iterator[str]:
     """Yield what must be said beside the numbers."""
-    yield (
-        "Rates are of first answers unless said otherwise; intervals are a cluster bootstrap over "
-        "problems, 95 %."
-    )
+    yield ("Rates are of first answers unless said otherwise; intervals are over problems, 95 %.")
     first = next(iter(shown.before), None)
     if first is not None:
         most = max(shown.before[first].pass_at, default=1)
@@ -134,13 +107,7 @@ def html_page(shown: Demonstration) -> str:
     body.append("<h2>What this shows, and what it does not</h2><ul>")
     body += [f"<li>{escape(text)}</li>" for text in caveats(shown)]
     body.append("</ul>")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return document(shown.title, body, scripted=False, kind="narrow")
 
 
 def headline(shown: Demonstration) -> str:

@@ -14,13 +14,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.taxonomy import failure_of
 from kernelgym.benchmark.scoring import pass_at_k
 from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit.credit import counts
-from kernelgym_train.demo.intervals import Rate, cluster_rate
 from kernelgym_train.types import Rollout
 
-__all__ = ["PASS_AT", "Scores", "failure_of", "scores_of"]
+__all__ = ["PASS_AT", "Scores", "scores_of"]
 
 PASS_AT = (1, 4, 16)
 """Values of k."""
@@ -88,21 +89,6 @@ def scores_of(
         failures=dict(Counter(failure_of(turn) for turns in first.values() for turn in turns)),
         tokens_per_answer=sum(tokens) / max(1, len(tokens)),
     )
-
-
-def failure_of(turn: Turn) -> str:
-    """Return what became of an answer in a few words, such as ``runtime: IndexError``."""
-    verdict, kind = turn.verdict, turn.feedback.category
-    if verdict.correct:
-        return "right"
-    if verdict.status is Status.REJECTED:
-        codes = [found.code for found in verdict.findings if found.severity == "hard"]
-        return f"{kind}: {codes[0]}" if codes else kind
-    if verdict.status in (Status.RUNTIME_ERROR, Status.COMPILE_ERROR):
-        error = turn.feedback.gist.partition(":")[0].split()
-        named = error[-1] if error and error[-1].isidentifier() else ""
-        return f"{kind}: {named}" if named else kind
-    return kind
 
 
 def _by_problem(rollouts: Iterable[Rollout]) -> dict[str, list[Trajectory]]:

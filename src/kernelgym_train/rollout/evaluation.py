@@ -1,8 +1,9 @@
 """How good a policy is on problems: pass@k, best of turns, fast_p, with intervals.
 
 Contract: episodes are those of training (`kernelgym_train.rollout.play.play`). A problem counts
-once, however often it is sampled: intervals are bootstrapped over problems. Episodes that do not
-count (`kernelgym_train.credit.credit.counts`) are in no rate; ``infra/fail_rate`` is their share. A
+once, however often it is sampled: intervals are over problems
+(`kernelgym.benchmark.numbers.intervals`). Episodes that do not count
+(`kernelgym_train.credit.credit.counts`) are in no rate; ``infra/fail_rate`` is their share. A
 kernel that is the fastest of several is measured again before its speed counts, since the best of
 several measurements flatters; the second one stands.
 
@@ -15,14 +16,14 @@ It trains nothing and writes nothing.
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup, pass_at_k
+from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup
+from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem, measured_again, outcome_of
+from kernelgym.benchmark.numbers.rates import pass_rate
 from kernelgym.prompts.observer import Observer
-from kernelgym.types import Kernel, Problem, Trajectory, Turn, Verdict
+from kernelgym.types import Problem, Trajectory
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.metrics.step_metrics import rollout_metrics
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
@@ -31,13 +32,11 @@ from kernelgym_train.types import Rollout
 __all__ = [
     "Evaluation",
     "ProblemResult",
-    "bootstrap_interval",
     "play_and_score",
     "score_rollouts",
 ]
 
 _FAST = (1.0, 1.5, 2.0)
-_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +117,17 @@ def score_rollouts(
 ) -> Evaluation:
     """Return what episodes came to; see `play_and_score`."""
     rollouts = tuple(rollouts)
-    by_problem: dict[str, list[Trajectory]] = defaultdict(list)
-    for rollout in rollouts:
-        if counts(rollout):
-            by_problem[rollout.trajectory.problem.id].append(rollout.trajectory)
+    played = [rollout.trajectory for rollout in rollouts if counts(rollout)]
+    outcomes = [outcome_of(each) for each in played]
     results = tuple(
         ProblemResult(
             identity,
-            group[0].problem.level,
+            group[0].level,
             len(group),
-            sum(each.turns[0].verdict.correct for each in group),
-            sum(any(turn.verdict.correct for turn in each.turns) for each in group),
+            sum(each.first is not None and each.first.correct for each in group),
+            sum(each.best is not None and each.best.correct for each in group),
         )
-        for identity, group in by_problem.items()
+        for identity, group in by_problem(outcomes).items()
     )
     metrics = {
         f"{name}/{key}": value
@@ -138,59 +135,34 @@ def score_rollouts(
         if not key.startswith(("batch/", "advantage/"))
     }
     metrics[f"{name}/problems"] = float(len(results))
-    metrics |= _pass_rates(name, results, pass_at)
+    metrics |= _pass_rates(name, outcomes, pass_at)
     for level in sorted({result.level for result in results}):
-        some = [result for result in results if result.level == level]
+        some = [outcome for outcome in outcomes if outcome.level == level]
         metrics |= _pass_rates(f"{name}/level_{level}", some, pass_at, intervals=False)
-    played = [each for group in by_problem.values() for each in group]
     metrics |= _speeds(name, played, again)
     return Evaluation(metrics, results, rollouts)
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, draws: int = _DRAWS, seed: int = 0
-) -> tuple[float, float]:
-    """Return the 95 % interval of a mean over problems, resampling problems.
-
-    Raises:
-        UsageError: If there are no values.
-    """
-    if not values:
-        raise UsageError("an interval needs at least one value")
-    chance, size = random.Random(seed), len(values)
-    means = sorted(sum(chance.choices(values, k=size)) / size for _ in range(draws))
-    return means[int(0.025 * draws)], means[min(draws - 1, int(0.975 * draws))]
-
-
 def _pass_rates(
-    name: str, results: Sequence[ProblemResult], pass_at: Sequence[int], intervals: bool = True
+    name: str, outcomes: Sequence[Outcome], pass_at: Sequence[int], intervals: bool = True
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     for k in pass_at:
-        # A problem of which too many episodes were lost says nothing about this k.
-        known = [result for result in results if result.episodes >= k]
-        if not known:
-            continue
-        for suffix, found_right in (
-            ("", [result.first for result in known]),
-            ("_within", [result.within for result in known]),
-        ):
-            rates = [
-                pass_at_k(each.episodes, count, k)
-                for each, count in zip(known, found_right, strict=True)
-            ]
-            found[f"{name}/pass@{k}{suffix}"] = sum(rates) / len(rates)
+        for suffix in ("", "_within"):
+            rate = pass_rate(outcomes, k, within=bool(suffix))
+            if rate is None:
+                continue
+            found[f"{name}/pass@{k}{suffix}"] = rate.value
             if intervals:
-                low, high = bootstrap_interval(rates)
-                found[f"{name}/pass@{k}{suffix}_low"] = low
-                found[f"{name}/pass@{k}{suffix}_high"] = high
+                found[f"{name}/pass@{k}{suffix}_low"] = rate.low
+                found[f"{name}/pass@{k}{suffix}_high"] = rate.high
     return found
 
 
 def _speeds(name: str, played: Sequence[Trajectory], again: Evaluator | None) -> dict[str, float]:
     if not played:
         return {}
-    best = [_measured_again(each, again) for each in played]
+    best = [measured_again(each, again) for each in played]
     known = [verdict for verdict in best if verdict.valid]
     if not known:
         return {}
@@ -202,15 +174,3 @@ def _speeds(name: str, played: Sequence[Trajectory], again: Evaluator | None) ->
         found[f"{name}/speedup_geometric_mean"] = geometric_mean_speedup(timed)
         found[f"{name}/speedup_mean"] = sum(verdict.speedup for verdict in timed) / len(timed)
     return found
-
-
-def _measured_again(played: Trajectory, again: Evaluator | None) -> Verdict:
-    best = max(played.turns, key=_merit)
-    kernel: Kernel | None = best.reply.kernel
-    if again is None or kernel is None or not best.verdict.timed:
-        return best.verdict
-    return again.evaluate(played.problem, kernel)
-
-
-def _merit(turn: Turn) -> tuple[bool, float]:
-    return turn.verdict.correct, turn.verdict.speedup

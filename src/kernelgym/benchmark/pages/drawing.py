@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 
-__all__ = ["bars", "lines", "round_step"]
+__all__ = ["bars", "legend", "lines", "round_step"]
 
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 34
@@ -70,11 +70,11 @@ def lines(
             f"<title>{escape(name)}</title></polyline>"
         )
     chart = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
-    return f"<figure>{chart}{_legend(list(drawn))}</figure>"
+    return f"<figure>{chart}{legend(list(drawn))}</figure>"
 
 
 def round_step(span: float) -> float:
-    """Return a round number of which four or a few less span `span`.
+    """Return a round number of which about four span `span`.
 
     It is 1, 2, 2.5 or 5 times a power of ten; 0.25 where `span` is not above 0.
     """
@@ -85,7 +85,7 @@ def round_step(span: float) -> float:
 
 
 def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> str:
-    """Return two horizontal bars for each name, as shares written in per cent.
+    """Return two horizontal bars for each name, in per cent.
 
     Args:
         pairs: Two shares by name, each in 0..1.
@@ -113,10 +113,11 @@ def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> st
                 f'y="{at + _BAR - 3}">{100 * value:.1f} %</text>'
             )
     chart = f'<svg viewBox="0 0 {_WIDTH} {high}" role="img">{"".join(parts)}</svg>'
-    return f"<figure>{chart}{_legend(names)}</figure>"
+    return f"<figure>{chart}{legend(names)}</figure>"
 
 
-def _legend(names: Sequence[str]) -> str:
+def legend(names: Sequence[str]) -> str:
+    """Return what the colours mean, under a chart."""
     keys = (
         f'<span><i class="key c{number % 6}"></i>{escape(name)}</span>'
         for number, name in enumerate(names)

@@ -1,0 +1,93 @@
+"""What another harness says of kernels: a run's ``claims.jsonl``.
+
+Contract: a claim is copied, never believed: no rate counts it. `compare` says where it and our
+verdict disagree. Times are in milliseconds; None where none was claimed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelgym.benchmark.kernelbench import as_kernelbench
+from kernelgym.errors import UsageError
+from kernelgym.records.jsonlines import read_lines
+from kernelgym.types import Verdict
+
+__all__ = ["CLAIMS_FILE", "Claim", "compare", "read_claims"]
+
+CLAIMS_FILE = "claims.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What another harness says of one kernel."""
+
+    problem: str
+    """Our id of the problem."""
+    sample: int
+    compiled: bool
+    correct: bool
+    runtime_ms: float | None = None
+    """Mean time of a call."""
+    reference_ms: float | None = None
+    """Of the reference or a baseline, where that was claimed too."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """Why the claim may not mean what it says."""
+
+    @property
+    def speedup(self) -> float | None:
+        """The claimed speedup; None if a time is missing."""
+        if not self.correct or not self.runtime_ms or not self.reference_ms:
+            return None
+        return self.reference_ms / self.runtime_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)} | {
+            "metadata": dict(self.metadata),
+            "warnings": list(self.warnings),
+        }
+
+
+def compare(claim: Claim, verdict: Verdict | None) -> str:
+    """Return how claim and verdict differ; empty if they agree.
+
+    What both say is compared in KernelBench's terms; see `kernelgym.benchmark.kernelbench`.
+
+    Args:
+        claim: The claim.
+        verdict: Ours; None or `unavailable` if there is none.
+    """
+    if verdict is None or not verdict.valid:
+        return "not judged here"
+    ours = as_kernelbench(verdict)
+    if claim.correct != ours.correctness:
+        said = "correct" if claim.correct else "not correct"
+        return f"claimed {said}, {verdict.status.value} here"
+    if claim.compiled != ours.compiled:
+        said = "compiled" if claim.compiled else "not compiled"
+        return f"claimed {said}, {verdict.status.value} here"
+    return ""
+
+
+def read_claims(path: Path) -> dict[tuple[str, int], Claim]:
+    """Return the claims of a run, by problem and sample.
+
+    Raises:
+        UsageError: If a line is none.
+    """
+    found: dict[tuple[str, int], Claim] = {}
+    names = {each.name for each in dataclasses.fields(Claim)}
+    for number, row in read_lines(path, on_cut=lambda _: None):
+        try:
+            known = {name: value for name, value in row.items() if name in names}
+            claim = Claim(**known | {"warnings": tuple(row.get("warnings", ()))})
+            found[claim.problem, claim.sample] = claim
+        except TypeError as error:
+            raise UsageError(f"{path}, line {number}: not a claim ({error})") from None
+    return found

@@ -1,0 +1,401 @@
+"""A finished run, read from where it lies, whatever wrote it.
+
+Contract: reading writes nothing and runs nothing. `read_run` gives one `Run` whatever it was:
+
+- a folder with ``plan.json``: an eval run or an import, whose plan names problems and samples, so
+  that what is missing can be counted;
+- a folder with ``trajectories.jsonl`` and no plan: a training run (``manifest.json``), or episodes;
+- a file of trajectories, as environments record them;
+- the folder of a search (``kernels/NAME/events.jsonl``).
+
+Lines that are cut off at a file's end are left out and noted; any other damage is refused with file
+and line. Whatever else is missing is missing: no usage, no price, no second measurement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelgym.benchmark.claims import CLAIMS_FILE, Claim, read_claims
+from kernelgym.benchmark.numbers.costs import Usage
+from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of
+from kernelgym.errors import UsageError
+from kernelgym.records.jsonlines import read_lines
+from kernelgym.records.trajectories import EpisodeRecord, read_records
+from kernelgym.types import Turn, Verdict
+
+__all__ = ["WINNERS_FILE", "Answered", "Failure", "Kind", "Played", "Run", "SampleKey", "read_run"]
+
+Kind = Literal["eval", "import", "training", "episodes", "search"]
+SampleKey = tuple[str, int]
+"""(problem's id, sample from 0)."""
+TurnKey = tuple[str, int, int]
+
+_PLAN, _EPISODES = "plan.json", "trajectories.jsonl"
+WINNERS_FILE = "winners.jsonl"
+"""Second verdicts of winners; see `kernelgym.benchmark.winners`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is known of an answer beside its text."""
+
+    usage: Usage = field(default_factory=Usage)
+    reasoning: str = ""
+    finish_reason: str = ""
+    model: str = ""
+    prompt: str = ""
+    """What was read, where it cannot be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that gave no answer."""
+
+    problem: str
+    sample: int
+    turn: int
+    kind: str
+    message: str
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One episode of a run."""
+
+    record: EpisodeRecord
+    sample: int
+    """Which of the problem's, from 0."""
+    answers: Mapping[int, Answered] = field(default_factory=dict)
+    """By turn."""
+    second: Verdict | None = None
+    """Of the best turn's kernel, measured again."""
+
+    @property
+    def key(self) -> SampleKey:
+        """Its name in the run."""
+        return self.record.trajectory.problem.id, self.sample
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns played."""
+        return self.record.trajectory.turns
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it came to."""
+        return outcome_of(self.record.trajectory, self.second)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run, as far as it is known."""
+
+    name: str
+    kind: Kind
+    path: Path
+    episodes: tuple[Played, ...]
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    claims: Mapping[SampleKey, Claim] = field(default_factory=dict)
+    """What another harness says of the same kernels."""
+    planned: tuple[str, ...] = ()
+    """Ids of the problems of the plan; those that were played, where there is none."""
+    samples: int | None = None
+    """Episodes planned of each; None where there is no plan."""
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Of a training run, numbers by step."""
+    notes: tuple[str, ...] = ()
+    """What must be said of the files."""
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What all episodes came to."""
+        return [played.outcome for played in self.episodes]
+
+    @property
+    def rulesets(self) -> tuple[str, ...]:
+        """Labels of the rules that verdicts follow, in order of appearance."""
+        return tuple(dict.fromkeys(played.record.ruleset for played in self.episodes))
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digest of each problem's source, by id."""
+        found = {each.key[0]: each.record.problem_digest for each in self.episodes}
+        rows = self.plan.get("problems", ())
+        return found | {row["id"]: row["digest"] for row in rows if row.get("digest")}
+
+    @property
+    def missing(self) -> dict[SampleKey, str]:
+        """Planned episodes that are not there, or were cut, and why."""
+        why = {(each.problem, each.sample): each.kind for each in self.failures}
+        cut = {each.key for each in self.episodes if each.record.trajectory.ended == "cut"}
+        there = {each.key for each in self.episodes}
+        found = {key: why.get(key, "cut") for key in cut}
+        for problem in self.planned if self.samples is not None else ():
+            for sample in range(self.samples or 0):
+                if (problem, sample) not in there:
+                    found[problem, sample] = why.get((problem, sample), "not played")
+        return found
+
+
+def read_run(path: str | Path) -> Run:
+    """Return the run that lies at a path.
+
+    Args:
+        path: A run's folder, a file of trajectories, or the folder of a search.
+
+    Raises:
+        UsageError: If nothing is there that can be read, or it holds no episode.
+    """
+    path = Path(path)
+    if path.is_file():
+        notes: list[str] = []
+        run = Run(path.stem, "episodes", path, tuple(_numbered(_records(path, notes))))
+        return _checked(dataclasses.replace(run, notes=tuple(notes)))
+    if not path.is_dir():
+        raise UsageError(
+            f"there is nothing at {str(path)!r}; give a run's folder (`kernelgym eval --out "
+            "FOLDER` makes one) or a file of trajectories"
+        )
+    if (path / _PLAN).exists():
+        return _checked(_planned(path))
+    if (path / _EPISODES).exists():
+        return _checked(_unplanned(path))
+    if (path / "kernels").is_dir() or (path / "events.jsonl").exists():
+        from kernelgym.benchmark.searches import read_search
+
+        name, records = read_search(path)
+        return _checked(Run(name, "search", path, tuple(_numbered(records))))
+    raise UsageError(
+        f"{str(path)!r} is no run: it holds neither {_PLAN} nor {_EPISODES}; give the folder that "
+        "`kernelgym eval`, `kernelgym import` or `kernelgym-train` wrote"
+    )
+
+
+def _checked(run: Run) -> Run:
+    """Return a run with its problems named, unless it holds nothing.
+
+    Raises:
+        UsageError: If it is empty, or holds an episode twice.
+    """
+    if not any(played.turns for played in run.episodes) and not run.failures:
+        what = (
+            "has no verdict yet; judge it first"
+            if run.kind == "import"
+            else "holds no episode; play one first"
+        )
+        raise UsageError(f"the run in {str(run.path)!r} {what}")
+    keys = [played.key for played in run.episodes]
+    twice = next((key for key in keys if keys.count(key) > 1), None) if _repeated(keys) else None
+    if twice is not None:
+        raise UsageError(f"{run.path}: sample {twice[1]} of {twice[0]} is there more than once")
+    if run.planned:
+        return run
+    return dataclasses.replace(run, planned=tuple(dict.fromkeys(key[0] for key in keys)))
+
+
+def _repeated(keys: list[SampleKey]) -> bool:
+    return len(set(keys)) != len(keys)
+
+
+def _planned(path: Path) -> Run:
+    plan = _object(path / _PLAN)
+    kind, rows = plan.get("kind"), plan.get("problems")
+    if plan.get("version") != 1 or kind not in ("eval", "import") or not isinstance(rows, list):
+        raise UsageError(
+            f"{path / _PLAN} is of version {plan.get('version')!r} and kind {kind!r}; this version "
+            "of kernelgym reads version 1 of kinds eval and import"
+        )
+    notes: list[str] = []
+    answers = _answers(path / "generations.jsonl", notes)
+    seconds = _second_verdicts(path / WINNERS_FILE, notes)
+    there = path / _EPISODES
+    # An episode that was cut and played on has two lines; the later one counts.
+    last: dict[SampleKey, Played] = {}
+    for played in _numbered(_records(there, notes)) if there.exists() else ():
+        last[played.key] = played
+    episodes = []
+    for played in last.values():
+        best = _winning_kernel(played)
+        second = seconds.get(played.key)
+        episodes.append(
+            dataclasses.replace(
+                played,
+                answers=answers.get(played.key, {}),
+                second=second[1] if second and second[0] == best else None,
+            )
+        )
+    try:
+        ids = tuple(str(row["id"]) for row in rows)
+        samples = int(plan.get("samples", 1))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path / _PLAN} makes no sense: {error}") from None
+    claims = read_claims(path / CLAIMS_FILE) if (path / CLAIMS_FILE).exists() else {}
+    return Run(
+        str(plan.get("name") or path.name),
+        kind,
+        path,
+        tuple(_in_order(episodes, ids)),
+        plan,
+        _machine(path),
+        tuple(_failures(path / "failures.jsonl", notes)),
+        claims,
+        ids,
+        # Not every problem of an import has the same number of kernels: gaps are not failures.
+        samples if kind == "eval" else None,
+        notes=tuple(notes),
+    )
+
+
+def _unplanned(path: Path) -> Run:
+    notes: list[str] = []
+    episodes = tuple(_numbered(_records(path / _EPISODES, notes)))
+    manifest = path / "manifest.json"
+    about = _object(manifest) if manifest.exists() else {}
+    return Run(
+        path.resolve().name,
+        "training" if about else "episodes",
+        path,
+        episodes,
+        {"backend": about.get("backend"), "seed": about.get("seed")} if about else {},
+        {**about.get("machine", {}), **about.get("versions", {})} if about else _machine(path),
+        curves=_curves(path / "metrics.jsonl") if about else {},
+        notes=tuple(notes),
+    )
+
+
+def _records(path: Path, notes: list[str]) -> Iterator[EpisodeRecord]:
+    yield from read_records(path, on_cut=_noting(path, notes))
+
+
+def _noting(path: Path, notes: list[str]) -> Any:
+    def note(number: int) -> None:
+        notes.append(f"line {number} of {path.name} is cut off and left out")
+
+    return note
+
+
+def _numbered(records: Iterable[EpisodeRecord]) -> Iterator[Played]:
+    """Yield episodes numbered by their keys, else in order by problem."""
+    next_of: dict[str, int] = defaultdict(int)
+    for record in records:
+        identity = record.trajectory.problem.id
+        name, mark, number = record.key.rpartition("#")
+        if mark and name == identity and number.isdecimal():
+            yield Played(record, int(number))
+            continue
+        yield Played(record, next_of[identity])
+        next_of[identity] += 1
+
+
+def _in_order(episodes: Iterable[Played], ids: tuple[str, ...]) -> list[Played]:
+    place = {identity: number for number, identity in enumerate(ids)}
+    return sorted(episodes, key=lambda each: (place.get(each.key[0], len(place)), each.sample))
+
+
+def _rows(path: Path, notes: list[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if path.exists():
+        yield from read_lines(path, on_cut=_noting(path, notes))
+
+
+def _answers(path: Path, notes: list[str]) -> dict[SampleKey, dict[int, Answered]]:
+    found: dict[SampleKey, dict[int, Answered]] = defaultdict(dict)
+    for number, row in _rows(path, notes):
+        try:
+            problem, sample, turn = _turn_key(row)
+            usage = row.get("usage") or {}
+            used = Usage(
+                **{name: usage.get(name) for name in ("prompt", "cached", "completion")},
+                reasoning=usage.get("reasoning"),
+                latency_s=row.get("latency_s"),
+                tries=int(row.get("tries", 1)),
+                usd=row.get("usd"),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}, line {number}: not an answer ({error})") from None
+        found[problem, sample][turn] = Answered(
+            used,
+            str(row.get("reasoning") or ""),
+            str(row.get("finish_reason") or ""),
+            str(row.get("model") or ""),
+            str(row.get("prompt") or ""),
+        )
+    return found
+
+
+def _failures(path: Path, notes: list[str]) -> Iterator[Failure]:
+    for number, row in _rows(path, notes):
+        try:
+            yield Failure(
+                *_turn_key(row),
+                str(row["kind"]),
+                str(row.get("message", "")),
+                int(row.get("tries", 1)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}, line {number}: not a failure ({error})") from None
+
+
+def _second_verdicts(path: Path, notes: list[str]) -> dict[SampleKey, tuple[str, Verdict]]:
+    found: dict[SampleKey, tuple[str, Verdict]] = {}
+    for number, row in _rows(path, notes):
+        try:
+            problem, sample, _ = _turn_key(row)
+            verdict = Verdict.from_dict(row["verdict"])
+            found[problem, sample] = str(row["kernel_digest"]), verdict
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}, line {number}: not a verdict ({error})") from None
+    return found
+
+
+def _winning_kernel(played: Played) -> str:
+    from kernelgym.benchmark.numbers.outcomes import winner
+
+    kernel = winner(played.turns).reply.kernel if played.turns else None
+    return kernel.digest if kernel else ""
+
+
+def _turn_key(row: Mapping[str, Any]) -> TurnKey:
+    return str(row["problem"]), int(row["sample"]), int(row["turn"])
+
+
+def _curves(path: Path) -> dict[str, tuple[float, ...]]:
+    """Return a training run's rates by step; gaps repeat the last."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for _, row in _rows(path, []):
+        for name in ("turn_1/correct_rate", "episode/success_rate", "kernel/cheat_rate"):
+            value = row.get(name)
+            if value is not None:
+                found[name].append(float(value))
+            elif found[name]:
+                found[name].append(found[name][-1])
+    return {name: tuple(values) for name, values in found.items() if values}
+
+
+def _machine(path: Path) -> Mapping[str, Any]:
+    there = path / "machine.json"
+    return _object(there) if there.exists() else {}
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    """Return the JSON object of a file.
+
+    Raises:
+        UsageError: If it cannot be read, or is none.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} holds no JSON object")
+    return data

@@ -1,0 +1,1 @@
+"""Runs from and for KernelBench's scripts, and as Hugging Face datasets."""

@@ -1,0 +1,316 @@
+"""A run in KernelBench's layout, for KernelBench's own scripts.
+
+::
+
+    FOLDER/
+      level_L_problem_P_sample_S_kernel.py, ..._prompt.txt
+      generation_config.yaml
+      eval_results.json        what KernelBench would have filed, times in ms, full precision
+      pass_at_k_results.json   under its keys; averages over problems with k samples or more
+      left_out.json            what is not in the results, and why
+      results/timing/HARDWARE/baseline_time_torch.json
+
+Contract: `compiled` and `correctness` are those of `kernelgym.benchmark.kernelbench`. A verdict
+`unavailable` is left out and listed. KernelBench divides a mean of a file by a mean
+of another; ours were measured side by side. So the baseline of a problem is the reference's time
+beside the kernel of its first exported sample (its analysis looks at sample 0 only), and
+``mean / runtime`` is that kernel's speedup. A problem none of whose kernels was timed has the mean
+0 and no trials, since KernelBench leaves problems without a baseline out of fast_p's denominator.
+
+A correct kernel without a time makes KernelBench's geometric mean NaN, so it is refused unless it
+is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelgym.benchmark.folders import Played, Run
+from kernelgym.benchmark.kernelbench import as_kernelbench
+from kernelgym.benchmark.numbers.outcomes import winner
+from kernelgym.benchmark.scoring import pass_at_k
+from kernelgym.errors import UsageError
+from kernelgym.types import Problem, Timing, Turn
+
+__all__ = ["TURNS", "Exported", "export_kernelbench", "pass_at_k_results"]
+
+TURNS = ("last", "best", "first")
+"""Which turn of an episode stands for it."""
+Which = Literal["last", "best", "first"]
+_NUMBER = re.compile(r"/L(\d+)/(\d+)(@small)?$")
+_PASS_AT = (1, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    kernels: int
+    results: int
+    left_out: tuple[Mapping[str, Any], ...]
+    hardware: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    number: int
+    played: Played
+    turn: Turn
+
+    @property
+    def problem(self) -> Problem:
+        return self.played.record.trajectory.problem
+
+
+def export_kernelbench(
+    run: Run,
+    folder: Path,
+    *,
+    level: int,
+    turn: Which = "last",
+    untimed: Literal["refuse", "keep"] = "refuse",
+) -> Exported:
+    """Write the kernels, results and baselines of one level.
+
+    Args:
+        run: The run.
+        folder: Where they are written; files that are there are overwritten.
+        level: Of the problems.
+        turn: Which turn of an episode stands for it.
+        untimed: What is done about correct kernels without a time.
+
+    Raises:
+        UsageError: If the run has nothing of that level, a correct kernel is untimed, or the folder
+            cannot be written.
+    """
+    samples = list(_samples(run, level, turn))
+    if not samples:
+        levels = sorted(
+            {int(found[1]) for each in run.episodes if (found := _NUMBER.search(each.key[0]))}
+        )
+        raise UsageError(
+            f"{run.name} has no episode of a numbered problem of level {level}, such as "
+            f"KernelBench/L{level}/1; levels that it has: {', '.join(map(str, levels)) or 'none'}"
+        )
+    bare = [s for s in samples if s.turn.verdict.correct and not s.turn.verdict.timed]
+    if bare and untimed == "refuse":
+        raise UsageError(
+            f"{len(bare)} correct kernels of {run.name} are untimed, such as "
+            f"{bare[0].problem.id} sample {bare[0].played.sample}; KernelBench's geometric mean of "
+            "them is NaN: judge them with timing, or write them with --untimed keep"
+        )
+    machine = str(run.machine.get("gpu", "")).partition(",")[0].strip()
+    hardware = machine or samples[0].played.record.device
+    left_out: list[dict[str, Any]] = []
+    results: dict[str, list[dict[str, Any]]] = {}
+    kernels = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for sample in samples:
+            verdict = sample.turn.verdict
+            name = {"problem_id": sample.number, "sample_id": sample.played.sample}
+            wrote = _write_kernel(folder, level, sample)
+            kernels += wrote
+            if not verdict.valid:
+                left_out.append({**name, "why": f"unavailable: {verdict.message}"})
+                continue
+            if not wrote and sample.turn.reply.kernel is not None:
+                left_out.append({**name, "why": "its source is not text that UTF-8 can hold"})
+            results.setdefault(str(sample.number), []).append(_entry(sample, hardware))
+        for (problem, number), why in run.missing.items():
+            found = _NUMBER.search(problem)
+            if found and int(found[1]) == level:
+                place = {"problem_id": int(found[2]), "sample_id": number}
+                if place not in [
+                    {k: v for k, v in each.items() if k != "why"} for each in left_out
+                ]:
+                    left_out.append({**place, "why": why})
+        _write_json(folder / "eval_results.json", results)
+        _write_json(folder / "pass_at_k_results.json", pass_at_k_results(results))
+        _write_json(folder / "left_out.json", left_out)
+        _write_config(folder / "generation_config.yaml", run, level)
+        place_of = (
+            folder / "results" / "timing" / (re.sub(r"[^\w.+-]+", "_", hardware) or "unknown")
+        )
+        place_of.mkdir(parents=True, exist_ok=True)
+        baselines = {f"level{level}": dict(_baselines(samples, hardware))}
+        _write_json(place_of / "baseline_time_torch.json", baselines)
+    except OSError as error:
+        raise UsageError(f"cannot write in {str(folder)!r}: {error.strerror}") from None
+    written = sum(map(len, results.values()))
+    return Exported(kernels, written, tuple(left_out), place_of.name)
+
+
+def pass_at_k_results(
+    results: Mapping[str, Sequence[Mapping[str, Any]]], ks: Sequence[int] = _PASS_AT
+) -> dict[str, Any]:
+    """Return pass@k of results, under KernelBench's keys.
+
+    Unlike KernelBench's, an average is over the problems that have k samples or more.
+
+    Args:
+        results: As in ``eval_results.json``.
+        ks: Values of k.
+    """
+    problems: dict[str, dict[str, Any]] = {}
+    for name, entries in results.items():
+        n = len(entries)
+        right = sum(bool(each["correctness"] and each["compiled"]) for each in entries)
+        problems[name] = {"total_samples": n, "correct_samples": right}
+        problems[name] |= {f"pass@{k}": pass_at_k(n, right, k) for k in ks if k <= n}
+    averages: dict[str, float] = {}
+    metadata = {
+        "total_problems": len(problems),
+        "problems_with_samples": len(problems),
+        "total_evaluated_samples": sum(each["total_samples"] for each in problems.values()),
+        "total_correct_samples": sum(each["correct_samples"] for each in problems.values()),
+    }
+    for k in ks:
+        known = [each[f"pass@{k}"] for each in problems.values() if f"pass@{k}" in each]
+        metadata[f"pass@{k}_count"] = len(known)
+        if known:
+            averages[f"avg_pass@{k}"] = math.fsum(known) / len(known)
+    return {"averages": averages, "metadata": metadata, "problems": problems}
+
+
+def _samples(run: Run, level: int, which: Which) -> Iterator[_Sample]:
+    """Yield what stands for each episode, in order."""
+    found = []
+    for played in run.episodes:
+        number = _NUMBER.search(played.key[0])
+        if number is None or int(number[1]) != level or not played.turns:
+            continue
+        turns = played.turns
+        chosen = {"last": turns[-1], "first": turns[0]}.get(which) or winner(turns)
+        found.append(_Sample(int(number[2]), played, chosen))
+    by_place: dict[tuple[int, int], str] = {}
+    for sample in sorted(found, key=lambda each: (each.number, each.played.sample)):
+        place = sample.number, sample.played.sample
+        other = by_place.setdefault(place, sample.problem.id)
+        if other != sample.problem.id:
+            raise UsageError(
+                f"{other} and {sample.problem.id} have the same number in KernelBench's layout; "
+                "export runs of one of them"
+            )
+        yield sample
+
+
+def _write_kernel(folder: Path, level: int, sample: _Sample) -> bool:
+    """Write a kernel and its prompt; returns False if there is none."""
+    kernel = sample.turn.reply.kernel
+    if kernel is None:
+        return False
+    try:
+        source = kernel.source.encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate; no file of KernelBench's can hold it
+        return False
+    stem = f"level_{level}_problem_{sample.number}_sample_{sample.played.sample}"
+    # As bytes: writing text would change line ends on other systems.
+    (folder / f"{stem}_kernel.py").write_bytes(source)
+    prompt = _prompt(sample)
+    if prompt:
+        (folder / f"{stem}_prompt.txt").write_bytes(prompt.encode("utf-8", "replace"))
+    return True
+
+
+def _prompt(sample: _Sample) -> str:
+    """Return what was read before the turn; empty if unknown."""
+    from kernelgym.prompts.observer import render
+    from kernelgym.records.export import read_before
+
+    answer = sample.played.answers.get(sample.turn.index)
+    if answer is not None and answer.prompt:
+        return answer.prompt
+    if sample.played.record.writer == "import" or not sample.played.record.has_source:
+        return ""
+    try:
+        return render(read_before(sample.played.record, sample.turn.index))
+    except UsageError:
+        return ""
+
+
+def _entry(sample: _Sample, hardware: str) -> dict[str, Any]:
+    verdict = sample.turn.verdict
+    theirs = as_kernelbench(verdict)
+    metadata: dict[str, Any] = {
+        "hardware": hardware,
+        "device": verdict.device or sample.played.record.device,
+        "correctness_trials": f"({verdict.trials_passed} / {verdict.trials})",
+        "kernelgym_status": verdict.status.value,
+        "kernelgym_ruleset": verdict.ruleset or sample.played.record.ruleset,
+    }
+    if theirs.reason:
+        metadata[theirs.reason] = theirs.message
+    timing = verdict.timing if theirs.correctness else None
+    return {
+        "sample_id": sample.played.sample,
+        "compiled": theirs.compiled,
+        "correctness": theirs.correctness,
+        "metadata": metadata,
+        # Where the two medians and the speedup were rounded apart, the speedup counts.
+        "runtime": timing.reference_ms / timing.speedup if timing else -1.0,
+        "runtime_stats": _stats([k for k, _ in timing.windows], timing.kernel_ms) if timing else {},
+    }
+
+
+def _baselines(samples: Sequence[_Sample], hardware: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    groups: dict[str, list[_Sample]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.problem.name].append(sample)
+    for name, group in groups.items():
+        timings = [s.turn.verdict.timing for s in group if s.turn.verdict.timing is not None]
+        beside = {"hardware": hardware, "device": group[0].played.record.device}
+        if timings:
+            first: Timing = timings[0]
+            found = _stats([r for _, r in first.windows], first.reference_ms)
+            yield f"{name}.py", {**found, "mean": first.reference_ms, **beside}
+        else:
+            empty = {"mean": 0.0, "std": 0.0, "min": 0.0, "max": 0.0, "num_trials": 0}
+            yield f"{name}.py", {**empty, **beside}
+
+
+def _stats(times: Sequence[float], median: float) -> dict[str, Any]:
+    """Return KernelBench's statistics of times in ms."""
+    values = list(times) or [median]
+    mean = math.fsum(values) / len(values)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return {
+        "mean": mean,
+        "std": spread,
+        "min": min(values),
+        "max": max(values),
+        "num_trials": len(values),
+    }
+
+
+def _write_config(path: Path, run: Run, level: int) -> None:
+    import yaml
+
+    policy = run.plan.get("policy") or {}
+    record = run.episodes[0].record
+    config = {
+        "run_name": run.name,
+        "dataset_src": "local",
+        "level": level,
+        "model_name": policy.get("model") or policy.get("kind") or record.writer,
+        "backend": record.language,
+        "num_samples": run.samples or 1 + max(each.sample for each in run.episodes),
+        **{
+            name: policy[name]
+            for name in ("temperature", "top_p", "max_tokens", "reasoning_effort")
+            if name in policy
+        },
+        "kernelgym_ruleset": record.ruleset,
+    }
+    path.write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
+
+
+def _write_json(path: Path, data: object) -> None:
+    path.write_text(json.dumps(data, indent=4, allow_nan=False) + "\n", "utf-8")

@@ -1,0 +1,188 @@
+"""KernelBench's folder of a run, read: kernels, prompts, configuration and claimed results.
+
+Contract: nothing in the folder is executed. ``generation_config.yaml`` is what PyYAML makes of a
+Python dict, with tags such as ``!!python/tuple``: those are read as the plain data that they hold.
+Files are ``level_{L}_problem_{P}_sample_{S}_kernel.py`` with ``_prompt.txt`` beside it, and
+``eval_results.json``. ``pass_at_k_results.json`` is not read: it follows from the results, and its
+averages are too low where a problem has fewer samples than k.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.benchmark.claims import Claim
+from kernelgym.errors import UsageError
+
+__all__ = ["MODAL_WARNING", "KernelBenchFolder", "read_folder"]
+
+MODAL_WARNING = (
+    "The claims come from KernelBench's Modal evaluation, which ignores `backend` and `precision`: "
+    "kernels were judged as cuda in fp32, whatever they are."
+)
+_KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
+_CONFIG, _RESULTS = "generation_config.yaml", "eval_results.json"
+
+Place = tuple[int, int]
+"""(problem's number, sample)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBenchFolder:
+    """What a run's folder holds of one level."""
+
+    path: Path
+    level: int
+    kernels: Mapping[Place, str]
+    prompts: Mapping[Place, str]
+    config: Mapping[str, Any]
+    claims: Mapping[Place, Claim]
+    """Of kernels that are there; the problem's id is KernelBench's."""
+
+    @property
+    def gaps(self) -> dict[int, list[int]]:
+        """Samples that are missing, by problem."""
+        there: dict[int, set[int]] = defaultdict(set)
+        for problem, sample in self.kernels:
+            there[problem].add(sample)
+        every = set(range(max(sample for _, sample in self.kernels) + 1))
+        return {p: sorted(every - some) for p, some in sorted(there.items()) if every - some}
+
+
+def read_folder(path: Path, level: int) -> KernelBenchFolder:
+    """Return what a run's folder holds of a level.
+
+    Args:
+        path: The folder, such as ``runs/NAME``.
+        level: Of the problems; files of other levels are left aside.
+
+    Raises:
+        UsageError: If there is no kernel of that level, a file cannot be read, or one is there
+            twice.
+    """
+    if not path.is_dir():
+        raise UsageError(f"there is no folder {str(path)!r}; give a run's folder, runs/NAME")
+    files = dict(_files(path, level))
+    kernels = {place: _text(file, "kernel") for place, file in sorted(files.items())}
+    prompts = {}
+    for place, file in files.items():
+        beside = file.with_name(file.name.replace("_kernel.py", "_prompt.txt"))
+        if beside.exists():
+            prompts[place] = _text(beside, "prompt")
+    config = _config(path / _CONFIG) if (path / _CONFIG).exists() else {}
+    claims = {}
+    if (path / _RESULTS).exists():
+        warnings = (MODAL_WARNING,) if _is_modal(config) else ()
+        claims = dict(_claims(path / _RESULTS, level, kernels, warnings))
+    return KernelBenchFolder(path, level, kernels, prompts, config, claims)
+
+
+def _files(path: Path, level: int) -> Iterator[tuple[Place, Path]]:
+    seen: dict[Place, Path] = {}
+    others: set[int] = set()
+    for file in sorted(path.glob("*_kernel.py")):
+        found = _KERNEL.fullmatch(file.name)
+        if found is None:
+            continue
+        of, problem, sample = map(int, found.groups())
+        if of != level:
+            others.add(of)
+            continue
+        place = problem, sample
+        if place in seen:
+            raise UsageError(
+                f"{path} holds sample {sample} of problem {problem} twice: {seen[place].name} and "
+                f"{file.name}; remove one of them"
+            )
+        seen[place] = file
+        yield place, file
+    if not seen:
+        told = f"; it has kernels of level {', '.join(map(str, sorted(others)))}" if others else ""
+        raise UsageError(
+            f"{path} holds no file level_{level}_problem_P_sample_S_kernel.py{told}; give the "
+            "folder that KernelBench's generate_samples.py wrote, and its --level"
+        )
+
+
+def _text(file: Path, what: str) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{what} {str(file)!r} is not UTF-8 text (byte {error.start}); convert or remove it"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {what} {str(file)!r}: {error.strerror}") from None
+
+
+def _config(file: Path) -> Mapping[str, Any]:
+    """Return a configuration as plain data; Python's tags mean nothing."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """A safe loader to which a tag of Python means nothing."""
+
+    def plain(loader: Any, suffix: str, node: Any) -> Any:
+        if isinstance(node, yaml.SequenceNode):
+            return loader.construct_sequence(node, deep=True)
+        if isinstance(node, yaml.MappingNode):
+            return loader.construct_mapping(node, deep=True)
+        return loader.construct_scalar(node)
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/", plain)
+    try:
+        found = yaml.load(_text(file, "configuration"), Loader)
+    except yaml.YAMLError as error:
+        told = " ".join(str(error).split())
+        raise UsageError(f"{file} is not YAML: {told[:200]}") from None
+    return {str(k): v for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _is_modal(config: Mapping[str, Any]) -> bool:
+    return any(str(value).lower() == "modal" for value in config.values())
+
+
+def _claims(
+    file: Path, level: int, kernels: Mapping[Place, str], warnings: tuple[str, ...]
+) -> Iterator[tuple[Place, Claim]]:
+    try:
+        data = json.loads(_text(file, "results"))
+    except ValueError as error:
+        raise UsageError(f"{file} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f'{file} holds no results; it begins with {{"PROBLEM": [...]}}')
+    seen: set[Place] = set()
+    for number, entries in data.items():
+        # Before several samples were known, a problem had one entry and not a list.
+        for entry in entries if isinstance(entries, list) else [entries]:
+            try:
+                place = int(number), int(entry["sample_id"])
+                runtime = float(entry.get("runtime") or -1.0)
+                metadata = entry.get("metadata") or {}
+                claim = Claim(
+                    f"KernelBench/L{level}/{place[0]}",
+                    place[1],
+                    bool(entry["compiled"]),
+                    bool(entry["correctness"]),
+                    runtime if runtime > 0.0 else None,
+                    None,
+                    dict(metadata),
+                    warnings,
+                )
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise UsageError(
+                    f"{file}: the entry of problem {number} makes no sense: {error}"
+                ) from None
+            if place in seen:
+                raise UsageError(
+                    f"{file} holds sample {place[1]} of problem {number} twice; remove one of them"
+                )
+            seen.add(place)
+            if place in kernels:
+                yield place, claim

@@ -1,0 +1,1 @@
+"""What verdicts come to: rates, speeds, failures and costs, with intervals."""

@@ -1,0 +1,97 @@
+"""What one episode came to: its first answer, and its best turn.
+
+Contract: pure. Nothing that failed on our side or the provider's counts for or against a model:
+
+- a first answer that was not judged (`unavailable`) has no `first`;
+- an episode that was cut, or holds a turn that was not judged, has no `best`, even if a turn before
+  that was correct: to keep only the lucky ones would flatter.
+
+The best turn is a correct one, and of those the fastest. It is the best of several measurements,
+which flatters; where the winner was measured again, that second verdict stands in its place, right
+or wrong.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelgym.types import Evaluator, Trajectory, Turn, Verdict
+
+__all__ = ["Outcome", "by_problem", "measured_again", "outcome_of", "whole", "winner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one episode came to."""
+
+    problem: str
+    level: int
+    family: str = ""
+    first: Verdict | None = None
+    """Of the first answer; None if it was not judged."""
+    best: Verdict | None = None
+    """Of the best turn; None if the episode was cut or a turn of it was not judged."""
+    confirmed: bool = False
+    """Whether `best` comes from a second measurement, or is of the only timed turn."""
+
+    def verdict(self, within: bool) -> Verdict | None:
+        """Return `best` if the whole episode counts, else `first`."""
+        return self.best if within else self.first
+
+
+def whole(trajectory: Trajectory) -> bool:
+    """Return True if an episode was judged to its end."""
+    return bool(trajectory.turns) and trajectory.valid and trajectory.ended != "cut"
+
+
+def winner(turns: Iterable[Turn]) -> Turn:
+    """Return the best turn: correct, then the fastest, then the earliest.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    return max(turns, key=lambda turn: (turn.verdict.correct, turn.verdict.speedup))
+
+
+def measured_again(trajectory: Trajectory, again: Evaluator | None) -> Verdict:
+    """Return the winner's verdict, from a second measurement if it was timed.
+
+    Args:
+        trajectory: The episode, of one turn at least.
+        again: Measures anew; must not remember the first. None to believe the first measurement.
+    """
+    best = winner(trajectory.turns)
+    kernel = best.reply.kernel
+    if again is None or kernel is None or not best.verdict.timed:
+        return best.verdict
+    return again.evaluate(trajectory.problem, kernel)
+
+
+def outcome_of(trajectory: Trajectory, second: Verdict | None = None) -> Outcome:
+    """Return what an episode came to.
+
+    Args:
+        trajectory: The episode; one without turns has no verdicts.
+        second: The winner's second measurement, if there is one.
+    """
+    problem, turns = trajectory.problem, trajectory.turns
+    first = turns[0].verdict if turns and turns[0].verdict.valid else None
+    best, confirmed = None, False
+    if whole(trajectory):
+        best = winner(turns).verdict
+        confirmed = sum(turn.verdict.timed for turn in turns) <= 1
+        if second is not None and second.valid:
+            best, confirmed = second, True
+    return Outcome(problem.id, problem.level, problem.family, first, best, confirmed)
+
+
+def by_problem(
+    outcomes: Iterable[Outcome], key: Callable[[Outcome], str] = lambda outcome: outcome.problem
+) -> Mapping[str, Sequence[Outcome]]:
+    """Return outcomes in groups, in the order in which groups first appear."""
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        groups[key(outcome)].append(outcome)
+    return groups

@@ -1,0 +1,187 @@
+"""How fast correct kernels are: geometric means, unpaired speedups, the roofline.
+
+Contract: pure; all means and intervals of speeds are taken in log space (Fleming and Wallace, CACM
+29(3), 1986). An interval over problems is an accelerated bootstrap, and at least as wide as the
+measurements' own noise makes it.
+
+Against a baseline from a file the two sides were not measured side by side: `Unpaired` says so by
+its name, and its interval combines both sides' noise. It cannot know what differed between the
+two days.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from kernelgym.benchmark.numbers.intervals import Array, bootstrap_interval
+from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.errors import UsageError
+from kernelgym.types import Timing, Verdict
+
+__all__ = [
+    "BaselineTime",
+    "Mean",
+    "Unpaired",
+    "geometric_mean",
+    "log_noise",
+    "roofline_ms",
+    "roofline_share",
+    "unpaired_speedup",
+]
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A geometric mean with its 95 % interval."""
+
+    value: float
+    low: float | None
+    """None if nothing is known of how sure it is."""
+    high: float | None
+    n: int
+    """Kernels."""
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.3g}x"
+        return f"{self.value:.3g}x ({self.low:.3g} to {self.high:.3g})"
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineTime:
+    """What a reference took, from a file of baselines."""
+
+    mean_ms: float
+    std_ms: float = 0.0
+    trials: int = 1
+    mode: str = ""
+    """How it ran, such as ``eager`` or ``max-autotune``."""
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.mean_ms < math.inf and 0.0 <= self.std_ms < math.inf):
+            raise UsageError(f"a baseline takes a positive time, got {self.mean_ms} ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """A speedup over a baseline that was measured at another time."""
+
+    speedup: float
+    low: float
+    high: float
+    mode: str
+
+
+def log_noise(timing: Timing) -> float:
+    """Return the standard error of a speedup's logarithm, from its interval."""
+    return max(0.0, math.log(timing.speedup) - math.log(timing.speedup_low)) / _Z
+
+
+def geometric_mean(
+    outcomes: Iterable[Outcome], *, within: bool = False, faster: bool = False
+) -> Mean | None:
+    """Return the geometric mean speedup; None if no kernel was timed.
+
+    Args:
+        outcomes: The episodes.
+        within: Take the best turn of whole episodes, not the first answer.
+        faster: Only of kernels that are faster than the reference.
+    """
+    rows: list[tuple[float, float]] = []
+    noises: list[float] = []
+    for group in by_problem(outcomes).values():
+        found = [_timing(outcome.verdict(within), faster) for outcome in group]
+        timed = [timing for timing in found if timing is not None]
+        if timed:
+            rows.append((math.fsum(math.log(each.speedup) for each in timed), float(len(timed))))
+            noises += map(log_noise, timed)
+    if not rows:
+        return None
+    kernels = len(noises)
+    value = math.fsum(total for total, _ in rows) / kernels
+    noise = _Z * math.sqrt(math.fsum(each * each for each in noises)) / kernels
+    low, high = bootstrap_interval(rows, _ratio, least=noise)
+    if low == high:
+        return Mean(math.exp(value), None, None, kernels)
+    return Mean(math.exp(value), math.exp(low), math.exp(high), kernels)
+
+
+def unpaired_speedup(timing: Timing, baselines: Sequence[BaselineTime]) -> Unpaired | None:
+    """Return the speedup over the fastest baseline; None without one.
+
+    The standard errors of both logarithms are added in quadrature; that of the kernel is taken
+    from the interval of its paired speedup, which holds the eager reference's noise as well.
+
+    Args:
+        timing: The kernel's.
+        baselines: Of the same problem, by mode.
+    """
+    if not baselines:
+        return None
+    best = min(baselines, key=lambda each: each.mean_ms)
+    theirs = best.std_ms / best.mean_ms / math.sqrt(max(1, best.trials))
+    half = _Z * math.hypot(theirs, log_noise(timing))
+    speedup = best.mean_ms / timing.kernel_ms
+    return Unpaired(speedup, speedup * math.exp(-half), speedup * math.exp(half), best.mode)
+
+
+def roofline_ms(
+    moved_bytes: float, operations: float, bytes_per_s: float, operations_per_s: float
+) -> float:
+    """Return the least time that the hardware needs, in milliseconds.
+
+    Williams, Waterman and Patterson, CACM 52(4), 2009: the longer of moving the bytes and doing
+    the operations, each at its measured rate.
+
+    Args:
+        moved_bytes: Inputs and outputs of one call.
+        operations: Floating-point operations of one call; 0 if unknown.
+        bytes_per_s: Measured bandwidth.
+        operations_per_s: Measured rate of matrix products at the problem's precision; 0 if unknown.
+
+    Raises:
+        UsageError: If a rate is needed and not positive.
+    """
+    if not bytes_per_s > 0.0 or min(moved_bytes, operations, operations_per_s) < 0.0:
+        raise UsageError("a roofline needs a positive bandwidth, and nothing negative")
+    computing = operations / operations_per_s if operations and operations_per_s else 0.0
+    return 1000.0 * max(moved_bytes / bytes_per_s, computing)
+
+
+def roofline_share(
+    timing: Timing, operations: float = 0.0, operations_per_s: float = 0.0
+) -> float | None:
+    """Return the share of the hardware's limit reached; None if unknown.
+
+    Bandwidth and bytes are the verdict's own (`Timing.floor_ms`). A share above 1 says that the
+    kernel left work out, or that bytes or operations are counted too high.
+
+    Args:
+        timing: The kernel's.
+        operations: Floating-point operations of the reference; 0 if unknown.
+        operations_per_s: Measured rate of matrix products; 0 if unknown.
+    """
+    if not timing.floor_ms or not timing.moved_bytes:
+        return None
+    bandwidth = 1000.0 * timing.moved_bytes / timing.floor_ms
+    least = roofline_ms(timing.moved_bytes, operations, bandwidth, operations_per_s)
+    return least / timing.kernel_ms
+
+
+def _timing(verdict: Verdict | None, faster: bool) -> Timing | None:
+    if verdict is None or verdict.timing is None:
+        return None
+    return verdict.timing if not faster or verdict.timing.speedup > 1.0 else None
+
+
+def _ratio(rows: Array) -> Array:
+    sums = rows.sum(axis=-2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(sums[..., 0] / sums[..., 1])

@@ -1,0 +1,1 @@
+"""The pages of a report: HTML and SVG that load nothing."""

@@ -1,0 +1,151 @@
+"""How fast: fast_p curves, speedups against the memory's bandwidth, and compiled baselines.
+
+Contract: pure. A kernel beyond the roofline stands to the right of the line at 1: it moved fewer
+bytes than its inputs and outputs have, or was not measured for what it did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from kernelgym.benchmark.folders import Played
+from kernelgym.benchmark.numbers.outcomes import winner
+from kernelgym.benchmark.numbers.rates import CurvePoint, fast_curve
+from kernelgym.benchmark.numbers.speeds import (
+    Unpaired,
+    roofline_share,
+    unpaired_speedup,
+)
+from kernelgym.benchmark.pages.charts import Dot, fast_curves, scatter
+from kernelgym.benchmark.pages.text import escaped, table
+from kernelgym.benchmark.pages.view import View
+from kernelgym.types import Verdict
+
+__all__ = ["PLACES", "speed"]
+
+PLACES = tuple(round(2.0 ** (n / 12 - 3), 4) for n in range(85))
+"""Values of p that curves are drawn at: 1/8 to 16, twelve an octave."""
+_MOST_ROWS = 40
+
+
+def speed(views: Sequence[View], link: Callable[[str], str]) -> list[str]:
+    """Return curves, scatter and tables of all runs.
+
+    Args:
+        views: The runs.
+        link: Where a problem leads.
+    """
+    parts: list[str] = []
+    for within in (False, True) if any(view.turns > 1 for view in views) else (False,):
+        series = {view.name: fast_curve(view.run.outcomes, PLACES, within=within) for view in views}
+        drawn = fast_curves({name: points for name, points in series.items() if _fast(points)})
+        if drawn:
+            what = "best turn of the episode" if within else "first answer"
+            parts += [f"<h3>fast_p, {what}</h3>", drawn]
+    if not parts:
+        parts.append("<p>No kernel was timed.</p>")
+    compiled = {view.name: _compiled_curve(view) for view in views if view.baselines}
+    if drawn := fast_curves({name: points for name, points in compiled.items() if _fast(points)}):
+        parts.append("<h3>fast_p against the fastest mode of the baseline files</h3>")
+        parts.append(
+            "<p>Kernel and baseline were measured at different times; the interval combines both "
+            "sides' noise, and cannot hold what else differed.</p>"
+        )
+        parts.append(drawn)
+    dots = [dot for view in views for dot in _floor_dots(view, link)]
+    if dots:
+        parts.append("<h3>Speedup against the share of the memory's bandwidth</h3>")
+        parts.append(
+            scatter(
+                dots,
+                x_name="share of the measured bandwidth",
+                y_name="speedup",
+                marks=(1.0,),
+                names=[view.name for view in views],
+            )
+        )
+        parts.append(
+            "<p>To the right of the line a kernel would move its inputs and outputs faster than "
+            "the memory can.</p>"
+        )
+    for view in views:
+        parts += _fastest(view, link)
+    return parts
+
+
+def _fast(points: Sequence[CurvePoint]) -> bool:
+    return any(point.point > 0.0 for point in points)
+
+
+def _best(played: Played) -> Verdict | None:
+    if played.second is not None and played.second.valid:
+        return played.second
+    return winner(played.turns).verdict if played.turns else None
+
+
+def _floor_dots(view: View, link: Callable[[str], str]) -> Iterator[Dot]:
+    for played in view.episodes:
+        verdict = _best(played)
+        if verdict is None or verdict.timing is None or not verdict.timing.floor_share:
+            continue
+        share = verdict.timing.floor_share
+        name = f"{played.key[0]} sample {played.sample}: {verdict.speedup:.3g}x, {share:.2f}"
+        yield Dot(share, verdict.speedup, name, view.number, link(played.key[0]))
+
+
+def _compiled(view: View, played: Played) -> Unpaired | None:
+    verdict = _best(played)
+    if verdict is None or verdict.timing is None:
+        return None
+    return unpaired_speedup(verdict.timing, view.baselines.get(played.key[0], ()))
+
+
+def _compiled_curve(view: View) -> list[CurvePoint]:
+    """Return fast_p over the fastest baseline, for problems that have one."""
+    some = [played for played in view.episodes if played.key[0] in view.baselines]
+    judged = [(played, best) for played in some if (best := _best(played)) and best.valid]
+    found = [_compiled(view, played) for played, best in judged if best.correct]
+    if not judged:
+        return []
+    return [
+        CurvePoint(
+            p,
+            sum(each is not None and each.speedup > p for each in found) / len(judged),
+            sum(each is not None and each.low > p for each in found) / len(judged),
+        )
+        for p in PLACES
+    ]
+
+
+def _fastest(view: View, link: Callable[[str], str]) -> Iterator[str]:
+    timed = [(p, v) for p in view.episodes if (v := _best(p)) is not None and v.timing is not None]
+    timed.sort(key=lambda pair: -pair[1].speedup)
+    rows = []
+    for played, verdict in timed[:_MOST_ROWS]:
+        timing = verdict.timing
+        assert timing is not None
+        high = f"{timing.speedup_high:.3g}" if timing.speedup_high else "?"
+        over = _compiled(view, played)
+        share = roofline_share(timing)
+        rows.append(
+            [
+                f'<a href="{escaped(link(played.key[0]))}">{escaped(played.key[0])}</a>',
+                str(played.sample),
+                f"{timing.speedup:.3g}",
+                f"{timing.speedup_low:.3g} to {high}",
+                f"{timing.kernel_ms:.4g}",
+                f"{timing.reference_ms:.4g}",
+                escaped(timing.baseline),
+                "-" if over is None else f"{over.speedup:.3g} ({escaped(over.mode)})",
+                "-" if share is None or math.isnan(share) else f"{share:.2f}",
+                "yes" if played.outcome.confirmed else "no",
+            ]
+        )
+    columns = ["problem", "sample", "speedup", "95 % interval", "kernel ms", "reference ms"]
+    columns += ["baseline", "over baseline file", "share of the roofline", "confirmed"]
+    told = f"Fastest kernels: {view.name}" + (
+        f" (the first {_MOST_ROWS} of {len(timed)})" if len(timed) > _MOST_ROWS else ""
+    )
+    if rows:
+        yield table(columns, rows, caption=told)

@@ -1,0 +1,61 @@
+"""The style sheet and script of every page, and the page itself.
+
+Contract: a page is whole in itself. Its content security policy forbids it to load anything, and
+what the script adds (sorting, filters, reading a curve) is an addition: without it all content is
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from importlib.resources import files
+
+from kernelgym.benchmark.pages.text import escaped
+
+__all__ = ["document", "script", "style_sheet"]
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+@functools.cache
+def style_sheet() -> str:
+    """Return the style sheet."""
+    return files("kernelgym.benchmark.pages").joinpath("report.css").read_text("utf-8")
+
+
+@functools.cache
+def script() -> str:
+    """Return the script."""
+    return files("kernelgym.benchmark.pages").joinpath("report.js").read_text("utf-8")
+
+
+def document(
+    title: str,
+    body: Sequence[str],
+    *,
+    navigation: Sequence[tuple[str, str]] = (),
+    scripted: bool = True,
+    kind: str = "",
+) -> str:
+    """Return a whole page.
+
+    Args:
+        title: Its title, not escaped.
+        body: Parts of its body, which are HTML.
+        navigation: Where links at the top lead, and their names.
+        scripted: Add the script.
+        kind: Class of the body.
+    """
+    links = "".join(f'<a href="{escaped(to)}">{escaped(name)}</a>' for to, name in navigation)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{escaped(title)}</title><style>\n{style_sheet()}</style></head>\n"
+        + (f'<body class="{kind}">\n' if kind else "<body>\n")
+        + (f"<nav>{links}</nav>\n" if links else "")
+        + "\n".join(body)
+        + (f"\n<script>\n{script()}</script>" if scripted else "")
+        + "\n</body></html>\n"
+    )

@@ -1,0 +1,147 @@
+"""One run as the pages show it, and how states are named.
+
+Contract: frozen; made by `view_of`. `state_of` gives every sample one state, for tiles and tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from kernelgym.benchmark.folders import Played, Run, SampleKey
+from kernelgym.benchmark.numbers.outcomes import Outcome, winner
+from kernelgym.benchmark.numbers.speeds import BaselineTime
+from kernelgym.benchmark.scorecard import Counts, Number, counts, degenerate_problems, numbers
+from kernelgym.benchmark.scorecard import tables as tables_of
+from kernelgym.types import Problem, Status, Turn, Verdict, text_digest
+
+__all__ = ["STATES", "View", "anchor", "state_of", "verdict_state", "view_of"]
+
+STATES: Mapping[str, tuple[str, str, str]] = {
+    "fast2": ("2", "fast2", "certainly more than twice as fast"),
+    "fast1": ("F", "fast1", "certainly faster"),
+    "correct": ("C", "correct", "correct"),
+    "wrong": ("W", "wrong", "wrong output"),
+    "runtime_error": ("R", "fails", "failed while running"),
+    "compile_error": ("E", "fails", "did not compile"),
+    "timeout": ("T", "fails", "ran out of time"),
+    "rejected": ("X", "refused", "refused as cheating"),
+    "no_kernel": ("-", "none", "no kernel in the answer"),
+    "unavailable": ("?", "lost", "not judged"),
+    "missing": ("?", "lost", "missing"),
+}
+"""By state: its letter, the class that colours it, and its name for readers."""
+
+
+_LEVEL = re.compile(r"/L(\d+)/")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One run, and what the pages need of it."""
+
+    number: int
+    """Place among the runs of the report, from 0; decides its colour."""
+    run: Run
+    turns: int
+    """Most turns of an episode."""
+    degenerate: Mapping[str, tuple[str, ...]]
+    counts: Counts
+    tables: Mapping[str, list[Outcome]]
+    cards: Mapping[str, list[Number]]
+    """Score cards by table."""
+    problems: Mapping[str, Problem]
+    groups: Mapping[str, list[Played]]
+    """Episodes by problem, in the order of the plan."""
+    missing: Mapping[SampleKey, str]
+    baselines: Mapping[str, tuple[BaselineTime, ...]]
+    """By the problem's id, of compiled and eager references; from files."""
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.run.name
+
+    @property
+    def episodes(self) -> list[Played]:
+        """All episodes."""
+        return [played for group in self.groups.values() for played in group]
+
+    @property
+    def turns_played(self) -> list[tuple[Played, Turn]]:
+        """Every turn with its episode."""
+        return [(played, turn) for played in self.episodes for turn in played.turns]
+
+
+def view_of(
+    run: Run,
+    number: int = 0,
+    baselines: Mapping[str, tuple[BaselineTime, ...]] | None = None,
+) -> View:
+    """Return a run as the pages show it."""
+    turns = max((each.record.trajectory.horizon for each in run.episodes), default=1)
+    groups: dict[str, list[Played]] = {identity: [] for identity in run.planned}
+    problems: dict[str, Problem] = {}
+    for played in run.episodes:
+        problem = played.record.trajectory.problem
+        groups.setdefault(problem.id, []).append(played)
+        # An episode may have been recorded without its problem's source.
+        if problem.id not in problems or not problems[problem.id].source:
+            problems[problem.id] = problem
+    for identity in groups:
+        problems.setdefault(identity, _unplayed(identity))
+    degenerate = degenerate_problems(run)
+    tables = tables_of(run, degenerate)
+    return View(
+        number,
+        run,
+        turns,
+        degenerate,
+        counts(run, degenerate),
+        tables,
+        {name: numbers(some, turns=turns) for name, some in tables.items()},
+        problems,
+        groups,
+        run.missing,
+        baselines or {},
+    )
+
+
+def _unplayed(identity: str) -> Problem:
+    """Return what a problem's id says of it."""
+    found = _LEVEL.search(identity)
+    suite, level = identity.partition("/")[0], int(found[1]) if found else 0
+    return Problem(identity, suite, level, identity.rpartition("/")[2], "")
+
+
+@cache
+def anchor(identity: str) -> str:
+    """Return a problem's name for ids, links and files."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", identity).strip("-")[:60]
+    return f"p-{plain}-{text_digest(identity)[:6]}"
+
+
+def verdict_state(verdict: Verdict) -> str:
+    """Return the state of one verdict; a key of `STATES`."""
+    if verdict.status is not Status.CORRECT:
+        return verdict.status.value
+    if verdict.speedup_low > 2.0:
+        return "fast2"
+    return "fast1" if verdict.speedup_low > 1.0 else "correct"
+
+
+def state_of(view: View, played: Played) -> str:
+    """Return an episode's state: its best turn's, unless it was lost."""
+    if played.second is not None and played.second.valid:
+        return verdict_state(played.second)
+    if not played.turns:
+        return "missing"
+    best = winner(played.turns).verdict
+    if best.correct:
+        return verdict_state(best)
+    if played.key in view.missing:
+        return "missing"
+    last = next((t.verdict for t in reversed(played.turns) if t.verdict.valid), None)
+    return verdict_state(last) if last is not None else "unavailable"

@@ -1,0 +1,229 @@
+"""`report`: runs become numbers, comparisons and a page.
+
+Contract: it reads runs and writes what it is asked to; nothing is run or judged. Several runs are
+compared with the first one, and refused if they cannot be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelgym.benchmark.baseline_files import baselines_of
+from kernelgym.benchmark.claims import compare
+from kernelgym.benchmark.comparison import Comparison, compare_runs
+from kernelgym.benchmark.folders import Run, read_run
+from kernelgym.benchmark.numbers.rates import fast_curve
+from kernelgym.benchmark.numbers.taxonomy import solved_by_turn
+from kernelgym.benchmark.pages.report import one_file, write_file, write_folder
+from kernelgym.benchmark.pages.speed import PLACES
+from kernelgym.benchmark.pages.view import View, view_of
+from kernelgym.benchmark.scorecard import costs, solved
+from kernelgym.errors import UsageError
+
+__all__ = ["COLUMNS", "Report", "report"]
+
+COLUMNS = (
+    *("run", "problem", "level", "family", "degenerate", "sample", "turn", "status", "compiled"),
+    *("correct", "speedup", "speedup_low", "speedup_high", "kernel_ms", "reference_ms"),
+    *("floor_share", "custom_share", "score", "findings", "kernel_digest", "ruleset", "device"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "usd", "latency_s", "judge_s"),
+)
+"""Columns of the table of answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Runs, read and compared."""
+
+    views: tuple[View, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, in the order in which they were given."""
+        return tuple(view.run for view in self.views)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers as plain JSON data."""
+        return {
+            "version": 1,
+            "runs": [_run_data(view) for view in self.views],
+            "comparisons": [_comparison_data(each) for each in self.comparisons],
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one row per answer, with `COLUMNS`; empty where nothing is known."""
+        for view in self.views:
+            for played, turn in view.turns_played:
+                verdict, timing = turn.verdict, turn.verdict.timing
+                problem = played.record.trajectory.problem
+                answer = played.answers.get(turn.index)
+                usage = answer.usage if answer else None
+                kernel = turn.reply.kernel
+                values: dict[str, Any] = {
+                    "run": view.name,
+                    "problem": problem.id,
+                    "level": problem.level,
+                    "family": problem.family,
+                    "degenerate": problem.id in view.degenerate,
+                    "sample": played.sample,
+                    "turn": turn.index,
+                    "status": verdict.status.value,
+                    "compiled": verdict.compiled,
+                    "correct": verdict.correct,
+                    "custom_share": verdict.custom_share or "",
+                    "score": turn.score.total,
+                    "findings": " ".join(each.code for each in verdict.findings),
+                    "kernel_digest": kernel.digest if kernel else "",
+                    "ruleset": verdict.ruleset or played.record.ruleset,
+                    "device": verdict.device or played.record.device,
+                    "judge_s": verdict.wall_s or "",
+                }
+                if timing is not None:
+                    names = ("speedup", "speedup_low", "kernel_ms", "reference_ms")
+                    values |= {name: getattr(timing, name) for name in names}
+                    values["speedup_high"] = timing.speedup_high or ""
+                    values["floor_share"] = timing.floor_share or ""
+                if usage is not None:
+                    known = {
+                        "prompt_tokens": usage.prompt,
+                        "cached_tokens": usage.cached,
+                        "completion_tokens": usage.completion,
+                        "usd": usage.usd,
+                        "latency_s": usage.latency_s,
+                    }
+                    values |= {name: v for name, v in known.items() if v is not None}
+                yield {name: values.get(name, "") for name in COLUMNS}
+
+    def html(self) -> str:
+        """Return the report as one page."""
+        return one_file(self.views, self.comparisons)
+
+    def write_html(self, path: str | Path) -> Path:
+        """Write the report; returns the file to open.
+
+        Args:
+            path: A file; or a folder, if it ends with a slash or is one, for a page per problem.
+
+        Raises:
+            UsageError: If it cannot be written.
+        """
+        place = Path(path)
+        if str(path).endswith("/") or place.is_dir():
+            return write_folder(place, self.views, self.comparisons)[0]
+        write_file(place, self.html())
+        return place
+
+
+def report(
+    *runs: str | Path | Run,
+    html: str | Path | None = None,
+    baselines: Sequence[str | Path] = (),
+) -> Report:
+    """Read runs, and work out what they come to.
+
+    Args:
+        *runs: Folders of runs, files of trajectories, or runs that were read.
+        html: Where a page is written; a folder if it ends with a slash. None for no page.
+        baselines: Files of baseline times in KernelBench's layout.
+
+    Returns:
+        The report; its `to_dict` and `rows` give numbers.
+
+    Raises:
+        UsageError: If a run cannot be read, is empty, or cannot be compared with the first one.
+
+    Example:
+        >>> from kernelgym.benchmark import report  # doctest: +SKIP
+        >>> found = report("runs/first", html="first.html")  # doctest: +SKIP
+        >>> found.to_dict()["runs"][0]["tables"]["all problems"]["correct"]  # doctest: +SKIP
+    """
+    if not runs:
+        raise UsageError("a report needs a run: a folder of `kernelgym eval`, or trajectories")
+    read = _named_apart([each if isinstance(each, Run) else read_run(each) for each in runs])
+    comparisons = tuple(compare_runs(read[0], other) for other in read[1:])
+    views = tuple(
+        view_of(run, number, baselines_of(run, baselines) if baselines else None)
+        for number, run in enumerate(read)
+    )
+    found = Report(views, comparisons)
+    if html is not None:
+        found.write_html(html)
+    return found
+
+
+def _named_apart(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with different names."""
+    seen: dict[str, int] = {}
+    named = []
+    for run in runs:
+        seen[run.name] = seen.get(run.name, 0) + 1
+        count = seen[run.name]
+        named.append(run if count == 1 else dataclasses.replace(run, name=f"{run.name} ({count})"))
+    return named
+
+
+def _run_data(view: View) -> dict[str, Any]:
+    run = view.run
+    data: dict[str, Any] = {
+        "name": run.name,
+        "kind": run.kind,
+        "rulesets": list(run.rulesets),
+        "devices": list(dict.fromkeys(each.record.device for each in run.episodes)),
+        "languages": list(dict.fromkeys(each.record.language for each in run.episodes)),
+        "counts": dataclasses.asdict(view.counts),
+        "solved": solved(run),
+        "tables": {
+            name: {number.key: number.to_dict() for number in card}
+            for name, card in view.cards.items()
+        },
+        "fast_p": {
+            which: [dataclasses.asdict(each) for each in fast_curve(run.outcomes, PLACES, within=w)]
+            for which, w in (("first", False), ("within", True))
+        },
+        "solved_by_turn": [
+            dataclasses.asdict(rate)
+            for rate in solved_by_turn(
+                {
+                    name: [played.record.trajectory for played in group]
+                    for name, group in view.groups.items()
+                }
+            )
+        ],
+        "costs": costs(run),
+        "degenerate": {name: list(reasons) for name, reasons in view.degenerate.items()},
+        "missing": [
+            {"problem": problem, "sample": sample, "why": why}
+            for (problem, sample), why in view.missing.items()
+        ],
+        "notes": list(run.notes),
+    }
+    if run.claims:
+        ours = {each.key: each.turns[-1].verdict for each in run.episodes if each.turns}
+        data["claims"] = [
+            {"problem": key[0], "sample": key[1], "differs": compare(claim, ours.get(key))}
+            for key, claim in run.claims.items()
+        ]
+    return data
+
+
+def _comparison_data(found: Comparison) -> dict[str, Any]:
+    rows = {}
+    for key, _, paired in found.rows:
+        row = dataclasses.asdict(paired) | {"problems": paired.problems}
+        if key.startswith("log_"):
+            row["ratio"] = math.exp(paired.difference)
+        rows[key] = row
+    return {
+        "first": found.first,
+        "second": found.second,
+        "rows": rows,
+        "only_first": found.only_first,
+        "only_second": found.only_second,
+        "cautions": list(found.cautions),
+    }

@@ -1,0 +1,193 @@
+"""A run's score card: headline numbers with intervals, table by table.
+
+Contract: pure, but for `degenerate_problems`, which looks up what is known of problems. A number
+that nothing speaks for is left out. Tables are: all problems; each level and each family, if there
+are several; and each of them without problems that are known to be degenerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelgym.benchmark.folders import Run
+from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
+from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.benchmark.numbers.rates import correct_rate, fast_rate, pass_rate
+from kernelgym.benchmark.numbers.speeds import Mean, geometric_mean
+from kernelgym.errors import UsageError
+from kernelgym.rulesets import recorded_ruleset
+from kernelgym.types import Status, Verdict
+
+__all__ = [
+    "Counts",
+    "Number",
+    "costs",
+    "counts",
+    "degenerate_problems",
+    "numbers",
+    "solved",
+    "tables",
+]
+
+_SPEEDS = (1.0, 1.5, 2.0)
+_PASS_AT = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of a score card."""
+
+    key: str
+    """Its name in JSON, such as ``fast_1_certain``."""
+    name: str
+    """Its name for readers."""
+    value: Rate | Mean
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        found = self.value
+        return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the numbers rest on."""
+
+    problems: int
+    """Planned, or played where there is no plan."""
+    episodes: int
+    answers: int
+    """Turns that were judged."""
+    missing: int
+    """Planned episodes that are not there or were cut."""
+    unavailable: int
+    """Turns that the judge failed on."""
+    degenerate: int
+    """Problems that a worthless kernel passes."""
+    unconfirmed: int
+    """Episodes whose speed is the best of several measurements and was not measured again."""
+
+
+def degenerate_problems(run: Run) -> dict[str, tuple[str, ...]]:
+    """Return why problems are degenerate, by id of those that are."""
+    from kernelgym.suites.facts import degenerate
+    from kernelgym.suites.known_hygiene import known_hygiene
+
+    found: dict[str, tuple[str, ...]] = {}
+    for played in run.episodes:
+        problem = played.record.trajectory.problem
+        if problem.id in found:
+            continue
+        try:
+            rules = recorded_ruleset(played.record.ruleset)
+            found[problem.id] = known_hygiene(problem, rules, played.record.device or "cpu").reasons
+        except UsageError:  # rules that never shipped; the table still holds
+            found[problem.id] = degenerate(problem.id, "own", problem.name)
+    return {identity: reasons for identity, reasons in found.items() if reasons}
+
+
+def counts(run: Run, degenerate: Mapping[str, object]) -> Counts:
+    """Return what a run's numbers rest on."""
+    verdicts = [turn.verdict for played in run.episodes for turn in played.turns]
+    unconfirmed = sum(
+        outcome.best is not None and outcome.best.timed and not outcome.confirmed
+        for outcome in run.outcomes
+    )
+    return Counts(
+        problems=len(run.planned),
+        episodes=len(run.episodes),
+        answers=sum(verdict.valid for verdict in verdicts),
+        missing=len(run.missing),
+        unavailable=sum(not verdict.valid for verdict in verdicts),
+        degenerate=sum(identity in degenerate for identity in run.planned),
+        unconfirmed=unconfirmed,
+    )
+
+
+def tables(run: Run, degenerate: Mapping[str, object]) -> dict[str, list[Outcome]]:
+    """Return outcomes by table: all, not degenerate, by level and family."""
+    outcomes = run.outcomes
+    found = {"all problems": outcomes}
+    levels = by_problem(outcomes, lambda each: f"level {each.level}")
+    families = by_problem((o for o in outcomes if o.family), lambda each: f"family {each.family}")
+    for groups in (levels, families):
+        if len(groups) > 1:
+            found |= {name: list(groups[name]) for name in sorted(groups)}
+    without: dict[str, list[Outcome]] = {}
+    for name, some in found.items():
+        if any(each.problem in degenerate for each in some):
+            kept = "" if some is outcomes else f"{name} "
+            sound = [each for each in some if each.problem not in degenerate]
+            without[f"{kept}without degenerate problems"] = sound
+    return {name: some for name, some in (found | without).items() if some}
+
+
+def numbers(outcomes: Sequence[Outcome], *, turns: int = 1) -> list[Number]:
+    """Return the score card of some episodes.
+
+    Args:
+        outcomes: The episodes.
+        turns: Most turns that an episode has; with one, the first answer is all there is.
+    """
+    found: list[tuple[str, str, Rate | Mean | None]] = []
+    for within in (False, True) if turns > 1 else (False,):
+        tail = ", within the episode" if within else ""
+        end = "_within" if within else ""
+        right = "solved" if within else "correct, first answer"
+        found.append((f"correct{end}", right + tail, correct_rate(outcomes, within=within)))
+        for k in _PASS_AT[1:]:
+            rate = pass_rate(outcomes, k, within=within)
+            found.append((f"pass@{k}{end}", f"pass@{k}{tail}", rate))
+        if not any(v.timed for v in _verdicts(outcomes, within)):
+            continue
+        for p in _SPEEDS:
+            point = fast_rate(outcomes, p, within=within)
+            certain = fast_rate(outcomes, p, within=within, certain=True)
+            found.append((f"fast_{p:g}{end}", f"fast_{p:g}{tail}", point))
+            found.append((f"fast_{p:g}_certain{end}", f"fast_{p:g}, certain{tail}", certain))
+        mean = geometric_mean(outcomes, within=within)
+        faster = geometric_mean(outcomes, within=within, faster=True)
+        found.append((f"speedup{end}", f"geometric mean speedup of correct kernels{tail}", mean))
+        found.append((f"speedup_faster{end}", f"... of those that are faster{tail}", faster))
+    for status, name in ((Status.REJECTED, "refused"), (Status.NO_KERNEL, "no kernel in it")):
+        found.append((status.value, f"{name}, first answer", _status_rate(outcomes, status)))
+    return [Number(key, name, value) for key, name, value in found if value is not None]
+
+
+def solved(run: Run) -> int:
+    """Return how many problems have a correct kernel anywhere."""
+    return len(
+        {
+            played.key[0]
+            for played in run.episodes
+            if any(turn.verdict.correct for turn in played.turns)
+        }
+    )
+
+
+def costs(run: Run) -> dict[str, float | None]:
+    """Return tokens, money and judge seconds, in all and per solved problem."""
+    answers = [each for played in run.episodes for each in played.answers.values()]
+    used = spent(each.usage for each in answers)
+    judged = judge_time(turn.verdict for played in run.episodes for turn in played.turns)
+    right = solved(run)
+    return {
+        "tokens": used.tokens,
+        "usd": used.usd,
+        "judge_s": judged.total_s,
+        "tokens_per_solved": per_solved(used.tokens, right),
+        "usd_per_solved": per_solved(used.usd, right),
+        "judge_s_per_solved": per_solved(judged.total_s, right),
+    }
+
+
+def _verdicts(outcomes: Iterable[Outcome], within: bool) -> list[Verdict]:
+    return [found for each in outcomes if (found := each.verdict(within)) is not None]
+
+
+def _status_rate(outcomes: Sequence[Outcome], status: Status) -> Rate | None:
+    groups = (_verdicts(group, False) for group in by_problem(outcomes).values())
+    return cluster_rate([(sum(v.status is status for v in group), len(group)) for group in groups])

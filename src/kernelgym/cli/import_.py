@@ -1,0 +1,100 @@
+"""``kernelgym import``: a run from KernelBench's folder."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_text
+from kernelgym.cli.machine import machine
+from kernelgym.cli.options import JudgingOptions, MemoryOption
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UsageError
+
+__all__ = ["Import"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(MemoryOption, JudgingOptions):
+    """Make a run from the folder of KernelBench's scripts.
+
+    What KernelBench said of them is kept as claims, and the report shows both. The same command
+    again goes on where it stopped.
+    """
+
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUNS_FOLDER")]
+    """The run's folder, runs/NAME of KernelBench."""
+    level: int
+    """Level of the problems."""
+    out: str = ""
+    """The folder to write; runs/NAME here if not given."""
+    judge: bool = False
+    """Judge the kernels; without it they are only imported."""
+    gaps: bool = False
+    """Take a folder in which samples are missing."""
+    baseline: str = ""
+    """File of baseline times, from which the claimed speedups follow."""
+    precision: str = ""
+    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    workers: int = 1
+    """Kernels judged at the same time."""
+    no_timing: bool = False
+    """Judge correctness only."""
+
+    def run(self) -> int:
+        """Import; returns the exit code."""
+        from kernelgym.benchmark.interchange.importing import import_run, judge_import
+        from kernelgym.benchmark.interchange.layout import read_folder
+        from kernelgym.devices import check_device
+        from kernelgym.languages import check_language
+        from kernelgym.rulesets import precise_rules
+
+        if self.workers < 1:
+            raise UsageError(f"--workers must be at least 1, got {self.workers}")
+        if self.judge:
+            judging.check_tools(self.language, self.device)
+        rules = precise_rules(self.ruleset, self.precision)
+        device = check_device(self.device)
+        check_language(self.language, device, rules.precision)
+        source = Path(self.folder)
+        found = read_folder(source, self.level)
+        out = Path(self.out) if self.out else Path("runs") / source.resolve().name
+        if out.resolve() == source.resolve():
+            raise UsageError(f"--out {out} is the folder that is imported; name another one")
+        problem_of = functools.partial(judging.problem_at, sizes=self.sizes)
+        count = import_run(
+            found,
+            out,
+            language=self.language,
+            rules=rules,
+            device=device,
+            problem_of=problem_of,
+            gaps=self.gaps,
+            baseline=Path(self.baseline) if self.baseline else None,
+        )
+        print_text(f"{count} kernels and {len(found.claims)} claims imported to {out}")
+        if not self.judge:
+            print_text("judge them by the same command with --judge", "dim")
+            return 0
+        evaluator = judging.make_evaluator(
+            device, rules, self.workers, not self.no_timing, self.memory
+        )
+        try:
+            (out / "machine.json").write_text(json.dumps(machine(device, "torch"), indent=2))
+            with progress_bar("kernels", count) as advance:
+                judged = judge_import(
+                    out,
+                    functools.partial(judging.judge_many, evaluator),
+                    problem_of=problem_of,
+                    on_verdict=advance,
+                )
+        finally:
+            evaluator.close()
+        print_text(f"{judged} kernels judged; see `kernelgym report {out}`")
+        return 0

@@ -1,0 +1,138 @@
+"""``kernelgym report``: numbers, comparisons and a page of one run or several."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.options import Options
+from kernelgym.cli.progress import progress_bar
+from kernelgym.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernelgym.benchmark.reporting import Report as Found
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Options):
+    """Show what runs came to, and compare them.
+
+    RUN is the folder of an eval run, an import, a training run or a search, or a file of
+    trajectories. Several runs are compared with the first one.
+    """
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
+    """Runs to report."""
+    html: str | None = None
+    """Write a page: one FILE, or FOLDER/ with a file per problem."""
+    json: bool = False
+    """Print all numbers as one JSON object, and nothing else."""
+    csv: bool = False
+    """Print one line per answer as CSV, and nothing else."""
+    measure_winners: bool = False
+    """First measure the fastest turn of each episode again, on the run's device under its rules,
+    where it is the best of several measurements."""
+    baseline: tuple[str, ...] = ()
+    """Files of baseline times in KernelBench's layout, for speedups over compiled references."""
+
+    def run(self) -> int:
+        """Report; returns the exit code."""
+        if not self.runs:
+            raise UsageError(
+                "`kernelgym report` needs a run, as in `kernelgym report runs/first --html "
+                "first.html`"
+            )
+        if self.json and self.csv:
+            raise UsageError("--json and --csv both print to standard output; give one of them")
+        from kernelgym.benchmark.reporting import COLUMNS, report
+
+        for path in self.runs if self.measure_winners else ():
+            _measure(path)
+        found = report(*self.runs, baselines=self.baseline)
+        written = None if self.html is None else found.write_html(self.html)
+        if self.json:
+            print(json.dumps(found.to_dict(), indent=2, allow_nan=False))
+        elif self.csv:
+            lines = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+            lines.writeheader()
+            lines.writerows(found.rows())
+        else:
+            _tell(found)
+        if written is not None:
+            print(f"kernelgym: the page is {written}", file=sys.stderr)
+        return 0
+
+
+def _measure(path: str) -> None:
+    """Measure a run's winners again, by the run's own rules and on its device."""
+    from kernelgym.benchmark.folders import read_run
+    from kernelgym.benchmark.winners import measure_winners, unconfirmed
+    from kernelgym.rulesets import recorded_ruleset
+
+    run = read_run(path)
+    chosen = unconfirmed(run)
+    if not chosen:
+        return
+    record = chosen[0].record
+    evaluator = judging.make_evaluator(record.device, recorded_ruleset(record.ruleset))
+    try:
+        with progress_bar("winners", len(chosen)) as advance:
+            measure_winners(run, evaluator, on_verdict=advance)
+    finally:
+        evaluator.close()
+
+
+def _tell(found: Found) -> None:
+    from kernelgym.benchmark.pages.front import headline, limits
+
+    for view in found.views:
+        print_text(headline(view))
+    names = [view.name for view in found.views]
+    for table in dict.fromkeys(name for view in found.views for name in view.cards):
+        if table.startswith("family "):
+            continue  # the page and --json have them
+        cards = [{n.key: n for n in view.cards.get(table, ())} for view in found.views]
+        rows = {key: number.name for card in cards for key, number in card.items()}
+        told = [
+            (name, *(str(card[key].value) if key in card else "-" for card in cards))
+            for key, name in rows.items()
+        ]
+        print_text(f"\n{table}", "bold")
+        print_table(("", *names), told)
+    for each in found.comparisons:
+        print_text(f"\n{each.second} against {each.first}", "bold")
+        print_table(
+            ("", each.first, each.second, "difference", "wins", "losses", "ties", "p"),
+            [
+                (
+                    name,
+                    f"{p.first:.3f}",
+                    f"{p.second:.3f}",
+                    f"{p.difference:+.3f} ({p.low:+.3f} to {p.high:+.3f})",
+                    *(len(p.wins), len(p.losses), p.ties),
+                    f"{p.p:.3g}",
+                )
+                for _, name, p in each.rows
+            ],
+        )
+        for caution in each.cautions:
+            print_text(caution, "yellow")
+    for view in found.views:
+        counts = view.counts
+        print_text(
+            f"\n{view.name}: {counts.problems} problems ({counts.degenerate} degenerate), "
+            f"{counts.episodes} episodes, {counts.answers} answers judged, {counts.missing} "
+            f"missing or cut, {counts.unavailable} not judged"
+        )
+        for note in view.run.notes:
+            print_text(f"note: {note}", "yellow")
+    print_text(f"\n{limits(found.views)}", "dim")

@@ -1,0 +1,69 @@
+"""Winners are measured again once, by the same rules, and the second verdict counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernelgym.benchmark import report
+from kernelgym.benchmark.folders import read_run
+from kernelgym.benchmark.winners import measure_winners, unconfirmed
+from kernelgym.cli import judging, main
+from kernelgym.errors import UsageError
+from kernelgym.records.trajectories import write_records
+from kernelgym.testing import ScriptedEvaluator
+from support.benchmark_runs import LOST, WRONG, eval_run, fast, record, spell
+
+
+def run_of(tmp_path: Path) -> Path:
+    """A: one timed turn; B: three, of which the second is fastest; C: cut; D: wrong."""
+    return eval_run(tmp_path / "run", {"A": "w2", "B": "235", "C": "23-", "D": "ww"})
+
+
+def test_second_measurements_count(tmp_path: Path) -> None:
+    folder = run_of(tmp_path)
+    assert [played.key[0] for played in unconfirmed(read_run(folder))] == ["Test/L1/B"]
+    assert report(folder).views[0].counts.unconfirmed == 1
+    judge = ScriptedEvaluator([LOST, fast(1.5)])
+    assert measure_winners(read_run(folder), judge) == 1
+    assert unconfirmed(read_run(folder)), "the judge had failed"
+    assert measure_winners(read_run(folder), judge) == 1
+    assert measure_winners(read_run(folder), judge) == 0
+    assert all(judge.seeds) and len(set(judge.seeds)) == 2, "no cache may answer"
+    found = report(folder)
+    assert found.views[0].counts.unconfirmed == 0
+    best = {each.problem: each.best for each in found.runs[0].outcomes}["Test/L1/B"]
+    assert best is not None and best.speedup == 1.5
+
+
+def test_a_winner_that_fails_again_is_not_solved(tmp_path: Path) -> None:
+    folder = run_of(tmp_path)
+    measure_winners(read_run(folder), ScriptedEvaluator([WRONG]))
+    card = report(folder).to_dict()["runs"][0]["tables"]["all problems"]
+    assert card["correct_within"]["value"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("judge", [{"ruleset": "kernelbench"}, {"device": "cuda:0"}])
+def test_other_rules_or_devices_are_refused(tmp_path: Path, judge: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="needs the same"):
+        measure_winners(read_run(run_of(tmp_path)), ScriptedEvaluator(**judge))  # type: ignore[arg-type]
+
+
+def test_episodes_of_a_file_keep_no_winners(tmp_path: Path) -> None:
+    write_records(tmp_path / "e.jsonl", [record(each) for each in spell("23")])
+    with pytest.raises(UsageError, match="none of an eval run"):
+        measure_winners(read_run(tmp_path / "e.jsonl"), ScriptedEvaluator())
+
+
+def test_the_command_measures_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = ScriptedEvaluator([fast(1.5)])
+    monkeypatch.setattr(judging, "make_evaluator", lambda *_: judge)
+    folder = run_of(tmp_path)
+    assert main(["report", str(folder), "--measure-winners"]) == 0
+    assert judge.closed and (folder / "winners.jsonl").exists()
+    assert main(["report", str(folder), "--measure-winners"]) == 0
+    assert len(judge.judged) == 1
+    capsys.readouterr()
