@@ -117,7 +117,8 @@ def test_intervals_cover_what_they_promise(problems: int, rate: float) -> None:
 def test_intervals_cover_however_alike(
     problems: int, rate: float, alike: float, samples: int
 ) -> None:
-    assert covered(problems, rate, alike=alike, samples=samples, times=500) >= 0.92
+    # 2,000: of 60 cases with 500 benchmarks each, some fall below by the simulation's own noise.
+    assert covered(problems, rate, alike=alike, samples=samples, times=2000) >= 0.92
 
 
 @given(SHARES, st.floats(1, 8))
