@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
-DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene precision judging_memory paths languages \
+DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene precision judging_memory paths prices machine languages \
 	answers.parsing answers.screening prompts.problem prompts.context prompts.parts prompts.observer prompts.short feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
@@ -12,7 +12,8 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
 	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
-	benchmark.kernelbench
+	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
+	benchmark.run.evaluate
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \

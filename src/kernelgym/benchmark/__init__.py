@@ -1,1 +1,23 @@
-"""Metrics over verdicts, and KernelBench's own terms for them."""
+"""Runs of a policy over problems, metrics of verdicts, KernelBench's terms.
+
+`evaluate` is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelgym.benchmark.run.evaluate import evaluate
+
+__all__ = ["evaluate"]
+
+_MODULE_OF = {"evaluate": "kernelgym.benchmark.run.evaluate"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'kernelgym.benchmark' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return value

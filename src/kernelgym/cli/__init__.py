@@ -24,6 +24,7 @@ from typing import Annotated
 from kernelgym import __version__
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
+from kernelgym.cli.eval import Eval
 from kernelgym.cli.export import Export, Rescore
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
@@ -50,7 +51,7 @@ _NO_NUMBER = re.compile(
 )
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Redteam
-    | ShowTrajectory | Rescore | Export
+    | Eval | ShowTrajectory | Rescore | Export
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
     "ls": Ls,
@@ -60,6 +61,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "lint": Lint,
     "baseline": PrepareBaselines,
     "redteam": Redteam,
+    "eval": Eval,
     "show-trajectory": ShowTrajectory,
     "rescore": Rescore,
     "export": Export,
@@ -127,6 +129,7 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[Lint, subcommand("lint")]
         | Annotated[PrepareBaselines, subcommand("baseline")]
         | Annotated[Redteam, subcommand("redteam")]
+        | Annotated[Eval, subcommand("eval")]
         | Annotated[ShowTrajectory, subcommand("show-trajectory")]
         | Annotated[Rescore, subcommand("rescore")]
         | Annotated[Export, subcommand("export")]
