@@ -13,7 +13,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring \
 	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
-	benchmark.run.evaluate
+	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
 	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \

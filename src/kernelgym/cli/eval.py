@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from kernelgym.cli.console import print_text
 from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
+from kernelgym.judging_memory import memory_budget, parse_bytes
 
 if TYPE_CHECKING:
     from kernelgym.benchmark.run.driver import Done
@@ -32,7 +34,41 @@ class Eval(MemoryOption, JudgingOptions):
     """
 
     policy: str = ""
-    """What answers: scripted."""
+    """What answers: openai, scripted, or a kind that another package adds."""
+    model: str = ""
+    """Of policy openai: the model's name at the endpoint."""
+    endpoint: str = ""
+    """Of policy openai: the API's address, such as http://localhost:8000/v1."""
+    api: str = ""
+    """Of policy openai: chat or responses."""
+    api_key_env: str = ""
+    """Of policy openai: the variable that holds the key; OPENAI_API_KEY if not given."""
+    temperature: float | None = None
+    """Temperature of the sampling; the server's own if not given."""
+    top_p: float | None = None
+    """Share of the likeliest tokens' probability that is kept."""
+    max_tokens: int | None = None
+    """Most tokens of an answer, thinking included."""
+    reasoning_effort: str = ""
+    """How much a reasoning model thinks, such as low or high."""
+    extra_body: str = ""
+    """More fields of a request's body, as JSON."""
+    seeded: bool = False
+    """Send each request a seed of its own, to a server that takes one (chat API)."""
+    timeout_s: float | None = None
+    """Seconds that one request may take."""
+    retries: int | None = None
+    """How often a failed request is made again."""
+    rpm: float | None = None
+    """Most requests in a minute, retries included."""
+    tpm: float | None = None
+    """Most tokens in a minute; an answer counts as --max-tokens."""
+    price: str = ""
+    """IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file of prices with a date."""
+    max_usd: float | None = None
+    """US dollars that the run must not exceed; needs --price."""
+    tokenizer: str = ""
+    """Tokenizer that counts prompts for --max-usd; each UTF-8 byte counts for one if not given."""
     shares: str = ""
     """Of the scripted policy: shares of right, wrong and cheating answers, such as 0.5,0.3,0.2."""
     suite: str = "KernelBench"
@@ -93,6 +129,10 @@ class Eval(MemoryOption, JudgingOptions):
     """Ask for answers as far as verdicts are there, and judge nothing."""
     judge_only: bool = False
     """Judge what is there, and ask for nothing. The plan is the folder's."""
+    dry_run: bool = False
+    """Print what the run would take and what is missing; open no connection."""
+    ping: bool = False
+    """Ask the endpoint for one token, and print what it says; the run does not begin."""
 
     def run(self) -> int:
         """Play the run; returns the exit code."""
@@ -101,7 +141,14 @@ class Eval(MemoryOption, JudgingOptions):
         for option in ("concurrency", "workers"):
             if (value := getattr(self, option)) < 1:
                 raise UsageError(f"--{option} must be at least 1, got {value}")
+        if self.dry_run:
+            # Read when the hub's client is imported: a suite from there is listed from its copy.
+            os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
         plan, problems, folder, policy = self._plan()
+        if self.dry_run:
+            return self._forecast(plan, problems, folder, policy)
+        if self.ping:
+            return _ping(policy)
         evaluator = None
         if not self.generate_only:
             judging.check_tools(plan.language, plan.device)
@@ -148,7 +195,7 @@ class Eval(MemoryOption, JudgingOptions):
                 "`kernelgym eval` needs --policy, as in `kernelgym eval --policy scripted --suite "
                 "Synthetic --level 1 --limit 4 --out runs/first`"
             )
-        policy = make_policy(self.policy, self._options())
+        policy = self._priced(make_policy(self.policy, self._options()))
         plan, problems = resolve(self._task(), policy.settings, self.name)
         return plan, problems, Path(self.out) if self.out else default_folder(plan.name), policy
 
@@ -156,18 +203,99 @@ class Eval(MemoryOption, JudgingOptions):
         from kernelgym.benchmark.run.policies import PolicyOptions
 
         return PolicyOptions(
-            shares=_shares(self.shares), language=self.language, device=self.device
+            model=self.model or None,
+            endpoint=self.endpoint or None,
+            api=self.api or None,
+            api_key_env=self.api_key_env or None,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            reasoning_effort=self.reasoning_effort or None,
+            extra_body=_mapping("--extra-body", self.extra_body),
+            seeded=self.seeded or None,
+            timeout_s=self.timeout_s,
+            retries=self.retries,
+            rpm=self.rpm,
+            tpm=self.tpm,
+            shares=_shares(self.shares),
+            language=self.language,
+            device=self.device,
         )
+
+    def _priced(self, policy: EvalPolicy) -> EvalPolicy:
+        """Return a policy with the price, if one is given."""
+        if not self.price:
+            for option, given in (("--max-usd", self.max_usd), ("--tokenizer", self.tokenizer)):
+                if given:
+                    raise UsageError(
+                        f"{option} needs --price: what the model costs is not known; give "
+                        "--price IN,OUT in USD per million tokens"
+                    )
+            return policy
+        from kernelgym.benchmark.run.spending import (
+            Cap,
+            PricedPolicy,
+            read_price,
+            tokenizer_count,
+        )
+
+        settings = policy.settings
+        if "max_tokens" not in settings:
+            raise UsageError(
+                f"policy {settings['kind']!r} costs nothing by the token; leave --price out"
+            )
+        return PricedPolicy(
+            policy,
+            read_price(self.price, str(settings["model"])),
+            Cap(self.max_usd),
+            max_tokens=settings["max_tokens"],
+            count=tokenizer_count(self.tokenizer) if self.tokenizer else None,
+        )
+
+    def _forecast(
+        self,
+        plan: Plan,
+        problems: tuple[Problem, ...],
+        folder: Path,
+        policy: EvalPolicy | None,
+    ) -> int:
+        """Print what the run would take; return 1 if something is missing."""
+        from kernelgym.benchmark.run.forecast import forecast
+        from kernelgym.benchmark.run.spending import PricedPolicy
+        from kernelgym.devices import find_device
+        from kernelgym.suites.known_memory import check_fits
+
+        priced = policy if isinstance(policy, PricedPolicy) else None
+        found = forecast(
+            *(plan, problems, folder, plan.observer()),
+            price=None if priced is None else priced.price,
+            max_tokens=plan.policy.get("max_tokens"),
+        )
+        print_text(f"{len(problems)} problems x {plan.samples} samples x {plan.turns} turns")
+        for line in found.lines():
+            print_text(line)
+        missing = [getattr(policy, "missing", "")]
+        if not self.generate_only:
+            try:
+                find_device(plan.device)
+                judging.check_tools(plan.language, plan.device)
+                budget = memory_budget(parse_bytes(self.memory), plan.device)
+                for problem in problems:
+                    check_fits(problem, budget, plan.device)
+            except UsageError as error:
+                missing.append(str(error))
+            if (baseline := plan.rules.timing.baseline) != "eager" and plan.timing:
+                print_text(
+                    f"note: kernels are timed against baseline {baseline!r}, which `kernelgym "
+                    "baseline` prepares"
+                )
+        for text in filter(None, missing):
+            print_text(f"missing: {text}", "red")
+        return 1 if any(missing) else 0
 
     def _task(self) -> Task:
         from kernelgym.benchmark.run.task import Task
 
-        hardware: Any = None
-        if self.hardware:
-            try:
-                hardware = json.loads(self.hardware)
-            except ValueError as error:
-                raise UsageError(f"--hardware takes JSON, got {self.hardware!r}: {error}") from None
         return Task(
             suite=self.suite,
             level=self.level,
@@ -186,7 +314,7 @@ class Eval(MemoryOption, JudgingOptions):
             timing=not self.no_timing,
             prompt=self.prompt,
             examples=int(self.examples) if self.examples.isdecimal() else self.examples,
-            hardware=hardware,
+            hardware=_mapping("--hardware", self.hardware),
             retrieval=self.retrieval or None,
             prompt_tokens=self.prompt_tokens,
             context=self.context,
@@ -196,6 +324,51 @@ class Eval(MemoryOption, JudgingOptions):
             feedback_level=self.feedback_level,
             feedback_tokens=self.feedback_tokens,
         )
+
+
+def _mapping(option: str, given: str) -> dict[str, Any] | None:
+    """Return an option's JSON object; None if it is not given."""
+    if not given:
+        return None
+    try:
+        found = json.loads(given)
+    except ValueError as error:
+        raise UsageError(f"{option} takes JSON, got {given!r}: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{option} takes a JSON object, got {given!r}")
+    return found
+
+
+def _ping(policy: EvalPolicy | None) -> int:
+    """Ask for one token, print what came, return the exit code."""
+    import asyncio
+
+    from kernelgym.benchmark.run.policies import ProviderFailure
+    from kernelgym.benchmark.run.remote import OpenAIPolicy
+    from kernelgym.benchmark.run.spending import PricedPolicy
+
+    if isinstance(policy, PricedPolicy):
+        policy = policy.inner
+    if not isinstance(policy, OpenAIPolicy):
+        raise UsageError("--ping asks an endpoint, so it needs --policy openai")
+    asked = policy
+
+    async def ask() -> Any:
+        try:
+            await asked.check()
+            return await asked.ping()
+        finally:
+            await asked.close()
+
+    try:
+        found = asyncio.run(ask())
+    except ProviderFailure as failure:
+        print_text(f"no answer: {failure}", "red")
+        return 1
+    usage = found.usage
+    tokens = "" if usage is None else f", {usage.prompt} + {usage.completion} tokens"
+    print_text(f"{found.model} answers at {asked.endpoint} ({found.finish_reason}{tokens})")
+    return 0
 
 
 def _shares(given: str) -> tuple[float, float, float] | None:

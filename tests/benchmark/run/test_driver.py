@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.driver import EMPTY_AT_FIRST, Done, RunStopped
+from kernelgym.benchmark.run.driver import EMPTY_AT_FIRST, Done
 from kernelgym.benchmark.run.folder import Journal, RunFolder
 from kernelgym.benchmark.run.generations import Asked, Generation, Key
+from kernelgym.benchmark.run.policies import RunStopped
 from kernelgym.errors import PolicyFailure, UsageError
 from kernelgym.records.trajectories import read_records
 from kernelgym.testing import ScriptedEvaluator, verdict

@@ -36,7 +36,6 @@ def test_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     there = plan(
         hardware=Hardware("H200", units=132),
         context=Context(last=3, best=True),
-        retrieval="synthetic",
         turns=3,
         examples=0,
     )
@@ -47,6 +46,19 @@ def test_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     assert back.observer().observe(problem) == there.observer().observe(problem)
     assert "132" in str(back.observer().observe(problem))
     assert json.loads((tmp_path / "plan.json").read_text())["kind"] == "eval"
+
+
+@pytest.mark.slow
+def test_plan_keeps_the_digest_of_its_index(tmp_path: Path) -> None:
+    there = plan(retrieval="synthetic")
+    write_plan(tmp_path, there)
+    back = read_plan(tmp_path)
+    check_continues(back, there, tmp_path)
+    problem = problems_of(back)[0]
+    assert back.observer().retrieved(problem) == there.observer().retrieved(problem) != ((), 0)
+    assert back.prompt["retrieval"]["digest"]
+    with pytest.raises(UsageError, match=r"prompt\.retrieval was"):
+        check_continues(back, plan(), tmp_path)
 
 
 CHANGES = {

@@ -27,24 +27,20 @@ from typing import Any
 from kernelgym.benchmark.run.folder import RunFolder
 from kernelgym.benchmark.run.generations import Asked, Generation, Key, request_seed
 from kernelgym.benchmark.run.plan import Plan
-from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy, ProviderFailure
+from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy, ProviderFailure, RunStopped
 from kernelgym.episodes.playing import EpisodeSeat, play_turns, side_by_side
-from kernelgym.errors import KernelgymError, PolicyFailure
+from kernelgym.errors import PolicyFailure
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Answer, Kernel, Message, Problem, Turn, Verdict
 
-__all__ = ["EMPTY_AT_FIRST", "Done", "RunStopped", "drive", "episodes_of"]
+__all__ = ["EMPTY_AT_FIRST", "Done", "drive", "episodes_of", "nothing_said"]
 
 EMPTY_AT_FIRST = 16
 """After so many answers, none of which held any text, a run stops."""
 
 Episode = tuple[Problem, int]
 """A problem and the sample's number."""
-
-
-class RunStopped(KernelgymError):
-    """Ends a run gracefully; the message says why and what to do."""
 
 
 class _Waits(Exception):
@@ -231,7 +227,7 @@ def nothing_said(answers: int) -> str:
 
 
 class _Episode:
-    """One episode, with a policy and a judge that read the disk first."""
+    """One episode; its policy and judge read the disk first."""
 
     def __init__(self, run: _Run, problem: Problem, sample: int) -> None:
         self._run, self._sample = run, sample

@@ -25,6 +25,7 @@ from kernelgym.benchmark.run.plan import (
     write_plan,
 )
 from kernelgym.benchmark.run.policies import EvalPolicy, make_policy
+from kernelgym.benchmark.run.spending import PricedPolicy
 from kernelgym.benchmark.run.task import Task, problems_of, resolve
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
@@ -212,6 +213,8 @@ async def _run(
             await policy.check()
         held = await stack.enter_async_context(RunFolder(folder))
         _begin(folder, plan)
+        if isinstance(policy, PricedPolicy):
+            policy.cap.spent_usd = held.spent_usd()
         judge = None
         if evaluator is not None:
             judge = await stack.enter_async_context(AwaitedEvaluator(evaluator))

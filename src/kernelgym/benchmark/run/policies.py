@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from kernelgym.benchmark.run.generations import Asked, Generation
-from kernelgym.errors import PolicyFailure, UnknownName, UsageError
+from kernelgym.errors import KernelgymError, PolicyFailure, UnknownName, UsageError
 
 __all__ = [
     "GROUP",
@@ -29,6 +29,7 @@ __all__ = [
     "EvalPolicy",
     "PolicyOptions",
     "ProviderFailure",
+    "RunStopped",
     "make_policy",
 ]
 
@@ -36,6 +37,7 @@ GROUP = "kernelgym.policies"
 """The entry-point group of other packages' policies."""
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
+        "openai": "kernelgym.benchmark.run.remote:make",
         "scripted": "kernelgym.benchmark.run.scripted:make",
     }
 )
@@ -59,6 +61,13 @@ class ProviderFailure(PolicyFailure):
         return type(self), (str(self), self.tries, self.usd)
 
 
+class RunStopped(KernelgymError):
+    """Ends a run gracefully; the message says why and what to do.
+
+    No further answer is asked for, and those that are under way are kept.
+    """
+
+
 class AnswerMissing(PolicyFailure):
     """A recorded run has no such answer."""
 
@@ -76,6 +85,7 @@ class PolicyOptions:
     max_tokens: int | None = None
     reasoning_effort: str | None = None
     extra_body: Mapping[str, Any] | None = None
+    seeded: bool | None = None
     timeout_s: float | None = None
     retries: int | None = None
     rpm: float | None = None
