@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygiene precision judging_memory paths prices machine languages \
-	answers.parsing answers.screening prompts.problem prompts.context prompts.parts prompts.observer prompts.short feedback \
+	answers.parsing answers.screening prompts.problem prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
 	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.part episodes.episode \
@@ -15,7 +15,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline hygi
 	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
 	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.guards \
+	rollout.device_share rollout.timed rollout.records rollout.verdict_log rollout.eval_policy credit.estimators credit.credit metrics.step_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.intervals demo.scores demo.heldout demo.settings demo.learning demo.results \

@@ -51,7 +51,10 @@ def test_answers_and_verdicts_come_by_two_commands(run: Any, judges: Any, out: P
 
 REFUSED = {
     "no policy": (("--suite", "Synthetic"), "needs --policy"),
-    "unknown policy": (("--policy", "oracle"), "unknown policy 'oracle'; known: openai, scripted"),
+    "unknown policy": (
+        ("--policy", "oracle"),
+        "known: openai, folder, replay, scripted",
+    ),
     "target": (("--policy", "scripted:x"), "takes no target"),
     "shares": (("--policy", "scripted", "--shares", "1,2"), "takes three numbers"),
     "sum": (("--policy", "scripted", "--shares", "1,1,0"), "sum to 1"),

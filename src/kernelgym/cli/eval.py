@@ -34,11 +34,12 @@ class Eval(MemoryOption, JudgingOptions):
     """
 
     policy: str = ""
-    """What answers: openai, scripted, or a kind that another package adds."""
+    """What answers: openai, hf:MODEL or hf:MODEL+ADAPTER, tinker:PATH, folder:FOLDER of kernels,
+    replay:RUN, scripted, or a kind that another package adds."""
     model: str = ""
-    """Of policy openai: the model's name at the endpoint."""
+    """The model's name at the endpoint; of policy tinker, the base model."""
     endpoint: str = ""
-    """Of policy openai: the API's address, such as http://localhost:8000/v1."""
+    """The API's address, such as http://localhost:8000/v1."""
     api: str = ""
     """Of policy openai: chat or responses."""
     api_key_env: str = ""
@@ -69,6 +70,10 @@ class Eval(MemoryOption, JudgingOptions):
     """US dollars that the run must not exceed; needs --price."""
     tokenizer: str = ""
     """Tokenizer that counts prompts for --max-usd; each UTF-8 byte counts for one if not given."""
+    policy_device: str = ""
+    """Of policy hf: the model's device, if not the first GPU."""
+    batch: int | None = None
+    """Of policy hf: most answers that are generated together."""
     shares: str = ""
     """Of the scripted policy: shares of right, wrong and cheating answers, such as 0.5,0.3,0.2."""
     suite: str = "KernelBench"
@@ -90,7 +95,7 @@ class Eval(MemoryOption, JudgingOptions):
     seed: int = 0
     """Seed of the sampling, for policies that can be seeded."""
     prompt: str = "full"
-    """Kind of the prompt: full or short."""
+    """Kind of the prompt: full, short, or kernelbench (its own, from KERNELBENCH_ROOT)."""
     examples: str = "one_shot"
     """Worked examples in the prompt: zero_shot, one_shot, few_shot or a number."""
     hardware: str = ""
@@ -217,6 +222,8 @@ class Eval(MemoryOption, JudgingOptions):
             retries=self.retries,
             rpm=self.rpm,
             tpm=self.tpm,
+            policy_device=self.policy_device or None,
+            batch=self.batch,
             shares=_shares(self.shares),
             language=self.language,
             device=self.device,

@@ -145,7 +145,7 @@ class Observer:
             attempts, lines = self._history(turns, chosen, last_room, history_room)
             texts = [*before, *(addition.text for addition in added), *after]
             user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
-            system = Message("system", system_prompt(self.language))
+            system = Message("system", self._system())
             messages = tuple(sound(message) for message in (system, user, *attempts))
             return _Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
 
@@ -177,6 +177,10 @@ class Observer:
             limit,
         )
         return whole if whole.tokens <= limit else with_parts
+
+    def _system(self) -> str:
+        """Return the system message's text."""
+        return system_prompt(self.language)
 
     def _fixed(self, problem: Problem, start: Kernel | None) -> tuple[list[str], list[str]]:
         """Return the first user message's texts before parts, and after them."""

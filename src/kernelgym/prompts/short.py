@@ -21,7 +21,7 @@ from kernelgym.languages import language as find_language
 from kernelgym.prompts.observer import Observer, sound
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
-__all__ = ["PROMPTS", "ShortObserver", "bare", "brief", "question", "retry"]
+__all__ = ["ShortObserver", "bare", "brief", "question", "retry"]
 
 _AGAIN = "Write it again without the fault."
 _FASTER = "Write it again, faster."
@@ -124,7 +124,3 @@ class ShortObserver(Observer):
         if limit is not None:
             room = min(room, limit - self.tokens(asked))
         return (*asked, *tried) if self.tokens(tried) <= room else asked
-
-
-PROMPTS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}
-"""Kinds of observers, by the names that configurations and records use."""

@@ -17,7 +17,7 @@ from typing import Any
 from kernelgym import CachedEvaluator, LocalEvaluator, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.judging_memory import memory_budget
-from kernelgym.prompts.short import PROMPTS
+from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator

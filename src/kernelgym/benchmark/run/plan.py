@@ -34,8 +34,8 @@ from typing import Any, Self
 
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.prompts.observer import Observer, render
-from kernelgym.prompts.short import PROMPTS
 from kernelgym.records.observer_settings import observer_settings
 from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.retrieval.part import ready_retrieval
@@ -84,7 +84,7 @@ class Plan:
     timing: bool = True
     """Whether correct kernels are timed."""
     prompt: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """``kind`` (full, short), ``examples``, ``hardware``, ``retrieval``, ``tokens``."""
+    """``kind``, ``examples``, ``hardware``, ``retrieval``, ``tokens``."""
     context: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """``policy`` (a name or the fields of a `Context`) and ``tokens``."""
     reward: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -38,6 +38,8 @@ GROUP = "kernelgym.policies"
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
         "openai": "kernelgym.benchmark.run.remote:make",
+        "folder": "kernelgym.benchmark.run.recorded:make_folder",
+        "replay": "kernelgym.benchmark.run.recorded:make_replay",
         "scripted": "kernelgym.benchmark.run.scripted:make",
     }
 )

@@ -1,4 +1,4 @@
-"""What a run spends, and its cap; a request's worst case is reserved.
+"""What a run spends, and its cap; worst cases are reserved.
 
 Contract: the worst case is the price of one token for each UTF-8 byte of the prompt, or of the
 tokens that a tokenizer counts, and of as many sampled tokens as the policy allows. What was spent
