@@ -105,7 +105,8 @@ class Eval(MemoryOption, JudgingOptions):
     prompt_tokens: int | None = None
     """Most tokens of a prompt."""
     context: str = "recent"
-    """What is shown of earlier turns: last, recent, best, kernels, window or whole."""
+    """What is shown of earlier turns: last, recent, best, kernels, window, whole or
+    transcript."""
     context_tokens: int | None = None
     """Most tokens for that."""
     reward: str = "stage2"
