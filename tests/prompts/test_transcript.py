@@ -83,7 +83,7 @@ def test_whole_answers_are_shown(steps: list[tuple[str, Verdict]]) -> None:
     assert said == [turn.action.encode("utf-8", "replace").decode() for turn in turns]
 
 
-def test_other_contexts_are_never_full_and_change_what_they_showed() -> None:
+def test_other_contexts_are_never_full() -> None:
     turns = played([(answer(n), verdict("wrong")) for n in range(4)])
     for name in set(CONTEXTS) - {"transcript"}:
         shows = observer(context=name)
@@ -94,7 +94,7 @@ def test_other_contexts_are_never_full_and_change_what_they_showed() -> None:
     assert not short.is_full(SAMPLE_PROBLEM, turns, 0)
 
 
-def test_full_context_cuts_an_episode_that_is_played() -> None:
+def test_full_context_cuts_a_played_episode() -> None:
     async def answers(shown: tuple[Message, ...]) -> str:
         return answer(len(shown), 2_000)
 
