@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from pathlib import Path
@@ -170,6 +171,7 @@ def test_generating_and_judging_apart_gives_the_same(tmp_path: Path) -> None:
         done = run(part, CountedPolicy(), part="generate", turns=3)
         assert done.judged == 0
         run(part, None, part="judge")
+        assert json.loads((part / "machine.json").read_text())["judges"], "that machine is kept"
     assert done.answers == 0 or files(part) == files(whole)
     assert files(part) == files(whole)
 

@@ -23,7 +23,9 @@ from kernelgym.benchmark.run.task import Task, problems_of, resolve
 from kernelgym.errors import UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.problem import Hardware
+from kernelgym.rewards import REWARDS
 
+SPEED = next(name for name, preset in REWARDS.items() if preset.speed == "required")
 POLICY = {"kind": "openai", "model": "m", "temperature": 0.7}
 
 
@@ -141,6 +143,7 @@ def test_damaged_plan_is_refused(text: str, said: str, tmp_path: Path) -> None:
         ({"device": "tpu"}, "device 'tpu'"),
         ({"language": "cuda"}, "cuda"),
         ({"reward": "gold"}, "unknown reward preset"),
+        ({"reward": SPEED}, "needs measured speed|is not timed on device"),
     ],
 )
 def test_bad_option_of_a_task_is_refused(options: dict[str, Any], said: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -212,7 +213,7 @@ async def _run(
         if policy is not None:
             await policy.check()
         held = await stack.enter_async_context(RunFolder(folder))
-        _begin(folder, plan)
+        _begin(folder, plan, judges)
         if isinstance(policy, PricedPolicy):
             policy.cap.spent_usd = held.spent_usd()
         judge = None
@@ -234,10 +235,15 @@ async def _run(
     return done
 
 
-def _begin(folder: Path, plan: Plan) -> None:
-    """Write the plan or its larger number of samples, and the machine."""
+def _begin(folder: Path, plan: Plan, judges: bool) -> None:
+    """Write the plan or its larger number of samples, and the machine.
+
+    Of two machines, the one that judges is recorded.
+    """
+    recorded = folder / MACHINE_FILE
+    if not recorded.exists() or (judges and not json.loads(recorded.read_text())["judges"]):
+        write_json(recorded, machine(plan.device, "torch", "triton") | {"judges": judges})
     if not (folder / PLAN_FILE).exists():
-        write_json(folder / MACHINE_FILE, machine(plan.device, "torch", "triton"))
         write_plan(folder, plan)
         return
     there = read_plan(folder)

@@ -25,6 +25,7 @@ from kernelgym.prompts.context import Context
 from kernelgym.prompts.observer import render
 from kernelgym.prompts.problem import Hardware
 from kernelgym.retrieval.part import ready_retrieval
+from kernelgym.rewards import check_speed, check_trials
 from kernelgym.rulesets import precise_rules
 from kernelgym.suites import Ids, suite
 from kernelgym.suites.known_hygiene import passing
@@ -129,6 +130,8 @@ def resolve(
     )
     trial = plan.episode(problems[0])
     check_stop_rule(trial.stop_when, task.language, device)
+    check_speed(trial.reward, task.language, device, timing=task.timing)
+    check_trials(trial.reward, rules)
     observer = plan.observer()
     prompts = (text_digest(render(observer.observe(problem))) for problem in problems)
     digests = {
