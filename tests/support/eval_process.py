@@ -1,7 +1,8 @@
 """Runs eval runs in processes that can be killed: one import, then a fork for each run.
 
 Each line on standard input is a JSON object of arguments. A child plays that run against the
-endpoint, judged by a scripted evaluator; its process id is printed, then its exit status.
+endpoint, judged by a scripted evaluator or the judge itself; its process id is printed, then its
+exit status.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def play(given: Mapping[str, Any]) -> None:
     evaluate(
         policy,
         out=given["out"],
-        evaluator=ScriptedEvaluator(by_digest),
+        evaluator=None if given["judged"] else ScriptedEvaluator(by_digest),
         concurrency=given["concurrency"],
         **given["task"],
     )
