@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
-DOCUMENTED := types verdict returns devices errors rulesets tokens baseline reference_time hygiene precision judging_memory paths languages \
-	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short feedback \
+DOCUMENTED := types verdict returns devices errors rulesets tokens baseline reference_time hygiene precision judging_memory paths prices machine languages \
+	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
 	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.hub retrieval.repairs retrieval.part episodes.episode \
@@ -13,13 +13,15 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.build \
 	indexing.judging indexing.copies indexing.coverage envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring benchmark.baselines \
-	benchmark.kernelbench benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
+	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
+	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast \
+	benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
 	benchmark.numbers.speeds benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
 	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files \
 	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
 	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.device_share rollout.timed rollout.records rollout.verdict_log credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards \
+	rollout.device_share rollout.timed rollout.records rollout.verdict_log rollout.eval_policy credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \

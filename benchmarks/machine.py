@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelgym.cli.machine import machine as _machine
 from kernelgym.devices import cuda_devices
+from kernelgym.machine import machine as _machine
 
 
 def machine(*packages: str) -> dict[str, Any]:

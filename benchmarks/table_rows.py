@@ -389,7 +389,7 @@ def context_cost(data: Any) -> str:
     return (
         table(head, [cells(name, tokens) for name, tokens in unlimited.items()])
         + f"\n\nUnder the default budget of {data['budgeted']['tokens']} tokens all stay as they "
-        f"are but {', '.join(f'`{name}`' for name in changed)}:\n\n"
+        f"are but {', '.join(f'`{name}`' for name in changed)} (0: the episode is cut):\n\n"
         + table(head, [cells(name, budgeted[name]) for name in changed])
     )
 

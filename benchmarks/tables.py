@@ -258,10 +258,10 @@ SECTIONS = (
         "learning_tinker.json",
         "python -m benchmarks.learning.tinker --seeds 0,1,2 --out FILE",
         learning_tinker,
-        "The same model and problems as on the CPU, learned by a third party's Tinker server (skyrl "
-        "0.4.0, JAX) on the same two cores. `near` is held near its start by a penalty, `shuffled` "
-        "is its control with advantages dealt anew, `off_policy` plays a step while the one before "
-        "is learned from. The hosted service was never tried.",
+        "The same model and problems as on the CPU, learned by a third party's Tinker server "
+        "(skyrl 0.4.0, JAX) on the same two cores, beside other work. `near` is held near its "
+        "start by a penalty, `shuffled` is its control with advantages dealt anew, `off_policy` "
+        "plays a step while the one before is learned from. The hosted service was never tried.",
     ),
     Section(
         "What a context costs",

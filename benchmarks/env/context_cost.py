@@ -90,14 +90,17 @@ def episode() -> Trajectory:
 
 
 def costs(count: TokenCounter = estimate_tokens, budget: int = UNLIMITED) -> dict[str, list[int]]:
-    """Return the prompt's tokens before each turn, by policy."""
+    """Return the prompt's tokens before each turn, by policy; 0 once an episode is cut."""
     played = episode()
     found = {}
     for name in CONTEXTS:
         observer = Observer("triton", "cuda:0", max_turns=TURNS, context=name, count=count)
+        before = [played.turns[:turn] for turn in range(TURNS)]
         found[name] = [
-            observer.tokens(observer.observe(played.problem, played.turns[:turn], budget))
-            for turn in range(TURNS)
+            0
+            if observer.is_full(played.problem, turns, budget)
+            else observer.tokens(observer.observe(played.problem, turns, budget))
+            for turns in before
         ]
     return found
 

@@ -31,7 +31,18 @@ def test_versions_of_package_and_project_agree() -> None:
 def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {
-        *("rag", "trl", "tinker", "tinker-cookbook", "search", "serve", "report", "dev", "all"),
+        *(
+            "rag",
+            "trl",
+            "tinker",
+            "tinker-cookbook",
+            "search",
+            "eval",
+            "serve",
+            "report",
+            "dev",
+            "all",
+        ),
     }
     # tinker-cookbook wants another transformers than trl.
     apart = {"tinker-cookbook", "dev", "all"}

@@ -65,13 +65,14 @@ def lines(text: str) -> list[int]:
         ("kernels", [1, 2, 3, 4, 5], []),
         ("window", [1, 2, 3, 4, 5], []),
         ("whole", [1, 2, 3, 4, 5], []),
+        ("transcript", [1, 2, 3, 4, 5], []),
     ],
 )
 def test_what_each_policy_shows(name: str, kernels: list[int], listed: list[int]) -> None:
     text = seen(name, play(STORY))
     assert (variants(text), lines(text)) == (kernels, listed)
-    assert ("at length" in text) == (name == "whole")
-    assert ("in short" in text) == (name in ("whole", "kernels"))
+    assert ("at length" in text) == (name in ("whole", "transcript"))
+    assert ("in short" in text) == (name in ("whole", "transcript", "kernels"))
     assert ("# What later turns see" in text) == (name == "kernels")
 
 
@@ -85,6 +86,7 @@ def test_policies_are_put_together() -> None:
     assert both == Context(last=3, best=True)
     assert variants(seen(both, play(STORY))) == [2, 3, 4, 5]
     assert (CONTEXTS["kernels"] | CONTEXTS["whole"]).detail is Detail.WHOLE
+    assert CONTEXTS["best"] | CONTEXTS["transcript"] == CONTEXTS["transcript"]
 
 
 def test_a_policy_may_be_anybodys() -> None:

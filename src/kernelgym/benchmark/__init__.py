@@ -1,6 +1,6 @@
-"""Benchmarks: metrics over verdicts, reports of runs, and KernelBench's own terms.
+"""Runs of a policy over problems, metrics, reports, and KernelBench's terms.
 
-`report` is imported when it is first used.
+`evaluate` and `report` are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelgym.benchmark.reporting import report
+    from kernelgym.benchmark.run.evaluate import evaluate
 
-__all__ = ["report"]
+__all__ = ["evaluate", "report"]
 
-_MODULE_OF = {"report": "kernelgym.benchmark.reporting"}
+_MODULE_OF = {
+    "evaluate": "kernelgym.benchmark.run.evaluate",
+    "report": "kernelgym.benchmark.reporting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -39,7 +39,7 @@ class TimesFile:
     path: Path
     device: str
     machine: Mapping[str, Any]
-    """What `kernelgym.cli.machine.machine` says of the machine."""
+    """What `kernelgym.machine.machine` says of the machine."""
     times: tuple[ReferenceTime, ...] = ()
 
     @classmethod

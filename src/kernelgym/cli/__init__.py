@@ -25,9 +25,10 @@ from kernelgym import __version__
 from kernelgym.cli.baseline import PrepareBaselines
 from kernelgym.cli.check import Check
 from kernelgym.cli.device import Device
+from kernelgym.cli.eval import Eval
 from kernelgym.cli.export import Export, Rescore
-from kernelgym.cli.index import IndexBuild, IndexCheck, IndexInfo, IndexQuery
 from kernelgym.cli.import_ import Import
+from kernelgym.cli.index import IndexBuild, IndexCheck, IndexInfo, IndexQuery
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
 from kernelgym.cli.options import Options
@@ -54,7 +55,7 @@ _NO_NUMBER = re.compile(
 )
 _Command = (
     Ls | Show | Check | Play | Lint | PrepareBaselines | Device | Redteam
-    | ShowTrajectory | Rescore | Export | Report | Import
+    | Eval | ShowTrajectory | Rescore | Export | Report | Import
     | IndexBuild | IndexQuery | IndexInfo | IndexCheck
 )  # fmt: skip
 _COMMANDS: dict[str, type[Options]] = {
@@ -66,6 +67,7 @@ _COMMANDS: dict[str, type[Options]] = {
     "baseline": PrepareBaselines,
     "device": Device,
     "redteam": Redteam,
+    "eval": Eval,
     "show-trajectory": ShowTrajectory,
     "rescore": Rescore,
     "export": Export,
@@ -151,6 +153,7 @@ def _command(arguments: list[str]) -> _Command:
         | Annotated[PrepareBaselines, subcommand("baseline")]
         | Annotated[Device, subcommand("device")]
         | Annotated[Redteam, subcommand("redteam")]
+        | Annotated[Eval, subcommand("eval")]
         | Annotated[ShowTrajectory, subcommand("show-trajectory")]
         | Annotated[Rescore, subcommand("rescore")]
         | Annotated[Export, subcommand("export")]

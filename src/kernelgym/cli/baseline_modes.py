@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from kernelgym.benchmark.baselines import TimesFile, measure_all, write_kernelbench
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.lint import chosen_problems
-from kernelgym.cli.machine import machine
 from kernelgym.cli.progress import progress_bar
 from kernelgym.devices import find_device
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import memory_budget, parse_bytes
+from kernelgym.machine import machine
 from kernelgym.reference_time import MODES, ReferenceTime, TimeSetting, time_settings
 from kernelgym.types import Problem
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import tyro
 
 from kernelgym.cli.console import print_table
-from kernelgym.cli.machine import machine
 from kernelgym.cli.options import Options
 from kernelgym.devices import find_device
+from kernelgym.machine import machine
 
 __all__ = ["Device"]
 

@@ -12,10 +12,10 @@ import tyro
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
-from kernelgym.cli.machine import machine
 from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
+from kernelgym.machine import machine
 
 __all__ = ["Import"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.machine import machine
 from kernelgym.cli.options import Options
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
+from kernelgym.machine import machine
 from kernelgym.redteam.corpus import HEADINGS, Entry, Outcome, Summary, sample, select, summarise
 from kernelgym.redteam.files import load_entries
 from kernelgym.rulesets import Ruleset

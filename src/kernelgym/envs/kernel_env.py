@@ -368,7 +368,13 @@ class KernelEnv(gym.Env[str, str]):
 
     def finish(self, action: str, verdict: Verdict) -> StepResult:
         """Record the verdict of the answer that `begin` read; returns what `step` returns."""
-        turn = self.episode.record(action, verdict)
+        episode = self.episode
+        turn = episode.record(action, verdict)
+        full = not episode.over and self.observer.is_full(
+            episode.problem, episode.turns, start=self._start
+        )
+        if full:
+            episode.cut()
         if self.render_mode == "human":
             self.render()
         observation, info = self._seen(turn)

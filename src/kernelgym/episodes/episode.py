@@ -207,6 +207,16 @@ class Episode:
         self._ended = ended(self.stop_when, self._turns, self.max_turns)
         return turn
 
+    def cut(self) -> None:
+        """End the episode as ``cut``, such as when its context is full.
+
+        Raises:
+            UsageError: If it is over.
+        """
+        if self._ended:
+            raise UsageError(f"the episode is over ({self._ended!r}): it cannot be cut")
+        self._ended = "cut"
+
 
 def refusal(problem: Problem, kernel: Kernel, ruleset: Ruleset) -> Verdict | None:
     """Return the `rejected` verdict of a kernel that the ruleset refuses unrun; None if it may run.

@@ -12,7 +12,8 @@ Contract:
   logged as a warning;
 - whatever else a policy or a judge raises ends the play: the other games are cancelled, and the
   caller gets the exception once they are gone;
-- a game that ends before its episode does (a wrapper limits the steps) is ``cut`` too.
+- a game that ends before its episode does (a wrapper limits the steps) is ``cut`` too, and so is
+  one whose append-only context is full.
 
 It does not cover:
 
@@ -115,7 +116,7 @@ class EpisodeSeat:
         return read if isinstance(read, Kernel) and self._found is None else None
 
     def take(self, answer: str, verdict: Verdict | None) -> None:
-        """Record the answer that `read` was given last.
+        """Record the last answer; cut an episode whose context is full.
 
         Raises:
             UsageError: If `read` returned a kernel and there is no verdict.
@@ -124,6 +125,9 @@ class EpisodeSeat:
         if found is None:
             raise UsageError("take() needs the verdict of the kernel that read() returned")
         self.episode.record(answer, found)
+        turns = self.episode.turns
+        if not self.over and self._observer.is_full(self.problem, turns, self._budget):
+            self.episode.cut()
 
 
 async def play_turns(seat: Seat, policy: Policy, judge: Judge) -> Trajectory:

@@ -22,7 +22,16 @@ from typing import Self
 
 from kernelgym.episodes.playing import side_by_side
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
+from kernelgym.types import (
+    Evaluator,
+    Finding,
+    Job,
+    Kernel,
+    Problem,
+    Severity,
+    Status,
+    Verdict,
+)
 
 __all__ = ["AwaitedEvaluator"]
 
@@ -77,6 +86,26 @@ class AwaitedEvaluator:
         # Later, so that all tasks that are ready now can add their kernels to the batch.
         asyncio.get_running_loop().call_soon(self._dispatch)
         return await asyncio.wrap_future(waiting.verdict)
+
+    async def evaluate_or_excuse(self, problem: Problem, kernel: Kernel) -> Verdict:
+        """Judge one kernel; return `unavailable` if the evaluator fails on it.
+
+        Raises:
+            UsageError: If the evaluator raises it: it would for every kernel.
+        """
+        try:
+            return await self.evaluate(problem, kernel)
+        except UsageError:
+            raise
+        except Exception as error:
+            message = f"the evaluator raised {type(error).__name__}: {error}"
+        return Verdict(
+            Status.UNAVAILABLE,
+            message=message,
+            findings=(Finding("evaluator_failed", message, Severity.INFO),),
+            device=self.evaluator.device,
+            ruleset=self.evaluator.ruleset.label,
+        )
 
     async def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
         """Judge many kernels; return verdicts in the order of the jobs."""

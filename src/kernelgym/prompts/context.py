@@ -2,10 +2,12 @@
 
 Contract: a policy is a pure function from the turns played to what is shown of them, the oldest
 first; it says how much, and `kernelgym.prompts.observer` cuts that to the budget. A `Context` is a
-policy of four fields, equal and printable as data; two are put together with ``|``, which shows
-whatever either shows. Five go by name (see `CONTEXTS`); any object with a method `choose` will do.
+policy of five fields, equal and printable as data; two are put together with ``|``, which shows
+whatever either shows. Seven go by name (see `CONTEXTS`); any object with a method `choose` will do.
 
-Thinking is repeated only by ``whole``: it is most of a conversation's length and helps least.
+Thinking is repeated only by ``whole`` and ``transcript``: it is most of a conversation's length and
+helps least. ``transcript`` never changes what it has shown, so each prompt is a prefix of the next,
+and a server's cache of prompts holds.
 """
 
 from __future__ import annotations
@@ -83,8 +85,15 @@ class Context:
     """Whether the others, and those that the budget has no room for, get a line each."""
     detail: Detail = Detail.KERNEL
     """How much is shown of attempts that are shown."""
+    append_only: bool = False
+    """Whether every prompt is a prefix of the next: all attempts are shown whole, nothing is cut,
+    and an episode whose next prompt is over the budget ends."""
 
     def __post_init__(self) -> None:
+        if self.append_only:
+            whole = {"last": EVERY, "best": False, "lines": False, "detail": Detail.WHOLE}
+            for name, value in whole.items():
+                object.__setattr__(self, name, value)
         if isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1:
             raise UsageError(f"a context shows at least the last attempt, got last={self.last!r}")
         if self.detail not in (Detail.KERNEL, Detail.SUMMARY, Detail.WHOLE):
@@ -103,6 +112,7 @@ class Context:
             self.best or other.best,
             self.lines or other.lines,
             max(self.detail, other.detail),
+            self.append_only or other.append_only,
         )
 
     def choose(self, turns: Sequence[Turn]) -> tuple[Shown, ...]:
@@ -124,11 +134,12 @@ CONTEXTS: dict[str, Context] = {
     "kernels": Context(last=EVERY, detail=Detail.SUMMARY),
     "window": Context(last=EVERY, lines=False),
     "whole": Context(last=EVERY, lines=False, detail=Detail.WHOLE),
+    "transcript": Context(append_only=True),
 }
 """Policies by name: the last attempt only; the last two, and a line for each earlier one; the best
 and the last, likewise; all kernels with their results and the model's own summaries, but without
 its thinking (Kevin-32B, arXiv 2507.11948); all kernels, the oldest dropped by the budget; the
-whole conversation."""
+whole conversation; the same, append-only."""
 
 
 def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPolicy:

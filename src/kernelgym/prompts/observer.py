@@ -8,6 +8,9 @@ detail, then in a line, then not at all, and the best one is the last to go.
 
 To add something (retrieved examples, notes on hardware), pass a part (`kernelgym.prompts.parts`).
 
+A context that is append-only (``transcript``) cuts nothing: `observe` shows the first turns that
+fit, whole, and `Observer.is_full` says that the last does not, which ends the episode.
+
 With `Observer.prompt_tokens` no prompt is longer than that. It is divided at every turn: the
 problem whole, then the last attempt with its feedback, then what parts add, then older attempts.
 """
@@ -129,11 +132,72 @@ class Observer:
         ids = tuple(entry for addition in added for entry in addition.entries)
         return ids, sum(addition.tokens for addition in added if addition.entries)
 
+    def is_full(
+        self,
+        problem: Problem,
+        turns: Sequence[Turn],
+        budget: int | None = None,
+        *,
+        start: Kernel | None = None,
+    ) -> bool:
+        """Return True if an append-only context lacks room for a turn.
+
+        The episode is cut then. Arguments are those of `observe`.
+        """
+        if not turns or not self._is_append_only():
+            return False
+        return len(self._prompt(problem, turns, budget, start).messages) < 2 * len(turns) + 2
+
+    def _is_append_only(self) -> bool:
+        return bool(getattr(context_policy(self.context), "append_only", False))
+
+    def _transcript(
+        self, problem: Problem, turns: Sequence[Turn], room: int, start: Kernel | None
+    ) -> Prompt:
+        """Return the prompt that shows the first turns that fit, whole."""
+        before, after = self._fixed(problem, start)
+        limit = self.prompt_tokens
+        system = Message("system", self._system())
+
+        def opening(added: Sequence[Addition]) -> tuple[Message, ...]:
+            texts = [*before, *(addition.text for addition in added), *after]
+            return sound(system), sound(Message("user", "\n\n".join(texts)))
+
+        def additions(part_room: int) -> tuple[Addition, ...]:
+            # What parts show must not depend on the turns: it stands before them.
+            place = Room(self.language, self.device, part_room, self.count)
+            return add_parts(self.parts, problem, (), place) if part_room > 0 else ()
+
+        least = self.tokens(opening(()))
+        if limit is not None and least + 2 * _LEAST_ATTEMPT_TOKENS * (self.max_turns > 1) > limit:
+            raise UsageError(
+                f"the prompt for {problem.id} needs {least} tokens, with the least of an attempt "
+                f"and its feedback beside it, and prompt_tokens={limit}; raise it, show fewer "
+                "examples, or leave the problem out"
+            )
+        part_room = UNLIMITED if limit is None else limit - least - 2 * _LEAST_ATTEMPT_TOKENS
+        added = additions(part_room)
+        while limit is not None and part_room > 0 and self.tokens(opening(added)) > limit:
+            part_room -= max(1, self.tokens(opening(added)) - limit)
+            added = additions(part_room)
+        messages = opening(added)
+        total, attempts = self.tokens(messages), 0
+        for turn in turns:
+            told = "".join(self._told(turn, is_last=True, is_best=False))
+            pair = (sound(Message("assistant", turn.action)), sound(Message("user", told)))
+            size = self.tokens(pair)
+            if attempts + size > room or (limit is not None and total + size > limit):
+                break
+            messages, total, attempts = (*messages, *pair), total + size, attempts + size
+        return Prompt(messages, added, total, attempts)
+
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
     ) -> Prompt:
         """Return the prompt, divided among its claims where it has a limit."""
         room = self.context_tokens if budget is None else budget
+        if self._is_append_only():
+            return self._transcript(problem, turns, room, start)
         before, after = self._fixed(problem, start)
 
         def made(
@@ -148,7 +212,7 @@ class Observer:
             added = pages.added
             texts = [*before, *first, *after]
             user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
-            system = Message("system", system_prompt(self.language))
+            system = Message("system", self._system())
             messages = tuple(sound(message) for message in (system, user, *attempts))
             return Prompt(messages, added, self.tokens(messages), self.tokens(messages[2:]))
 
@@ -180,6 +244,10 @@ class Observer:
             limit,
         )
         return whole if whole.tokens <= limit else with_parts
+
+    def _system(self) -> str:
+        """Return the system message's text."""
+        return system_prompt(self.language)
 
     def _fixed(self, problem: Problem, start: Kernel | None) -> tuple[list[str], list[str]]:
         """Return the first user message's texts before parts, and after them."""

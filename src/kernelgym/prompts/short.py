@@ -23,7 +23,7 @@ from kernelgym.prompts.observer import Observer, Pages, Prompt, shrunk, sound
 from kernelgym.prompts.parts import UNLIMITED
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
-__all__ = ["PROMPTS", "ShortObserver", "bare", "brief", "question", "retry"]
+__all__ = ["ShortObserver", "bare", "brief", "question", "retry"]
 
 _AGAIN = "Write it again without the fault."
 _FASTER = "Write it again, faster."
@@ -131,6 +131,14 @@ class ShortObserver(Observer):
         left = limit - bare.tokens - self.tokens(shown)
         return shrunk(lambda part_room: made(part_room, shown), left, limit)[0]
 
-
-PROMPTS: dict[str, type[Observer]] = {"full": Observer, "short": ShortObserver}
-"""Kinds of observers, by the names that configurations and records use."""
+    def is_full(
+        self,
+        problem: Problem,
+        turns: Sequence[Turn],
+        budget: int | None = None,
+        *,
+        start: Kernel | None = None,
+    ) -> bool:
+        """Return False: no turn but the last is shown."""
+        del problem, turns, budget, start
+        return False

@@ -1,9 +1,12 @@
 """Files of one JSON object per line: appended to in one piece, read up to a cut, written whole.
 
-Contract: `append_line` writes a line in one piece under a lock, so several processes can write to
+Contract: `append_lines` writes lines in one piece under a lock, so several processes can write to
 one file; if a writer was killed in the middle of a line, the next append removes that beginning.
 `read_lines` leaves a cut last line out and refuses every other line that is not an object, with
 file, line and reason. Lines are plain ASCII; lone surrogates are escapes like any other.
+
+`index_lines` remembers where lines begin, `line_at` reads one, and `reorder_lines` copies lines in
+another order, so that a file can be larger than memory.
 
 What the objects mean is not known here.
 """
@@ -14,13 +17,23 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelgym.errors import UsageError
 
-__all__ = ["append_line", "read_lines", "write_lines"]
+__all__ = [
+    "append_line",
+    "append_lines",
+    "index_lines",
+    "line_at",
+    "read_lines",
+    "reorder_lines",
+    "write_lines",
+]
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def append_line(path: str | Path, data: Mapping[str, Any]) -> None:
@@ -30,7 +43,24 @@ def append_line(path: str | Path, data: Mapping[str, Any]) -> None:
         UsageError: If the file cannot be written.
         ValueError: If the object is not plain JSON data (NaN and infinities are not).
     """
-    rest = memoryview(_line(data))
+    append_lines(path, (data,))
+
+
+def append_lines(
+    path: str | Path, rows: Iterable[Mapping[str, Any]], *, sync: bool = False
+) -> None:
+    """Append objects to a file in one piece, and make it if missing.
+
+    Args:
+        path: The file.
+        rows: The objects.
+        sync: Return only once the disk has the lines.
+
+    Raises:
+        UsageError: If the file cannot be written.
+        ValueError: If an object is not plain JSON data (NaN and infinities are not).
+    """
+    rest = memoryview(b"".join(map(_line, rows)))
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     except OSError as error:
@@ -44,6 +74,8 @@ def append_line(path: str | Path, data: Mapping[str, Any]) -> None:
         except OSError:
             os.ftruncate(descriptor, end)  # a full disk leaves no half line behind
             raise
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)  # frees the lock
 
@@ -57,24 +89,81 @@ def write_lines(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     Raises:
         UsageError: If the file cannot be written.
     """
-    path = Path(path)
-    # In the same folder, so that it can take the other's place in one step.
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    return _replace(Path(path), map(_line, rows))
+
+
+def reorder_lines(path: str | Path, offsets: Iterable[int]) -> int:
+    """Keep the lines that begin at these bytes, in this order.
+
+    Args:
+        path: The file.
+        offsets: Where the lines begin, as `index_lines` returns it.
+
+    Returns:
+        How many they were.
+
+    Raises:
+        UsageError: If the file cannot be read or written.
+    """
     try:
-        file = open(draft, "xb")
+        file = open(path, "rb")
     except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
-    count = 0
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+
+    def lines() -> Iterator[bytes]:
+        for offset in offsets:
+            file.seek(offset)
+            line = file.readline()
+            yield line if line.endswith(b"\n") else line + b"\n"
+
+    with file:
+        return _replace(Path(path), lines())
+
+
+def index_lines(
+    path: str | Path,
+    key: Callable[[dict[str, Any]], Key],
+    *,
+    on_cut: Callable[[int], None] | None = None,
+) -> dict[Key, int]:
+    """Return where each key's last line begins; empty without a file.
+
+    Args:
+        path: The file.
+        key: Returns an object's key.
+        on_cut: As for `read_lines`.
+
+    Raises:
+        UsageError: As `read_lines` does, or if `key` raises one, or KeyError or TypeError.
+    """
+    if not Path(path).exists():
+        return {}
+    found: dict[Key, int] = {}
+    for number, offset, data in _read(path, on_cut):
+        try:
+            found[key(data)] = offset
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{path}, line {number}: no such line belongs here: {error}") from None
+    return found
+
+
+def line_at(path: str | Path, offset: int) -> dict[str, Any]:
+    """Return the object whose line begins at a byte.
+
+    Raises:
+        UsageError: If the file cannot be read, or no object begins there.
+    """
     try:
-        with file:
-            for row in rows:
-                file.write(_line(row))
-                count += 1
-        draft.replace(path)
-    except BaseException:
-        draft.unlink()
-        raise
-    return count
+        with open(path, "rb") as file:
+            file.seek(offset)
+            data = json.loads(file.readline())
+    except OSError as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: no line begins at byte {offset} ({error})") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"{path}: the line at byte {offset} is not a JSON object")
+    return data
 
 
 def read_lines(
@@ -90,12 +179,21 @@ def read_lines(
     Raises:
         UsageError: If the file cannot be read, or a line that is not a cut last one is no object.
     """
+    return ((number, data) for number, _, data in _read(path, on_cut))
+
+
+def _read(
+    path: str | Path, on_cut: Callable[[int], None] | None
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield (1-based number of the line, the byte where it begins, object)."""
     try:
         file = open(path, "rb")
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    end = 0
     with file:
         for number, line in enumerate(file, 1):
+            start, end = end, end + len(line)
             if not line.strip():
                 continue
             try:
@@ -108,7 +206,28 @@ def read_lines(
                 raise UsageError(f"{path}, line {number}: not JSON ({error})") from None
             if not isinstance(data, dict):
                 raise UsageError(f"{path}, line {number}: not a JSON object")
-            yield number, data
+            yield number, start, data
+
+
+def _replace(path: Path, lines: Iterable[bytes]) -> int:
+    """Write lines beside `path`, put them in its place, return their number."""
+    # In the same folder, so that it can take the other's place in one step.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        file = open(draft, "xb")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
+    count = 0
+    try:
+        with file:
+            for line in lines:
+                file.write(line)
+                count += 1
+        draft.replace(path)
+    except BaseException:
+        draft.unlink()
+        raise
+    return count
 
 
 def _line(data: Mapping[str, Any]) -> bytes:

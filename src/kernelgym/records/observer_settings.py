@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.hardware import Hardware
+from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.prompts.observer import Observer
-from kernelgym.prompts.short import PROMPTS
 from kernelgym.retrieval.part import Retrieval
 from kernelgym.rulesets import recorded_ruleset
 

@@ -18,7 +18,7 @@ from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Proble
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.indexing.coverage import uncovered, uncovered_message
 from kernelgym.judging_memory import memory_budget
-from kernelgym.prompts.short import PROMPTS
+from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.suites.small_sizes import SMALL

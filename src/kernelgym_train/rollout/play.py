@@ -28,7 +28,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, runtime_checkable
 
 from kernelgym import UsageError
@@ -43,13 +42,8 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import (
     Answer,
     Evaluator,
-    Finding,
-    Kernel,
     Message,
     Problem,
-    Severity,
-    Status,
-    Verdict,
 )
 from kernelgym_train.types import Completion, Key, PromptTooLong, Request, Rollout
 
@@ -242,25 +236,8 @@ async def _play_one(
         return Answer(found.text, cut_off=found.finish == "length")
 
     seat = EpisodeSeat(episode, observer, history_budget(task.problem, observer, rules))
-    played = await play_turns(seat, answer, partial(_judged, judge))
+    played = await play_turns(seat, answer, judge.evaluate_or_excuse)
     return Rollout(task.key, played, tuple(completions))
-
-
-async def _judged(judge: AwaitedEvaluator, problem: Problem, kernel: Kernel) -> Verdict:
-    """Return a kernel's verdict; `unavailable` if the evaluator fails on it."""
-    try:
-        return await judge.evaluate(problem, kernel)
-    except UsageError:
-        raise
-    except Exception as error:
-        message = f"the evaluator raised {type(error).__name__}: {error}"
-    return Verdict(
-        Status.UNAVAILABLE,
-        message=message,
-        findings=(Finding("evaluator_failed", message, Severity.INFO),),
-        device=judge.evaluator.device,
-        ruleset=judge.evaluator.ruleset.label,
-    )
 
 
 class _Asked(Protocol):

@@ -14,9 +14,10 @@ which charge nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from kernelgym.prices import Price, Tokens
 
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
@@ -25,8 +26,6 @@ __all__ = [
     "PRICES",
     "READ_ON",
     "SOURCE",
-    "Price",
-    "Tokens",
     "cost_lines",
     "most_of_run",
     "most_of_step",
@@ -36,46 +35,6 @@ __all__ = [
 SOURCE = "https://tinker-docs.thinkingmachines.ai/tinker/models/models_and_pricing/"
 READ_ON = "2026-10-07"
 """Day of the table; several of its prices were said to be halved for a limited time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Tokens by what is charged for them."""
-
-    prefill: int = 0
-    """Of prompts that are read to sample from."""
-    sample: int = 0
-    """That are sampled."""
-    train: int = 0
-    """Of prompts and answers that are learned from."""
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.prefill + self.sample + self.train
-
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(
-            self.prefill + other.prefill, self.sample + other.sample, self.train + other.train
-        )
-
-    def times(self, count: int) -> Tokens:
-        """Return so many times as many."""
-        return Tokens(self.prefill * count, self.sample * count, self.train * count)
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Prices of one model, in USD per million tokens."""
-
-    prefill: float
-    sample: float
-    train: float
-
-    def usd(self, tokens: Tokens) -> float:
-        """Return what tokens cost, in US dollars."""
-        read = tokens.prefill * self.prefill
-        return (read + tokens.sample * self.sample + tokens.train * self.train) / 1e6
 
 
 PRICES: Mapping[str, Price] = MappingProxyType(

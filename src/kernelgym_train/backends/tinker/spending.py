@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from kernelgym_train.backends.tinker.prices import Price, Tokens
+from kernelgym.prices import Price, Tokens
 
 __all__ = ["Spending"]
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kernelgym import Message, PolicyFailure, UsageError
+from kernelgym.prices import Tokens
 from kernelgym_train.backends.tinker.policy import TinkerPolicy
-from kernelgym_train.backends.tinker.prices import Tokens
 from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, Sampling

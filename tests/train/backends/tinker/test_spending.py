@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.prices import Price, Tokens
 from kernelgym_train.backends.tinker.prices import (
     PRICES,
     READ_ON,
-    Price,
-    Tokens,
     cost_lines,
     most_of_run,
     most_of_step,
@@ -24,7 +23,7 @@ from kernelgym_train.config.config import load_config
 
 PRICE = Price(prefill=1.0, sample=3.0, train=2.0)
 COUNTS = st.integers(0, 10**9)
-TOKENS = st.builds(Tokens, COUNTS, COUNTS, COUNTS)
+TOKENS = st.builds(Tokens, COUNTS, COUNTS, COUNTS, COUNTS)
 SMALL = (
     *("run.backend=tinker", "sampling.problems_per_step=2", "sampling.group_size=3"),
     *("env.max_turns=2", "sampling.refill_rounds=1", "sampling.max_prompt_tokens=100"),

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["machine"]
+__all__ = ["installed_version", "machine"]
 
 
 def machine(device: str, *packages: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def machine(device: str, *packages: str) -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
         "date": datetime.now(UTC).date().isoformat(),
-        **{package: _version(package) for package in ("kernelgym", *packages)},
+        **{package: installed_version(package) for package in ("kernelgym", *packages)},
     }
 
 
@@ -50,7 +50,8 @@ def _gpu(number: str) -> str:
     return found.stdout.strip() if found.returncode == 0 else "unknown"
 
 
-def _version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """Return the version of a distribution, or ``not installed``."""
     try:
         return version(package)
     except PackageNotFoundError:

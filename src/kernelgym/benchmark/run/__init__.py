@@ -1,0 +1,1 @@
+"""Runs of `kernelgym eval`, and the folders that keep them."""

@@ -1,0 +1,295 @@
+"""Plays a run's episodes, and has no answer or verdict twice.
+
+The turn loop is `kernelgym.episodes.playing`'s. This module gives it a policy and a judge that look
+into the run's folder first, so going on with a run is playing it again: what is on disk is taken
+from there, and the first thing that is not is asked for. Contract:
+
+- an answer is used only once the disk has it. A verdict is on disk before the next answer is asked
+  for;
+- at most `concurrency` answers are asked for at the same time, and at most `ahead` episodes more
+  are live, whose kernels wait for their verdicts: neither side waits for the other's batch;
+- memory does not grow with the number of episodes: one that has ended is written and let go;
+- an answer that a policy cannot give (`PolicyFailure`) is a line of ``failures.jsonl``, its episode
+  is cut, and the same command asks again;
+- without a policy, or without a judge, an episode waits where it needs one;
+- `RunStopped` ends the run gracefully: no further answer is asked for, and those that are paid for
+  are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelgym.benchmark.run.folder import RunFolder
+from kernelgym.benchmark.run.generations import Asked, Generation, Key, request_seed
+from kernelgym.benchmark.run.plan import Plan
+from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy, ProviderFailure, RunStopped
+from kernelgym.episodes.playing import EpisodeSeat, play_turns, side_by_side
+from kernelgym.errors import PolicyFailure
+from kernelgym.evaluators.awaited import AwaitedEvaluator
+from kernelgym.prompts.observer import Observer
+from kernelgym.types import Answer, Kernel, Message, Problem, Turn, Verdict
+
+__all__ = ["EMPTY_AT_FIRST", "Done", "drive", "episodes_of", "nothing_said"]
+
+EMPTY_AT_FIRST = 16
+"""After so many answers, none of which held any text, a run stops."""
+
+Episode = tuple[Problem, int]
+"""A problem and the sample's number."""
+
+
+class _Waits(Exception):
+    """An episode needs what cannot be had now."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What became of a run."""
+
+    episodes: int = 0
+    """Those of the plan."""
+    ended: int = 0
+    """That have ended, those of earlier commands included."""
+    cut: int = 0
+    """That were cut, for want of an answer or a verdict."""
+    waiting: int = 0
+    """That wait for an answer or a verdict, which this command was not to get."""
+    answers: int = 0
+    """That this command asked for and got."""
+    answers_there: int = 0
+    """That were on disk."""
+    empty: int = 0
+    """Answers of this command without text."""
+    judged: int = 0
+    """Kernels that this command had judged."""
+    failures: collections.Counter[str] = field(default_factory=collections.Counter)
+    """Answers that could not be had, by kind."""
+    statuses: collections.Counter[str] = field(default_factory=collections.Counter)
+    """Verdicts of all turns that were played or played again, by status."""
+    usd: float = 0.0
+    """What this command's answers cost, where prices are known."""
+    stopped: str = ""
+    """Why the run stopped before its end; empty if it did not."""
+
+
+def episodes_of(plan: Plan, problems: Sequence[Problem]) -> Iterator[Episode]:
+    """Yield a run's episodes by problem, then by sample."""
+    return ((problem, sample) for problem in problems for sample in range(plan.samples))
+
+
+async def drive(
+    plan: Plan,
+    problems: Sequence[Problem],
+    folder: RunFolder,
+    observer: Observer,
+    policy: EvalPolicy | None,
+    judge: AwaitedEvaluator | None,
+    *,
+    concurrency: int = 8,
+    ahead: int = 64,
+    on_episode: Callable[[], object] = lambda: None,
+) -> Done:
+    """Play a run as far as it can be played.
+
+    Args:
+        plan: What is played.
+        problems: Its problems, in the plan's order.
+        folder: Where the run is kept.
+        observer: The plan's.
+        policy: Gives the answers that are not on disk; None to leave them out.
+        judge: Gives the verdicts that are not on disk; None to leave them out.
+        concurrency: Most answers that are asked for at the same time.
+        ahead: Most live episodes beyond these.
+        on_episode: Called once for each episode that ended, was cut, or waits.
+
+    Returns:
+        What became of it.
+
+    Raises:
+        Exception: What the policy or the judge raised that concerns more than one answer.
+    """
+    run = _Run(plan, folder, observer, policy, judge, asyncio.Semaphore(concurrency))
+    there = folder.keep_ended()
+    run.done.answers_there = folder.answers
+    # All problems once before any comes a second time: a run that is stopped says something of all.
+    order = sorted(episodes_of(plan, problems), key=lambda episode: episode[1])
+    run.done.episodes = len(order)
+    left = iter([(p, sample) for p, sample in order if (p.id, sample) not in there])
+    run.done.ended = len(there & {(problem.id, sample) for problem, sample in order})
+
+    async def seat(number: int) -> None:
+        del number
+        for problem, sample in left:
+            await run.play(problem, sample)
+            on_episode()
+
+    live = min(concurrency + ahead, run.done.episodes - run.done.ended)
+    await side_by_side(range(live), seat)
+    folder.order((problem.id, sample) for problem, sample in episodes_of(plan, problems))
+    return run.done
+
+
+class _Run:
+    """What the episodes of one command share."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        observer: Observer,
+        policy: EvalPolicy | None,
+        judge: AwaitedEvaluator | None,
+        room: asyncio.Semaphore,
+    ) -> None:
+        self.plan, self.folder, self.observer = plan, folder, observer
+        self.policy, self.judge, self.room = policy, judge, room
+        self.done = Done()
+
+    async def play(self, problem: Problem, sample: int) -> None:
+        """Play one episode as far as it goes."""
+        episode = _Episode(self, problem, sample)
+        try:
+            played = await play_turns(episode.seat, episode.answer, episode.judge)
+        except _Waits:
+            await episode.note()
+            self.done.waiting += 1
+            return
+        await episode.note()
+        if played.turns:
+            record = self.plan.record(played, self.observer, sample)
+            await self.folder.trajectories.append(record.to_dict())
+        if episode.is_cut:
+            self.done.cut += 1
+        else:
+            self.done.ended += 1
+
+    async def ask(self, policy: EvalPolicy, asked: Asked) -> Generation:
+        """Get one answer and put it on disk.
+
+        Raises:
+            PolicyFailure: If it cannot be had.
+            _Waits: If the run has stopped.
+        """
+        async with self.room:
+            if self.done.stopped:
+                raise _Waits
+            try:
+                found = await policy.answer(asked)
+            except RunStopped as stopped:
+                self.done.stopped = self.done.stopped or str(stopped)
+                raise _Waits from None
+            except AnswerMissing as missing:
+                await self._fail(asked.key, "missing", str(missing))
+                raise
+            except PolicyFailure as failure:
+                tries, usd = 1, None
+                if isinstance(failure, ProviderFailure):
+                    tries, usd = failure.tries, failure.usd
+                await self._fail(asked.key, "provider", str(failure), tries, usd)
+                raise
+            # The answer is paid for: if the run is cancelled now, it is still written.
+            await asyncio.shield(self._keep(asked.key, found))
+        return found
+
+    async def _keep(self, key: Key, found: Generation) -> None:
+        await self.folder.generations.append(key.to_dict() | found.to_dict())
+        self.done.answers += 1
+        self.done.usd += found.usd or 0.0
+        if found.is_empty:
+            self.done.empty += 1
+            kind = "content_filter" if found.finish_reason == "content_filter" else "empty"
+            said = f"the answer holds no text (finish reason {found.finish_reason!r})"
+            await self._fail(key, kind, said, found.tries)
+        if self.done.empty == self.done.answers == EMPTY_AT_FIRST:
+            self.done.stopped = nothing_said(self.done.answers)
+
+    async def _fail(
+        self, key: Key, kind: str, message: str, tries: int = 1, usd: float | None = None
+    ) -> None:
+        self.done.failures[kind] += 1
+        row: dict[str, Any] = {"kind": kind, "message": message, "tries": tries}
+        if usd is not None:
+            row["usd"] = usd
+        await self.folder.failures.append(key.to_dict() | row)
+
+
+def nothing_said(answers: int) -> str:
+    """Return the line on a model that answers nothing."""
+    return (
+        f"the model answered nothing to all {answers} requests: its answers hold no text; raise "
+        "--max-tokens if it is cut off while it thinks, or look into generations.jsonl"
+    )
+
+
+class _Episode:
+    """One episode; its policy and judge read the disk first."""
+
+    def __init__(self, run: _Run, problem: Problem, sample: int) -> None:
+        self._run, self._sample = run, sample
+        self.seat = EpisodeSeat(run.plan.episode(problem), run.observer)
+        self._noted = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """True if it lacks an answer, or its last turn a verdict."""
+        turns = self._turns
+        return not self.seat.over or not (turns and turns[-1].verdict.valid)
+
+    @property
+    def _turns(self) -> Sequence[Turn]:
+        return self.seat.episode.turns
+
+    def _key(self, turn: int) -> Key:
+        return Key(self.seat.problem.id, self._sample, turn)
+
+    async def answer(self, messages: tuple[Message, ...]) -> Answer:
+        """Return the next answer, from the disk or the policy."""
+        await self.note()
+        run, key = self._run, self._key(len(self._turns))
+        found = run.folder.generation(key)
+        if found is None:
+            if run.policy is None:
+                raise _Waits
+            seed = request_seed(run.plan.seed, key)
+            asked = Asked(self.seat.problem, self._sample, key.turn, messages, seed)
+            found = await run.ask(run.policy, asked)
+        return found.answer
+
+    async def judge(self, problem: Problem, kernel: Kernel) -> Verdict:
+        """Return a kernel's verdict, from the disk or the judge."""
+        run, key = self._run, self._key(len(self._turns))
+        if (known := run.folder.verdict(key, kernel)) is not None:
+            return known
+        if run.judge is None:
+            raise _Waits
+        found = await run.judge.evaluate_or_excuse(problem, kernel)
+        run.done.judged += 1
+        return found
+
+    async def note(self) -> None:
+        """Put the verdicts of turns that were played since on disk."""
+        run = self._run
+        new = self._turns[self._noted :]
+        self._noted += len(new)
+        for turn in new:
+            run.done.statuses[turn.verdict.status.value] += 1
+            key, kernel = self._key(turn.index), turn.reply.kernel
+            if _is_noted(run.folder, key, turn):
+                continue
+            row: dict[str, Any] = {
+                "kernel_digest": "" if kernel is None else kernel.digest,
+                "verdict": turn.verdict.to_dict(),
+            }
+            await run.folder.verdicts.append(key.to_dict() | row)
+
+
+def _is_noted(folder: RunFolder, key: Key, turn: Turn) -> bool:
+    """Return True if a turn's verdict is on disk already."""
+    if turn.reply.kernel is None:
+        return folder.has_verdict(key)
+    return folder.verdict(key, turn.reply.kernel) is not None

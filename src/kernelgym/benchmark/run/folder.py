@@ -1,0 +1,229 @@
+"""A run's folder: reads its answers and verdicts, and writes more.
+
+Contract:
+
+- one process writes a run at a time: `RunFolder` holds a lock on ``run.lock``, which the operating
+  system releases when its holder dies;
+- `Journal.append` returns once the disk has the line. Lines that wait at the same time are written
+  and synced together;
+- memory holds where lines begin, not what they say;
+- a last line that a killed writer cut off is left out, and the next append removes it.
+
+Files: ``generations.jsonl`` (an answer a line), ``verdicts.jsonl``, ``failures.jsonl`` and
+``trajectories.jsonl``. Of two lines with the same key the later one counts; a failure counts only
+while no answer has its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from kernelgym.benchmark.run.generations import Generation, Key
+from kernelgym.benchmark.run.plan import sample_of
+from kernelgym.errors import UsageError
+from kernelgym.records.jsonlines import (
+    append_lines,
+    index_lines,
+    line_at,
+    read_lines,
+    reorder_lines,
+)
+from kernelgym.types import Kernel, Verdict
+
+__all__ = ["FAILURES", "GENERATIONS", "TRAJECTORIES", "VERDICTS", "Journal", "RunFolder"]
+
+GENERATIONS = "generations.jsonl"
+VERDICTS = "verdicts.jsonl"
+FAILURES = "failures.jsonl"
+TRAJECTORIES = "trajectories.jsonl"
+_LOCK = "run.lock"
+
+
+class Journal:
+    """Appends lines to one file, and tells when the disk has them.
+
+    Args:
+        path: The file; made with the first line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def append(self, row: Mapping[str, Any]) -> None:
+        """Append one line; return once the disk has it.
+
+        Raises:
+            UsageError: If the file cannot be written.
+            OSError: If the disk is full.
+        """
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((row, written))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await written
+
+    async def close(self) -> None:
+        """Wait until every line is written."""
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting, []
+                rows = [row for row, _ in group]
+                failed: Exception | None = None
+                try:
+                    await asyncio.to_thread(append_lines, self._path, rows, sync=True)
+                except Exception as error:
+                    failed = error
+                for _, written in group:
+                    if written.done():  # its caller was cancelled
+                        continue
+                    if failed is None:
+                        written.set_result(None)
+                    else:
+                        written.set_exception(failed)
+        finally:
+            self._writing = None
+
+
+class RunFolder:
+    """One run's files, held by this process until it is closed.
+
+    Args:
+        path: The folder; made if it is not there.
+
+    Raises:
+        UsageError: If it cannot be made, another process holds it, or a file in it is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise UsageError(f"cannot keep a run in {str(path)!r}: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another process is writing the run in {str(path)!r}; wait for it, or give "
+                    "another --out"
+                ) from None
+            self.generations = Journal(path / GENERATIONS)
+            self.verdicts = Journal(path / VERDICTS)
+            self.failures = Journal(path / FAILURES)
+            self.trajectories = Journal(path / TRAJECTORIES)
+            self._answers = index_lines(path / GENERATIONS, Key.of)
+            self._judged = index_lines(path / VERDICTS, Key.of)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def answers(self) -> int:
+        """How many answers were there when the folder was opened."""
+        return len(self._answers)
+
+    def generation(self, key: Key) -> Generation | None:
+        """Return an answer that was there when the folder was opened.
+
+        Raises:
+            UsageError: If its line is damaged.
+        """
+        if (offset := self._answers.get(key)) is None:
+            return None
+        path = self.path / GENERATIONS
+        try:
+            return Generation.from_dict(line_at(path, offset))
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
+
+    def verdict(self, key: Key, kernel: Kernel) -> Verdict | None:
+        """Return the valid verdict of an answer's kernel, if it was there.
+
+        Raises:
+            UsageError: If its line is damaged.
+        """
+        if (offset := self._judged.get(key)) is None:
+            return None
+        path = self.path / VERDICTS
+        row = line_at(path, offset)
+        if row.get("kernel_digest") != kernel.digest:
+            return None
+        try:
+            found = Verdict.from_dict(row["verdict"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
+        return found if found.valid else None
+
+    def has_verdict(self, key: Key) -> bool:
+        """Return True if the answer has a verdict, valid or not."""
+        return key in self._judged
+
+    def spent_usd(self) -> float:
+        """Return US dollars of all answers and failures that were there."""
+        paths = (self.path / GENERATIONS, self.path / FAILURES)
+        return math.fsum(
+            row.get("usd") or 0.0 for path in paths if path.exists() for _, row in read_lines(path)
+        )
+
+    def keep_ended(self) -> set[tuple[str, int]]:
+        """Return the episodes that have ended; drop the lines of others.
+
+        An episode that was cut, for want of an answer or a verdict, is played on.
+
+        Raises:
+            UsageError: If a line is no episode of an eval run.
+        """
+        path = self.path / TRAJECTORIES
+        open_ones: set[tuple[str, int]] = set()
+
+        def key(row: Mapping[str, Any]) -> tuple[str, int]:
+            name = sample_of(row["key"])
+            (open_ones.add if row["ended"] in ("", "cut") else open_ones.discard)(name)
+            return name
+
+        found = index_lines(path, key)
+        ended = {name: offset for name, offset in found.items() if name not in open_ones}
+        if open_ones:
+            reorder_lines(path, ended.values())
+        return set(ended)
+
+    def order(self, episodes: Iterable[tuple[str, int]]) -> int:
+        """Bring ``trajectories.jsonl`` into this order; returns how many episodes it holds."""
+        path = self.path / TRAJECTORIES
+        if not path.exists():
+            return 0
+        found = index_lines(path, lambda row: sample_of(row["key"]))
+        wanted = [found[name] for name in episodes if name in found]
+        if wanted != sorted(wanted) or len(wanted) != len(found):
+            reorder_lines(path, wanted)
+        return len(wanted)
+
+    async def close(self) -> None:
+        """Write what waits, and let other processes have the run."""
+        try:
+            for journal in (self.generations, self.verdicts, self.failures, self.trajectories):
+                await journal.close()
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(self._lock)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

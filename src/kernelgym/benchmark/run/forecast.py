@@ -1,0 +1,184 @@
+"""What a run will take: requests, tokens, USD, judge time, disk.
+
+Contract: opens no connection and starts no process. Counts of requests are exact bounds. Tokens are
+estimates, at four characters each: first prompts are known, and a later one is bounded by the first
+and what the context shows of earlier turns. Judge time follows from the run's own verdicts if there
+are any, else from `VERDICT_S`, figures of other machines.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from kernelgym.benchmark.run.folder import GENERATIONS, TRAJECTORIES, VERDICTS
+from kernelgym.benchmark.run.generations import Key
+from kernelgym.benchmark.run.plan import Plan, sample_of
+from kernelgym.prices import Price, Tokens
+from kernelgym.prompts.observer import Observer
+from kernelgym.records.jsonlines import read_lines
+from kernelgym.types import Problem
+
+__all__ = ["Forecast", "forecast", "verdict_seconds"]
+
+_LAST_ATTEMPT_TOKENS = 500
+"""What the last attempt and its feedback take beyond the context's budget, at most."""
+_BYTES_PER_TOKEN = 12
+"""On disk, an answer stands in two files, with what was read from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is left of a run."""
+
+    least_requests: int
+    """If every episode ends at its next answer."""
+    most_requests: int
+    """If every turn is played."""
+    answers_there: int
+    first_tokens: int
+    """Of the prompts that are certain to be sent."""
+    most_prompt_tokens: int
+    most_answer_tokens: int | None
+    """None if the policy has no limit."""
+    least_usd: float | None
+    """None without a price."""
+    most_usd: float | None
+    judge_s: float | None
+    """Of one worker, if every answer holds a kernel; None if nothing is known."""
+    judge_source: str
+    disk_bytes: int
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for a reader."""
+        yield (
+            f"requests: {self.least_requests:,} to {self.most_requests:,} "
+            f"({self.answers_there:,} answers are there)"
+        )
+        answers = (
+            "no limit is known"
+            if self.most_answer_tokens is None
+            else f"at most {self.most_answer_tokens:,}"
+        )
+        yield (
+            f"tokens (estimated): prompts {self.first_tokens:,} to {self.most_prompt_tokens:,}; "
+            f"answers {answers}"
+        )
+        if self.least_usd is None:
+            yield "USD: not known without --price"
+        elif self.most_usd is None:
+            yield f"USD (estimated): {self.least_usd:.4f} or more"
+        else:
+            yield f"USD (estimated): {self.least_usd:.4f} to {self.most_usd:.4f}"
+        if self.judge_s is None:
+            yield "judge: no time is recorded for this language and device"
+        else:
+            yield (
+                f"judge: at most {self.judge_s / 60:.1f} minutes of one worker, by "
+                f"{self.judge_source}"
+            )
+        yield f"disk (estimated): at most {self.disk_bytes / 1e6:,.1f} MB"
+
+
+def forecast(
+    plan: Plan,
+    problems: Sequence[Problem],
+    folder: Path,
+    observer: Observer,
+    *,
+    price: Price | None = None,
+    max_tokens: int | None = None,
+) -> Forecast:
+    """Return what a run will take.
+
+    Args:
+        plan: The plan.
+        problems: Its problems.
+        folder: Where it is kept, if it has begun.
+        observer: The plan's.
+        price: Of the model.
+        max_tokens: Most tokens of an answer.
+
+    Raises:
+        UsageError: If a file of the run is damaged.
+    """
+    answers, ended, seconds = _there(folder)
+    least = most = first_tokens = prompt_tokens = 0
+    for problem in problems:
+        first = observer.tokens(observer.observe(problem))
+        later = first + observer.context_tokens + _LAST_ATTEMPT_TOKENS
+        if observer.prompt_tokens is not None:
+            later = min(later, observer.prompt_tokens)
+        for sample in range(plan.samples):
+            if (problem.id, sample) in ended:
+                continue
+            there = answers.get((problem.id, sample), 0)
+            left = max(0, plan.turns - there)
+            most += left
+            if there == 0:
+                least += 1
+                first_tokens += first
+                prompt_tokens += first + (left - 1) * later
+            else:
+                prompt_tokens += left * later
+    written = None if max_tokens is None else most * max_tokens
+    low = high = None
+    if price is not None:
+        low = price.usd(Tokens(prefill=first_tokens))
+        if written is not None:
+            high = price.usd(Tokens(prefill=prompt_tokens, sample=written))
+    known = verdict_seconds().get((plan.device.partition(":")[0], plan.language))
+    each, source = (statistics.fmean(seconds), "this run's verdicts") if seconds else (0.0, "")
+    if not seconds and known is not None:
+        each, source = known
+    return Forecast(
+        least_requests=least,
+        most_requests=most,
+        answers_there=sum(answers.values()),
+        first_tokens=first_tokens,
+        most_prompt_tokens=prompt_tokens,
+        most_answer_tokens=written,
+        least_usd=low,
+        most_usd=high,
+        judge_s=most * each if source else None,
+        judge_source=source,
+        disk_bytes=_BYTES_PER_TOKEN * (written or 0)
+        + sum(len(problem.source) for problem in problems) * plan.samples,
+    )
+
+
+@functools.cache
+def verdict_seconds() -> Mapping[tuple[str, str], tuple[float, str]]:
+    """Return one worker's seconds for a verdict on an unseen kernel.
+
+    By kind of device and language; with the file of the project that holds the measurement. Of C++
+    on the CPU, they are those of a build and a timed verdict.
+    """
+    table = (Path(__file__).parent / "verdict_seconds.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in table.splitlines()[1:])
+    found = {(device, language): (float(s), source) for device, language, s, source in rows}
+    return MappingProxyType(found)
+
+
+def _there(
+    folder: Path,
+) -> tuple[dict[tuple[str, int], int], set[tuple[str, int]], list[float]]:
+    """Return answers by episode, the episodes that ended, and seconds of verdicts."""
+    answers: dict[tuple[str, int], int] = {}
+    if (folder / GENERATIONS).exists():
+        keys = {Key.of(row) for _, row in read_lines(folder / GENERATIONS)}
+        for key in keys:
+            answers[key[:2]] = answers.get(key[:2], 0) + 1
+    ended: set[tuple[str, int]] = set()
+    if (folder / TRAJECTORIES).exists():
+        rows = (row for _, row in read_lines(folder / TRAJECTORIES))
+        ended = {sample_of(row["key"]) for row in rows if row["ended"] not in ("", "cut")}
+    seconds: list[float] = []
+    if (folder / VERDICTS).exists():
+        verdicts = (row["verdict"] for _, row in read_lines(folder / VERDICTS))
+        seconds = [verdict["wall_s"] for verdict in verdicts if verdict.get("wall_s", 0.0) > 0.0]
+    return answers, ended, seconds

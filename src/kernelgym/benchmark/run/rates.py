@@ -1,0 +1,77 @@
+"""Bounds on what is asked of a provider in any minute.
+
+Contract: over every span of 60 seconds, at most the given number of requests and tokens is let
+through; callers are let through in the order in which they came. Tokens count as they are expected
+when a request is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+from kernelgym.errors import UsageError
+
+__all__ = ["RateLimit"]
+
+_SPAN_S = 60.0
+
+
+class RateLimit:
+    """Lets amounts through, at most so much a minute.
+
+    Args:
+        per_minute: The most; None for no limit.
+        clock: Returns seconds.
+        sleep: Waits for seconds.
+
+    Raises:
+        UsageError: If the limit is not above 0.
+    """
+
+    def __init__(
+        self,
+        per_minute: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        if per_minute is not None and not 0.0 < per_minute < math.inf:
+            raise UsageError(f"a limit per minute is a number above 0, got {per_minute}")
+        self._most, self._clock, self._sleep = per_minute, clock, sleep
+        self._let_through: collections.deque[tuple[float, float]] = collections.deque()
+        self._sum = 0.0
+        self._turn = asyncio.Lock()
+
+    def check(self, amount: float) -> None:
+        """Refuse an amount that could never pass.
+
+        Raises:
+            UsageError: If it is above the limit.
+        """
+        if self._most is not None and amount > self._most:
+            raise UsageError(
+                f"one request counts for {amount:g} tokens, and --tpm is {self._most:g}; raise it, "
+                "or lower --max-tokens"
+            )
+
+    async def take(self, amount: float = 1.0) -> None:
+        """Wait until an amount may pass.
+
+        One above the limit passes once nothing else has in the last minute.
+        """
+        if self._most is None:
+            return
+        async with self._turn:
+            while True:
+                now = self._clock()
+                while self._let_through and self._let_through[0][0] <= now - _SPAN_S:
+                    self._sum -= self._let_through.popleft()[1]
+                if self._sum + amount <= self._most or not self._let_through:
+                    break
+                await self._sleep(max(0.001, self._let_through[0][0] + _SPAN_S - now))
+            self._let_through.append((now, amount))
+            self._sum += amount

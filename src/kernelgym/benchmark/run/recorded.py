@@ -1,0 +1,196 @@
+"""Policies that answer from files: runs of ours or KernelBench's.
+
+Contract: an answer that the files do not have is `AnswerMissing`: it counts as missing, and the
+episode is cut. Answers cost nothing here, whatever they cost first. A folder is read once, at the
+first look, and what is wrong with it is said before the run begins.
+
+KernelBench's files are ``level_{L}_problem_{P}_sample_{S}_kernel.py``, one answer an episode. A
+source becomes the answer that holds it, in the form that `kernelgym.answers.parsing` reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelgym.answers.parsing import parse
+from kernelgym.benchmark.run.folder import GENERATIONS
+from kernelgym.benchmark.run.generations import Asked, Generation, Key
+from kernelgym.benchmark.run.plan import PLAN_FILE, read_plan
+from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy, PolicyOptions
+from kernelgym.errors import UsageError
+from kernelgym.records.jsonlines import index_lines, line_at
+from kernelgym.suites.base import problem_number
+
+__all__ = ["FolderPolicy", "ReplayPolicy", "answer_of", "make_folder", "make_replay"]
+
+_KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
+_TICKS = re.compile(r"`{3,}")
+
+
+class ReplayPolicy:
+    """Answers as another run did.
+
+    Args:
+        run: That run's folder.
+
+    Raises:
+        UsageError: If it is no run, holds no answers, or a line of it is damaged.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / GENERATIONS
+        self._plan = read_plan(run)
+        self._answers = index_lines(self._path, Key.of)
+        if not self._answers:
+            raise UsageError(f"the run in {str(run)!r} holds no answers to replay")
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers: the other run's policy, and its seed."""
+        model = self._plan.policy.get("model", "")
+        return {
+            **{"kind": "replay", "model": model, "run": self._plan.name},
+            **{"policy": dict(self._plan.policy), "created": self._plan.created},
+        }
+
+    async def check(self) -> None:
+        """Do nothing: the folder was read."""
+
+    async def answer(self, asked: Asked) -> Generation:
+        """Return the recorded answer.
+
+        Raises:
+            AnswerMissing: If there is none.
+            UsageError: If its line is damaged.
+        """
+        if (offset := self._answers.get(asked.key)) is None:
+            raise AnswerMissing(f"the replayed run has no answer to {tuple(asked.key)}")
+        try:
+            found = Generation.from_dict(line_at(self._path, offset))
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{self._path}: the line of {tuple(asked.key)}: {error}") from None
+        return dataclasses.replace(found, usd=0.0)
+
+    async def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+class FolderPolicy:
+    """Answers with the kernels of a folder as KernelBench writes it.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        UsageError: If it holds no such kernels, or one that is not UTF-8 text.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sources: dict[tuple[int, int, int], str] = {}
+        found = hashlib.sha256()
+        try:
+            paths = sorted(folder.iterdir())
+        except OSError as error:
+            raise UsageError(f"cannot read folder {str(folder)!r}: {error.strerror}") from None
+        for path in paths:
+            if not (match := _KERNEL.fullmatch(path.name)):
+                continue
+            try:
+                raw = path.read_bytes()
+                source = raw.decode("utf-8-sig")
+            except OSError as error:
+                raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+            except UnicodeDecodeError as error:
+                raise UsageError(
+                    f"kernel {str(path)!r} is not UTF-8 text (byte {error.start}); mend or remove "
+                    "it"
+                ) from None
+            level, problem, sample = map(int, match.groups())
+            if (level, problem, sample) in self._sources:
+                raise UsageError(
+                    f"{str(folder)!r} holds two kernels of level {level}, problem {problem}, "
+                    f"sample {sample}, the second as {path.name}; remove one of them"
+                )
+            self._sources[level, problem, sample] = source
+            found.update(path.name.encode() + b"\0" + raw + b"\0")
+        if not self._sources:
+            raise UsageError(
+                f"folder {str(folder)!r} is neither a run of ours ({PLAN_FILE}) nor one of "
+                "KernelBench (level_1_problem_1_sample_0_kernel.py)"
+            )
+        self._digest = found.hexdigest()[:16]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers: all the kernels' digest."""
+        return {"kind": "folder", "model": self._folder.name, "digest": self._digest}
+
+    async def check(self) -> None:
+        """Do nothing: the folder was read."""
+
+    async def answer(self, asked: Asked) -> Generation:
+        """Return the answer that holds the folder's kernel.
+
+        Raises:
+            AnswerMissing: If there is none, or an episode's second answer is asked for.
+        """
+        number = problem_number(asked.problem)
+        source = (
+            None
+            if asked.turn or number is None
+            else self._sources.get((asked.problem.level, number, asked.sample))
+        )
+        if source is None:
+            raise AnswerMissing(
+                f"the folder has no kernel for {asked.problem.id}, sample {asked.sample}, turn "
+                f"{asked.turn}"
+            )
+        return Generation(answer_of(source), model=self._folder.name, usd=0.0)
+
+    async def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+def answer_of(source: str) -> str:
+    """Return an answer from which a kernel's source is read back."""
+    ticks = max((len(found) for found in _TICKS.findall(source)), default=2) + 1
+    fence = "`" * ticks
+    whole = source if source.endswith("\n") else f"{source}\n"
+    fenced = f"{fence}python\n{whole}{fence}\n"
+    tagged = f"<KERNEL>\n{fenced}</KERNEL>\n"
+    for text in (tagged, fenced):
+        kernel = parse(text, "").kernel
+        if kernel is not None and kernel.source.strip() == source.replace("\r\n", "\n").strip():
+            return text
+    return tagged
+
+
+def make_replay(target: str, options: PolicyOptions) -> EvalPolicy:
+    """Return the policy for ``--policy replay:RUN``.
+
+    Raises:
+        UsageError: If there is no such run, or an option was given.
+    """
+    options.refuse_others("replay")
+    if not target:
+        raise UsageError("policy 'replay' needs the folder of a run, as in replay:runs/first")
+    return ReplayPolicy(Path(target))
+
+
+def make_folder(target: str, options: PolicyOptions) -> EvalPolicy:
+    """Return the policy for ``--policy folder:RUNS``, of ours or KernelBench's.
+
+    Raises:
+        UsageError: If there is no such folder, or an option was given.
+    """
+    options.refuse_others("folder")
+    if not target:
+        raise UsageError("policy 'folder' needs a folder of kernels, as in folder:runs/mine")
+    folder = Path(target)
+    return ReplayPolicy(folder) if (folder / PLAN_FILE).exists() else FolderPolicy(folder)

@@ -1,0 +1,406 @@
+"""The policy ``openai``: any endpoint that the `openai` client can ask.
+
+Contract: the client's own retries are used (408, 409, 429, 5xx, resets, timeouts; ``Retry-After``
+and jitter) and counted in `Generation.tries`. What stays failed is a `ProviderFailure`, which costs
+one answer. A key, address or model that the server refuses is a `UsageError`; an empty account, or
+`_FAILED_IN_A_ROW` failures without an answer between them, is a `RunStopped`. A request has one
+answer: ``n`` is never used.
+
+Two habits of servers are learned from their first refusal: a model without a system role gets that
+text in front of the user's, and one that refuses ``max_tokens`` gets ``max_completion_tokens``.
+
+It does not cover prices, which `kernelgym.benchmark.run.spending` adds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+from kernelgym.benchmark.run.generations import Asked, Generation
+from kernelgym.benchmark.run.policies import PolicyOptions, ProviderFailure, RunStopped
+from kernelgym.benchmark.run.rates import RateLimit
+from kernelgym.benchmark.run.replies import chat_reply, responses_reply
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.tokens import estimate_tokens
+from kernelgym.types import Message
+
+__all__ = ["DEFAULT_MAX_TOKENS", "OpenAIPolicy", "Sampling", "make"]
+
+DEFAULT_MAX_TOKENS = 8192
+"""Most tokens of an answer, thinking included, if not given."""
+_ENDPOINT = "https://api.openai.com/v1"
+_KEY = "OPENAI_API_KEY"
+_FAILED_IN_A_ROW = 16
+_CHECK_TRIES = 3
+_CONNECT_S = 5.0
+_NO_SYSTEM = re.compile(r"system role|role.{0,20}system|only user and assistant", re.IGNORECASE)
+_OTHER_LIMIT = re.compile(r"max_completion_tokens")
+_TOO_LONG = re.compile(r"context.{0,20}(length|window|size)|too (long|many tokens)", re.IGNORECASE)
+_MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
+_FILTER = re.compile(r"content_filter|content_policy|content management policy", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How an endpoint samples; None leaves an option to the server."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    """Most tokens of an answer, thinking included."""
+    reasoning_effort: str | None = None
+    seeded: bool = False
+    """Whether each request carries its own seed (chat API)."""
+    extra_body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """More fields of the request's body."""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise UsageError(f"--max-tokens must be at least 1, got {self.max_tokens}")
+        if self.temperature is not None and self.temperature < 0.0:
+            raise UsageError(f"--temperature must not be negative, got {self.temperature:g}")
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+            raise UsageError(f"--top-p must lie in (0, 1], got {self.top_p:g}")
+        for name in ("model", "messages", "input", "n", "stream"):
+            if name in self.extra_body:
+                raise UsageError(
+                    f"--extra-body must not set {name!r}: a run decides it; leave it out"
+                )
+
+    def settings(self) -> dict[str, Any]:
+        """Return them as a plan holds them."""
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return found | {"extra_body": dict(self.extra_body)}
+
+
+class OpenAIPolicy:
+    """Asks an OpenAI-compatible endpoint.
+
+    Args:
+        model: The model's name at the endpoint.
+        endpoint: The API's address, such as ``http://localhost:8000/v1``.
+        api: ``chat`` or ``responses``.
+        key: The API key; servers of one's own often take any.
+        missing: Why there is no key, if there is none but should be.
+        sampling: How it samples.
+        timeout_s: Seconds that one request may take.
+        retries: How often a failed request is made again.
+        rpm: Most requests in a minute, retries included; None for no limit.
+        tpm: Most tokens in a minute, an answer counted as `Sampling.max_tokens`.
+
+    Raises:
+        UsageError: If an argument makes no sense, or the package `openai` is missing.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        endpoint: str = _ENDPOINT,
+        *,
+        api: Literal["chat", "responses"] = "chat",
+        key: str = "none",
+        missing: str = "",
+        sampling: Sampling | None = None,
+        timeout_s: float = 600.0,
+        retries: int = 6,
+        rpm: float | None = None,
+        tpm: float | None = None,
+    ) -> None:
+        if not re.match(r"https?://[^/\s]+", endpoint):
+            raise UsageError(
+                f"--endpoint takes the address of an API, such as http://localhost:8000/v1; got "
+                f"{endpoint!r}"
+            )
+        if api not in ("chat", "responses"):
+            raise UnknownName("API", api, ("chat", "responses"))
+        if not timeout_s > 0.0 or retries < 0:
+            raise UsageError(
+                f"--timeout-s must be above 0 and --retries at least 0, got {timeout_s:g} and "
+                f"{retries}"
+            )
+        self.model, self.endpoint, self.api = model, endpoint.rstrip("/"), api
+        self.sampling = sampling or Sampling()
+        self.missing = missing
+        """What it lacks, as far as is known without a connection."""
+        if api == "responses" and self.sampling.seeded:
+            raise UsageError("--seeded has no use with --api responses, which takes no seed")
+        self._retries = retries
+        self._requests, self._tokens = RateLimit(rpm), RateLimit(tpm)
+        self._given = (key, timeout_s)
+        self._made: Any = None
+        self._merges_system = self._renames_limit = False
+        self._answered = False
+        self._failed_in_a_row = 0
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers."""
+        return {
+            **{"kind": "openai", "model": self.model, "endpoint": self.endpoint, "api": self.api},
+            **self.sampling.settings(),
+        }
+
+    async def check(self) -> None:
+        """Make sure that a server answers and takes the key.
+
+        Raises:
+            UsageError: If not.
+        """
+        if self.missing:
+            raise UsageError(self.missing)
+        client = self._client
+        import openai
+
+        for attempt in range(_CHECK_TRIES):
+            try:
+                await client.with_options(max_retries=0, timeout=_CONNECT_S).models.list()
+                return
+            except openai.APIStatusError as error:
+                self._refuse_key(error)
+                return  # a server without a list of models, or one that is busy
+            except openai.APIConnectionError as error:
+                if attempt == _CHECK_TRIES - 1:
+                    why = error.__cause__ or error
+                    raise UsageError(
+                        f"no server answers at {self.endpoint}: {type(why).__name__}: {why}; check "
+                        "--endpoint, and that the server runs"
+                    ) from None
+            except (openai.OpenAIError, ValueError):
+                return  # its list is none that the client can read
+
+    async def answer(self, asked: Asked) -> Generation:
+        """Return one answer.
+
+        Raises:
+            ProviderFailure: If it cannot be had.
+            UsageError: If every request would be refused.
+            RunStopped: If the account is empty, or too many requests failed in a row.
+        """
+        started = time.monotonic()
+        read = sum(estimate_tokens(message.content) for message in asked.messages)
+        self._tokens.check(read + self.sampling.max_tokens)
+        found = await self._ask(asked.messages, asked.seed)
+        self._answered, self._failed_in_a_row = True, 0
+        return dataclasses.replace(found, latency_s=time.monotonic() - started)
+
+    async def ping(self) -> Generation:
+        """Ask for one token, and return it.
+
+        Raises:
+            ProviderFailure: If it cannot be had.
+            UsageError: If the request is refused.
+        """
+        small = dataclasses.replace(self.sampling, max_tokens=1)
+        # The responses API takes no fewer than 16.
+        small = small if self.api == "chat" else dataclasses.replace(small, max_tokens=16)
+        whole, self.sampling = self.sampling, small
+        try:
+            return await self._ask((Message("user", "Say yes."),), 0)
+        finally:
+            self.sampling = whole
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._made is not None:
+            await self._made.close()
+            self._made = None
+
+    @property
+    def _client(self) -> Any:
+        if self._made is None:
+            try:
+                import openai
+            except ImportError:
+                raise UsageError(
+                    "policy 'openai' needs the package `openai`; run pip install 'kernelgym[eval]'"
+                ) from None
+            key, timeout_s = self._given
+            self._made = openai.AsyncOpenAI(
+                api_key=key,
+                base_url=self.endpoint,
+                max_retries=self._retries,
+                timeout=openai.Timeout(timeout_s, connect=min(timeout_s, 2 * _CONNECT_S)),
+                http_client=openai.DefaultAsyncHttpxClient(
+                    event_hooks={"request": [self._let_through]}
+                ),
+            )
+        return self._made
+
+    async def _let_through(self, request: Any) -> None:
+        """Hold a request or a retry back until limits have room."""
+        if request.method != "POST":
+            return
+        read = estimate_tokens(request.content.decode("utf-8", "replace"))
+        await self._requests.take()
+        await self._tokens.take(read + self.sampling.max_tokens)
+
+    async def _ask(self, messages: Sequence[Message], seed: int) -> Generation:
+        import openai
+
+        while True:
+            merges, renames = self._merges_system, self._renames_limit
+            body = self._body(messages, seed)
+            try:
+                if self.api == "chat":
+                    raw = await self._client.chat.completions.with_raw_response.create(**body)
+                else:
+                    raw = await self._client.responses.with_raw_response.create(**body)
+                return self._read(raw)
+            except openai.APIStatusError as error:
+                said = f"{error.message} {error.body}"
+                if error.status_code in (400, 422) and self._learns(said, merges, renames):
+                    continue
+                if error.status_code == 400 and _FILTER.search(said):
+                    return Generation("", finish_reason="content_filter", model=self.model)
+                await self._refuse(error, said)
+            except openai.APIConnectionError as error:
+                why = error.__cause__ or error
+                self._fail(f"{type(error).__name__}: {why}", self._retries + 1)
+
+    def _body(self, messages: Sequence[Message], seed: int) -> dict[str, Any]:
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        if self._merges_system and len(turns) > 1 and turns[0]["role"] == "system":
+            joined = f"{turns[0]['content']}\n\n{turns[1]['content']}"
+            turns = [{"role": turns[1]["role"], "content": joined}, *turns[2:]]
+        sampling = self.sampling
+        body: dict[str, Any] = {"model": self.model}
+        for name in ("temperature", "top_p"):
+            if (value := getattr(sampling, name)) is not None:
+                body[name] = value
+        if sampling.extra_body:
+            body["extra_body"] = dict(sampling.extra_body)
+        if self.api == "responses":
+            body |= {"input": turns, "max_output_tokens": sampling.max_tokens, "store": False}
+            if sampling.reasoning_effort is not None:
+                body["reasoning"] = {"effort": sampling.reasoning_effort}
+            return body
+        limit = "max_completion_tokens" if self._renames_limit else "max_tokens"
+        body |= {"messages": turns, limit: sampling.max_tokens}
+        if sampling.reasoning_effort is not None:
+            body["reasoning_effort"] = sampling.reasoning_effort
+        if sampling.seeded:
+            body["seed"] = seed % (1 << 31)  # several servers take no larger one
+        return body
+
+    def _read(self, raw: Any) -> Generation:
+        tries = int(getattr(raw, "retries_taken", 0)) + 1
+        try:
+            data = raw.http_response.json()
+            read = chat_reply(data) if self.api == "chat" else responses_reply(data)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            self._fail(
+                f"the server's answer cannot be read: {type(error).__name__}: {error}", tries
+            )
+        named = raw.headers.get("x-request-id") or read.request_id
+        return dataclasses.replace(
+            read, tries=tries, request_id=named, model=read.model or self.model
+        )
+
+    def _learns(self, said: str, merges: bool, renames: bool) -> bool:
+        """Return True if a refusal tells how to ask instead."""
+        if not renames and self.api == "chat" and _OTHER_LIMIT.search(said):
+            self._renames_limit = True
+            return True
+        if not merges and _NO_SYSTEM.search(said):
+            self._merges_system = True
+            return True
+        return False
+
+    async def _refuse(self, error: Any, said: str) -> NoReturn:
+        """Raise what a refused request means."""
+        self._refuse_key(error)
+        status, message = error.status_code, " ".join(str(error.message).split())[:300]
+        if "insufficient_quota" in said or status == 402:
+            raise RunStopped(f"the account at {self.endpoint} has no credit left: {message}")
+        retried = status in (408, 409, 429) or status >= 500
+        if retried or (status in (400, 413, 422) and (self._answered or _TOO_LONG.search(said))):
+            self._fail(f"HTTP {status}: {message}", self._retries + 1 if retried else 1)
+        known = await self._models()
+        if known and self.model not in known and (status == 404 or _MODEL.search(said)):
+            raise UnknownName(
+                "model", self.model, known, f"These are the models of {self.endpoint}."
+            )
+        raise UsageError(
+            f"{self.endpoint} refuses the request for model {self.model!r} with HTTP {status}: "
+            f"{message}; check --endpoint, --model and the sampling options"
+        )
+
+    def _refuse_key(self, error: Any) -> None:
+        if error.status_code in (401, 403):
+            raise UsageError(
+                f"{self.endpoint} refuses the key with HTTP {error.status_code}: "
+                f"{' '.join(str(error.message).split())[:200]}; set the variable that "
+                "--api-key-env names"
+            )
+
+    async def _models(self) -> list[str]:
+        """Return the endpoint's models; none if it does not tell."""
+        import openai
+
+        client = self._client.with_options(max_retries=1, timeout=_CONNECT_S)
+        try:
+            return sorted([model.id async for model in client.models.list()])
+        except (openai.OpenAIError, ValueError, TypeError, AttributeError):
+            return []
+
+    def _fail(self, message: str, tries: int) -> NoReturn:
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= _FAILED_IN_A_ROW:
+            raise RunStopped(
+                f"{self._failed_in_a_row} requests to {self.endpoint} failed one after the other, "
+                f"the last with {message}; the same command goes on once it answers again"
+            )
+        raise ProviderFailure(message, tries)
+
+
+def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
+    """Return the policy for ``--policy openai`` or ``--policy openai:MODEL``.
+
+    Raises:
+        UsageError: If there is no model, or an option makes no sense.
+    """
+    options.refuse_others(
+        "openai",
+        *("model", "endpoint", "api", "api_key_env", "temperature", "top_p", "max_tokens"),
+        *("reasoning_effort", "extra_body", "seeded", "timeout_s", "retries", "rpm", "tpm"),
+    )
+    model = options.model or target
+    if not model:
+        raise UsageError(
+            "policy 'openai' needs --model, the model's name at the endpoint, as in `kernelgym "
+            "eval --policy openai --endpoint http://localhost:8000/v1 --model NAME`"
+        )
+    endpoint = options.endpoint or _ENDPOINT
+    variable = options.api_key_env or _KEY
+    key = os.environ.get(variable, "")
+    missing = ""
+    if not key and (options.api_key_env is not None or endpoint.startswith(_ENDPOINT)):
+        missing = (
+            f"there is no key for {endpoint}: the variable {variable} is not set; set it, or name "
+            "another one by --api-key-env"
+        )
+    given: dict[str, Any] = {
+        name: value
+        for name in ("api", "timeout_s", "retries", "rpm", "tpm")
+        if (value := getattr(options, name)) is not None
+    }
+    sampled: dict[str, Any] = {
+        name: value
+        for name in (
+            *("temperature", "top_p", "max_tokens", "reasoning_effort", "extra_body", "seeded"),
+        )
+        if (value := getattr(options, name)) is not None
+    }
+    return OpenAIPolicy(
+        *(model, endpoint),
+        key=key or "none",
+        missing=missing,
+        sampling=Sampling(**sampled),
+        **given,
+    )

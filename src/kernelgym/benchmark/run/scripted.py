@@ -1,0 +1,101 @@
+"""The scripted policy: right, wrong and cheating answers, without a model.
+
+Right and wrong kernels are those that the suite Synthetic writes for its own problems, in Triton
+and C++. A cheating answer hands in the reference under the name ``ModelNew``: no kernel of its own,
+which ruleset strict refuses. What it answers follows from the request's seed.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from kernelgym.benchmark.run.generations import Asked, Generation
+from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.errors import UsageError
+from kernelgym.types import Kernel, Problem
+
+__all__ = ["ScriptedPolicy", "make"]
+
+_SHARES = (0.5, 0.3, 0.2)
+_MODEL = re.compile(r"\bModel\b")
+
+
+class ScriptedPolicy:
+    """Answers from what the suite Synthetic knows of its problems.
+
+    Args:
+        shares: Of right, wrong and cheating answers; they sum to 1.
+        language: ``triton`` or ``cpp``.
+
+    Raises:
+        UsageError: If a share is negative, or they do not sum to 1.
+    """
+
+    def __init__(
+        self, shares: tuple[float, float, float] = _SHARES, language: str = "triton"
+    ) -> None:
+        if len(shares) != 3 or min(shares) < 0.0 or abs(sum(shares) - 1.0) > 1e-6:
+            raise UsageError(
+                f"shares of right, wrong and cheating answers are at least 0 and sum to 1, as in "
+                f"0.5,0.3,0.2; got {','.join(f'{share:g}' for share in shares)}"
+            )
+        self._shares, self._language = tuple(shares), language
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers."""
+        return {"kind": "scripted", "model": "scripted", "shares": list(self._shares)}
+
+    async def check(self) -> None:
+        """Do nothing: it needs nothing."""
+
+    async def answer(self, asked: Asked) -> Generation:
+        """Return one answer.
+
+        Raises:
+            UsageError: If the problem is not one of the suite Synthetic.
+        """
+        if asked.problem.suite != "Synthetic":
+            raise UsageError(
+                "the scripted policy knows kernels for the suite Synthetic only, and "
+                f"{asked.problem.id} is not one of it; give --suite Synthetic, or another --policy"
+            )
+        chance = random.Random(asked.seed)
+        kind = chance.choices(("right", "wrong", "cheating"), self._shares)[0]
+        thought, kernel = _kernel(kind, asked.problem, self._language, chance.randrange(1 << 16))
+        text = (
+            f"<think>\n{thought}\n</think>\n\n<KERNEL>\n```python\n{kernel.source}```\n</KERNEL>\n"
+        )
+        return Generation(text, model="scripted", usd=0.0)
+
+    async def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+
+def _kernel(kind: str, problem: Problem, language: str, seed: int) -> tuple[str, Kernel]:
+    """Return what the policy thinks, and the kernel that it hands in."""
+    from kernelgym.suites.synthetic import broken_variants, solve
+
+    target = cast(Literal["triton", "cpp"], language)  # the suite refuses others by name
+    if kind == "cheating":
+        source = _MODEL.sub("ModelNew", problem.source)
+        return "The reference is right already: I hand it in as it is.", Kernel(source, language)
+    if kind == "wrong" and (broken := broken_variants(problem, target, seed)):
+        chosen = broken[seed % len(broken)]
+        return "One pass over the data should do.", chosen.kernel
+    return "Each element is computed once, within bounds.", solve(problem, target, seed)
+
+
+def make(target: str, options: PolicyOptions) -> ScriptedPolicy:
+    """Return the policy for ``--policy scripted``.
+
+    Raises:
+        UsageError: If it is given a target, or an option that it has no use for.
+    """
+    if target:
+        raise UsageError(f"policy 'scripted' takes no target, got {target!r}")
+    options.refuse_others("scripted", "shares")
+    return ScriptedPolicy(options.shares or _SHARES, options.language)

@@ -1,0 +1,240 @@
+"""What a run spends, and its cap; worst cases are reserved.
+
+Contract: the worst case is the price of one token for each UTF-8 byte of the prompt, or of the
+tokens that a tokenizer counts, and of as many sampled tokens as the policy allows. What was spent
+and what is reserved together never exceed the cap. A request waits while only reservations of
+others keep it from fitting, and ends the run (`RunStopped`) if it cannot fit. A request without a
+usage, or one that failed, counts as its reservation; a usage above its reservation ends the run.
+
+It does not cover requests that were under way when a process was killed, and failed tries of a
+request that was answered in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from kernelgym.benchmark.run.generations import Asked, Generation
+from kernelgym.benchmark.run.policies import EvalPolicy, ProviderFailure, RunStopped
+from kernelgym.errors import UsageError
+from kernelgym.prices import Price, Tokens
+from kernelgym.tokens import TokenCounter
+
+__all__ = ["Cap", "PricedPolicy", "byte_count", "read_price", "tokenizer_count"]
+
+
+class Cap:
+    """Keeps what is spent and reserved below a number of US dollars.
+
+    Args:
+        most_usd: The cap; None for none.
+        spent_usd: What was spent before.
+
+    Raises:
+        UsageError: If the cap is no positive number.
+    """
+
+    def __init__(self, most_usd: float | None = None, spent_usd: float = 0.0) -> None:
+        if most_usd is not None and not 0.0 < most_usd < math.inf:
+            raise UsageError(f"--max-usd takes US dollars above 0, got {most_usd:g}")
+        self.most_usd, self.spent_usd = most_usd, spent_usd
+        self.reserved_usd = 0.0
+        self.stopped = ""
+        """Why nothing more is reserved; empty while it is."""
+        self._pending = 0
+        self._changed = asyncio.Condition()
+
+    async def reserve(self, usd: float) -> None:
+        """Reserve an amount, once it fits.
+
+        Raises:
+            RunStopped: If it cannot fit, or nothing more is reserved.
+        """
+        async with self._changed:
+            while True:
+                if self.stopped:
+                    raise RunStopped(self.stopped)
+                if self.most_usd is None or self._left() >= usd:
+                    break
+                if not self._pending:
+                    self.stopped = (
+                        f"{self.spent_usd:.4f} USD are spent, the next request may cost "
+                        f"{usd:.4f}, and --max-usd is {self.most_usd:g}; raise it to go on"
+                    )
+                    self._changed.notify_all()
+                    raise RunStopped(self.stopped)
+                await self._changed.wait()
+            self._pending += 1
+            self.reserved_usd += usd
+
+    async def settle(self, reserved: float, usd: float) -> None:
+        """Put what a request cost in the place of its reservation."""
+        async with self._changed:
+            self._pending -= 1
+            self.reserved_usd = self.reserved_usd - reserved if self._pending else 0.0
+            self.spent_usd += usd
+            if self.most_usd is not None and usd > reserved and not self.stopped:
+                self.stopped = (
+                    f"a request cost {usd:.6f} USD, above the {reserved:.6f} that were reserved as "
+                    "its worst case, so --max-usd cannot be held; check --price, or give "
+                    "--tokenizer"
+                )
+            self._changed.notify_all()
+
+    def _left(self) -> float:
+        assert self.most_usd is not None
+        return self.most_usd - self.spent_usd - self.reserved_usd
+
+
+class PricedPolicy:
+    """Adds prices and a cap to a policy.
+
+    Args:
+        policy: Answers.
+        price: Of its model.
+        cap: Is told of each request.
+        max_tokens: Most tokens of an answer.
+        count: Counts a text's tokens from above; its UTF-8 bytes if not given.
+    """
+
+    def __init__(
+        self,
+        policy: EvalPolicy,
+        price: Price,
+        cap: Cap,
+        *,
+        max_tokens: int,
+        count: TokenCounter | None = None,
+    ) -> None:
+        self.inner, self.price, self.cap = policy, price, cap
+        self._max_tokens = max_tokens
+        self._count: Callable[[str], int] = byte_count if count is None else count
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Those of the policy: what it costs decides no answer."""
+        return self.inner.settings
+
+    @property
+    def missing(self) -> str:
+        """What the policy lacks, as far as is known without a connection."""
+        return str(getattr(self.inner, "missing", ""))
+
+    async def check(self) -> None:
+        """Check the policy."""
+        await self.inner.check()
+
+    def worst_usd(self, asked: Asked) -> float:
+        """Return the most that a request may cost."""
+        prompt = sum(self._count(message.content) for message in asked.messages)
+        # A token from a cache may be dearer than one that is read anew, whatever that is for.
+        dearest = max(self.price.usd(Tokens(prefill=prompt)), self.price.usd(Tokens(cached=prompt)))
+        return dearest + self.price.usd(Tokens(sample=self._max_tokens))
+
+    async def answer(self, asked: Asked) -> Generation:
+        """Return one answer with what it cost.
+
+        Raises:
+            ProviderFailure: If it cannot be had; counts as its reservation.
+            RunStopped: If it does not fit below the cap.
+        """
+        worst = self.worst_usd(asked)
+        await self.cap.reserve(worst)
+        usd = worst
+        try:
+            found = await self.inner.answer(asked)
+            if found.usage is not None:
+                usd = self.price.usd(found.usage.tokens)
+        except ProviderFailure as failure:
+            raise ProviderFailure(str(failure), failure.tries, worst) from failure
+        finally:
+            await self.cap.settle(worst, usd)
+        return dataclasses.replace(found, usd=usd)
+
+    async def close(self) -> None:
+        """Close the policy."""
+        await self.inner.close()
+
+
+def byte_count(text: str) -> int:
+    """Return a text's UTF-8 bytes: no tokenizer makes more tokens of it."""
+    return len(text.encode("utf-8", "replace"))
+
+
+def tokenizer_count(name: str) -> TokenCounter:
+    """Return a counter by a tokenizer of transformers.
+
+    Raises:
+        UsageError: If transformers or the tokenizer is not there.
+    """
+    try:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (ImportError, OSError, ValueError) as error:
+        raise UsageError(
+            f"--tokenizer {name} cannot be loaded: {' '.join(str(error).split())[:200]}; give the "
+            "name or folder of a tokenizer, or leave it out to count bytes"
+        ) from None
+    return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def read_price(given: str, model: str) -> Price:
+    """Return a price from numbers, or from a file of prices.
+
+    Args:
+        given: ``IN,OUT`` or ``IN,OUT,CACHED`` in USD per million tokens, or the path of a YAML
+            file with ``date`` and ``models``: a mapping of names to ``in``, ``out`` and ``cached``.
+        model: Which model's is read from the file.
+
+    Raises:
+        UsageError: If it is neither, or the file has no date or no such model.
+    """
+    numbers = given.split(",")
+    try:
+        amounts = [float(number) for number in numbers]
+    except ValueError:
+        return _from_file(given, model)
+    if len(amounts) not in (2, 3):
+        raise UsageError(
+            f"--price takes IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file; got "
+            f"{given!r}"
+        )
+    return Price(amounts[0], amounts[1], cached=amounts[2] if len(amounts) == 3 else None)
+
+
+def _from_file(path: str, model: str) -> Price:
+    import yaml
+
+    try:
+        data = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(
+            "--price takes IN,OUT[,CACHED] in USD per million tokens, or a YAML file, and "
+            f"{path!r} cannot be read as one: {' '.join(str(error).split())[:200]}"
+        ) from None
+    models = data.get("models") if isinstance(data, dict) else None
+    if not isinstance(models, dict) or not isinstance(data.get("date"), date | str):
+        raise UsageError(
+            f"{path!r} holds no prices: it needs `date`, the day they were read, and `models`, a "
+            "mapping of names to `in` and `out` in USD per million tokens"
+        )
+    if model not in models:
+        raise UsageError(
+            f"{path!r} has no price for model {model!r}, only for "
+            f"{', '.join(sorted(map(str, models)))}; add it, or give --price IN,OUT"
+        )
+    try:
+        row = models[model]
+        cached = row.get("cached")
+        return Price(
+            float(row["in"]), float(row["out"]), cached=None if cached is None else float(cached)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{path!r}: the price of {model!r} makes no sense: {error}") from None

@@ -1,0 +1,76 @@
+"""What tokens of a hosted model cost, in US dollars.
+
+Contract: pure arithmetic. Tokens are apart by what is charged for them, so that a sum of bills is
+the bill of the sum. No model's price is known here: `kernelgym_train.backends.tinker.prices` has a
+table, and `kernelgym eval` is told.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kernelgym.errors import UsageError
+
+__all__ = ["Price", "Tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens by what is charged for them."""
+
+    prefill: int = 0
+    """Of prompts that are read to sample from, without those found in the service's cache."""
+    sample: int = 0
+    """That are sampled, thinking included."""
+    train: int = 0
+    """Of prompts and answers that are learned from."""
+    cached: int = 0
+    """Of prompts, that the service found in its cache."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.prefill + self.sample + self.train + self.cached
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(
+            self.prefill + other.prefill,
+            self.sample + other.sample,
+            self.train + other.train,
+            self.cached + other.cached,
+        )
+
+    def times(self, count: int) -> Tokens:
+        """Return so many times as many."""
+        return Tokens(
+            self.prefill * count, self.sample * count, self.train * count, self.cached * count
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Prices of one model, in USD per million tokens.
+
+    Raises:
+        UsageError: If one is negative or not finite.
+    """
+
+    prefill: float
+    sample: float
+    train: float = 0.0
+    cached: float | None = None
+    """Of prompts' tokens found in the service's cache; None where they cost what others do."""
+
+    def __post_init__(self) -> None:
+        for amount in (self.prefill, self.sample, self.train, self.cached or 0.0):
+            if not 0.0 <= amount < math.inf:
+                raise UsageError(
+                    f"a price is in USD per million tokens, finite and at least 0; got {amount}"
+                )
+
+    def usd(self, tokens: Tokens) -> float:
+        """Return what tokens cost, in US dollars."""
+        cached = self.prefill if self.cached is None else self.cached
+        read = tokens.prefill * self.prefill + tokens.cached * cached
+        return (read + tokens.sample * self.sample + tokens.train * self.train) / 1e6

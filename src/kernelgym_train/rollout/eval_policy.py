@@ -1,0 +1,238 @@
+"""The policy ``hf`` of ``kernelgym eval``: a model of transformers.
+
+Contract: answers that are awaited at the same time are generated together, in a thread of their
+own, so the event loop goes on judging. On a device on which kernels are judged, the public device
+lock is held around each generation and never while a verdict is awaited. A prompt that does not fit
+into the model's context costs that answer alone.
+
+An answer depends on which others it was generated with, so a run does not repeat byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+from kernelgym.benchmark.run.generations import Asked, Generation, Usage
+from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.devices import check_device
+from kernelgym.errors import UsageError
+from kernelgym_train.config.sections import ModelConfig
+from kernelgym_train.models import load_model, load_tokenizer, model_device
+from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
+from kernelgym_train.rollout.play import BatchPolicy
+from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.types import Completion, Key, PromptTooLong, Request
+
+__all__ = ["MAX_TOKENS", "BatchedAnswers", "HFEvalPolicy", "generation_of", "make", "sampling_of"]
+
+MAX_TOKENS = 4096
+"""Most tokens of an answer, if not given."""
+_BATCH = 32
+
+
+class BatchedAnswers:
+    """Generates answers that are awaited at the same time together.
+
+    Args:
+        policy: Generates; only ever in one thread.
+        threads: That thread.
+        batch: Most answers of one call.
+    """
+
+    def __init__(self, policy: BatchPolicy, threads: ThreadPoolExecutor, batch: int) -> None:
+        self._policy, self._threads, self._batch = policy, threads, batch
+        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def sample(self, request: Request) -> Completion:
+        """Return one answer.
+
+        Raises:
+            PromptTooLong: If the prompt and its answer do not fit into the model's context.
+        """
+        answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, answer))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+        return await answer
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)  # tasks that are ready now add theirs
+                group = self._waiting[: self._batch]
+                del self._waiting[: self._batch]
+                await self._generate([each for each in group if not each[1].done()])
+        finally:
+            self._working = None
+
+    async def _generate(self, group: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+        requests = [request for request, _ in group]
+        if not requests:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._threads, self._policy.generate, requests)
+        except Exception as error:
+            refused: Sequence[int] = range(len(group))
+            if isinstance(error, PromptTooLong) and error.places:
+                refused = error.places
+            for place in refused:
+                _settle(group[place][1], error)
+            await self._generate([each for each in group if not each[1].done()])
+            return
+        for (_, answer), completion in zip(group, found, strict=True):
+            if not answer.done():
+                answer.set_result(completion)
+
+
+def _settle(answer: asyncio.Future[Completion], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+class HFEvalPolicy:
+    """Answers with a model of transformers.
+
+    Args:
+        model: Its name on the hub, or its folder.
+        adapter: Folder or name of an adapter of peft; empty for none.
+        sampling: How tokens are drawn.
+        device: Where the model is; ``auto`` for a GPU if there is one.
+        judge: The device on which kernels are judged.
+        batch: Most answers that are generated together.
+
+    Raises:
+        UsageError: If an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        adapter: str = "",
+        *,
+        sampling: Sampling | None = None,
+        device: str = "auto",
+        judge: str = "cpu",
+        batch: int = _BATCH,
+    ) -> None:
+        if batch < 1:
+            raise UsageError(f"--batch must be at least 1, got {batch}")
+        self._config = ModelConfig(id=model, device=device)
+        self._adapter, self._judge, self._batch = adapter, judge, batch
+        self._sampling = sampling or Sampling(max_new_tokens=MAX_TOKENS)
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="kernelgym-hf")
+        self._answers: BatchedAnswers | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers."""
+        drawn = asdict(self._sampling)
+        drawn["max_tokens"] = drawn.pop("max_new_tokens")
+        return {"kind": "hf", "model": self._config.id, "adapter": self._adapter, **drawn}
+
+    async def check(self) -> None:
+        """Load the model.
+
+        Raises:
+            UsageError: If it is not there, or does not fit the machine.
+        """
+        loop = asyncio.get_running_loop()
+        policy = await loop.run_in_executor(self._threads, self._load)
+        self._answers = BatchedAnswers(policy, self._threads, self._batch)
+
+    async def answer(self, asked: Asked) -> Generation:
+        """Return one answer.
+
+        Raises:
+            PromptTooLong: If the prompt and its answer do not fit into the model's context.
+            UsageError: If `check` has not loaded the model.
+        """
+        if self._answers is None:
+            raise UsageError("the model is not loaded; await check() first")
+        started = time.monotonic()
+        key = Key(0, 0, asked.sample, asked.turn)
+        found = await self._answers.sample(Request(key, asked.messages, asked.seed))
+        return generation_of(found, self._config.id, time.monotonic() - started)
+
+    async def close(self) -> None:
+        """Let go of the model."""
+        self._answers = None
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def _load(self) -> BatchPolicy:
+        device = model_device(self._config)
+        model = load_model(self._config)
+        if self._adapter:
+            model = _with_adapter(model, self._adapter)
+        policy = HFPolicy(model, load_tokenizer(self._config), self._sampling, batch=self._batch)
+        return SharingPolicy(policy, DeviceShare(device, self._judge))
+
+
+def _with_adapter(model: Any, adapter: str) -> Any:
+    from peft import PeftModel
+
+    try:
+        return PeftModel.from_pretrained(model, adapter)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the adapter {adapter!r} cannot be loaded: {' '.join(str(error).split())[:200]}; give "
+            "the folder of an adapter of this model"
+        ) from None
+
+
+def generation_of(found: Completion, model: str, latency_s: float) -> Generation:
+    """Return a completion as eval runs record it."""
+    return Generation(
+        found.text,
+        finish_reason=found.finish,
+        usage=Usage(prompt=len(found.prompt_ids), completion=len(found.ids)),
+        latency_s=latency_s,
+        model=model,
+    )
+
+
+def sampling_of(options: PolicyOptions) -> Sampling:
+    """Return how tokens are drawn, from the options of `kernelgym eval`.
+
+    Raises:
+        UsageError: If an option makes no sense.
+    """
+    given = {
+        "max_new_tokens": options.max_tokens,
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+    }
+    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Sampling(**({"max_new_tokens": MAX_TOKENS} | known))
+
+
+def make(target: str, options: PolicyOptions) -> HFEvalPolicy:
+    """Return the policy for ``--policy hf:ID_OR_PATH`` or ``hf:ID_OR_PATH+ADAPTER``.
+
+    Raises:
+        UsageError: If there is no target, or an option makes no sense.
+    """
+    used: Sequence[str] = ("temperature", "top_p", "max_tokens", "policy_device", "batch")
+    options.refuse_others("hf", *used)
+    model, _, adapter = target.partition("+")
+    if not model:
+        raise UsageError(
+            "policy 'hf' needs a model, as in hf:Qwen/Qwen2.5-Coder-7B-Instruct or "
+            "hf:runs/mine/model+runs/mine/adapter"
+        )
+    device = options.policy_device or "auto"
+    if device != "auto":
+        device = check_device(device)
+    return HFEvalPolicy(
+        *(model, adapter),
+        sampling=sampling_of(options),
+        device=device,
+        judge=options.device,
+        batch=_BATCH if options.batch is None else options.batch,
+    )

@@ -1,0 +1,172 @@
+"""`kernelgym eval`: a run from the command line, gone on with, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym.records.trajectories import read_records
+from support.chat_server import chat_server
+from support.evals import lines_of
+
+ASKED = ("eval", "--policy", "scripted", "--suite", "Synthetic", "--level", 1, "--limit", 4)
+
+
+@pytest.fixture
+def out(folder: Path) -> Path:
+    return folder / "run"
+
+
+def test_run_is_kept_and_gone_on_with(run: Any, judges: Any, out: Path) -> None:
+    code, said, _ = run(*ASKED, "--samples", 2, "--device", "cpu", "--out", out)
+    assert code == 0 and "8 of 8 episodes ended; 8 answers" in said
+    assert {path.name for path in out.iterdir()} == {
+        *("plan.json", "machine.json", "run.lock", "generations.jsonl", "verdicts.jsonl"),
+        "trajectories.jsonl",
+    }
+    assert len(list(read_records(out / "trajectories.jsonl"))) == 8
+    code, said, _ = run(*ASKED, "--samples", 3, "--out", out)
+    assert code == 0 and "12 of 12 episodes ended; 4 answers (8 were there)" in said
+    assert json.loads((out / "plan.json").read_text())["samples"] == 3
+    assert all(judge.closed for judge in judges)
+
+
+def test_run_without_a_folder_has_one_by_its_name(run: Any, judges: Any, folder: Path) -> None:
+    assert run(*ASKED)[0] == 0
+    assert (folder / "runs" / "scripted-Synthetic-L1" / "plan.json").exists()
+    assert run(*ASKED, "--name", "mine")[0] == 0
+    assert (folder / "runs" / "mine" / "plan.json").exists()
+
+
+def test_answers_and_verdicts_come_by_two_commands(run: Any, judges: Any, out: Path) -> None:
+    code, said, _ = run(*ASKED, "--generate-only", "--out", out)
+    assert code == 0 and not judges and len(lines_of(out, "generations")) == 4
+    assert "wait for an answer or a verdict" in said
+    code, said, _ = run("eval", "--judge-only", "--out", out)
+    assert code == 0 and "4 of 4 episodes ended; 0 answers (4 were there)" in said
+
+
+REFUSED = {
+    "no policy": (("--suite", "Synthetic"), "needs --policy"),
+    "unknown policy": (
+        ("--policy", "oracle"),
+        "known: openai, folder, replay, scripted",
+    ),
+    "target": (("--policy", "scripted:x"), "takes no target"),
+    "shares": (("--policy", "scripted", "--shares", "1,2"), "takes three numbers"),
+    "sum": (("--policy", "scripted", "--shares", "1,1,0"), "sum to 1"),
+    "hardware": (("--policy", "scripted", "--hardware", "H100"), "--hardware takes JSON"),
+    "nothing left": (("--generate-only", "--judge-only"), "leave nothing to do"),
+    "judge alone": (("--judge-only",), "needs --out"),
+    "no run": (("--judge-only", "--out", "nowhere"), "is no run"),
+    "workers": (("--policy", "scripted", "--workers", 0), "--workers must be at least 1"),
+    "no kernels": (("--policy", "scripted", "--suite", "problems"), "knows kernels for the suite"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_one_line_and_exit_2(case: str, run: Any, judges: Any, folder: Path) -> None:
+    (folder / "problems").mkdir()
+    (folder / "problems" / "1_p.py").write_text((folder / "problem.py").read_text())
+    options, said = REFUSED[case]
+    code, _, error = run("eval", *options)
+    assert code == 2 and said in error and error.count("\n") == 1
+
+
+def test_run_of_another_plan_is_refused(run: Any, judges: Any, out: Path) -> None:
+    assert run(*ASKED, "--out", out)[0] == 0
+    code, _, error = run(*ASKED, "--turns", 2, "--out", out)
+    assert code == 2 and "turns was 1, and 2 was asked for" in error
+    code, _, error = run(*ASKED, "--shares", "1,0,0", "--out", out)
+    assert code == 2 and "policy.shares was [0.5, 0.3, 0.2], and [1.0, 0.0, 0.0]" in error
+
+
+@pytest.mark.slow
+def test_run_with_the_judge_itself(run: Any, out: Path, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path / "cache"))
+    options = ("--samples", 2, "--device", "cpu", "--out", out, "--workers", 2)
+    code, said, _ = run(*ASKED, *options)
+    assert code == 0 and "8 of 8 episodes ended" in said
+    statuses = [row["verdict"]["status"] for row in lines_of(out, "verdicts")]
+    assert "correct" in statuses and "unavailable" not in statuses
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Options of a run against a server that runs for the test."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with chat_server() as server:
+        given = ("eval", "--policy", "openai", "--model", "kernel-writer", "--suite", "Synthetic")
+        yield server, (*given, "--level", 1, "--limit", 2, "--endpoint", server.url)
+
+
+def test_run_against_an_endpoint(run: Any, judges: Any, out: Path, remote: Any) -> None:
+    server, asked = remote
+    code, said, _ = run(*asked, "--price", "1,10", "--max-usd", 5, "--out", out)
+    assert code == 0 and "2 of 2 episodes ended" in said and "spent 0.0" in said
+    plan = json.loads((out / "plan.json").read_text())
+    assert plan["policy"]["endpoint"] == server.url and plan["policy"]["model"] == "kernel-writer"
+    assert all(row["usd"] > 0 for row in lines_of(out, "generations"))
+    code, _, error = run(*asked, "--temperature", 0.3, "--out", out)
+    assert code == 2 and "policy.temperature was null, and 0.3 was asked for" in error
+
+
+def test_capped_run_is_stopped_with_a_line(run: Any, judges: Any, out: Path, remote: Any) -> None:
+    _, asked = remote
+    code, said, _ = run(*asked, "--price", "1,10", "--max-usd", 0.001, "--out", out)
+    assert code == 1 and "--max-usd is 0.001; raise it to go on" in said
+    assert lines_of(out, "generations") == []
+
+
+def test_dry_run_asks_nothing(run: Any, judges: Any, out: Path, remote: Any) -> None:
+    server, asked = remote
+    code, said, _ = run(*asked, "--turns", 3, "--price", "1,10", "--dry-run", "--out", out)
+    assert code == 0 and "requests: 2 to 6 (0 answers are there)" in said
+    assert "USD (estimated): 0.00" in said and "missing" not in said
+    assert not server.bodies and not judges and not out.exists()
+    code, said, _ = run(*asked[:-2], "--device", "cuda:7", "--language", "cuda", "--dry-run")
+    assert code == 1 and "missing: there is no key for https://api.openai.com/v1" in said
+    assert "missing: no CUDA device" in said or "does not exist here" in said
+
+
+def test_ping_makes_one_request(run: Any, remote: Any, folder: Path) -> None:
+    server, asked = remote
+    code, said, _ = run(*asked, "--ping")
+    assert code == 0 and "kernel-writer-0725 answers at" in said and len(server.bodies) == 1
+    assert not (folder / "runs").exists()
+    code, _, error = run(*ASKED, "--ping")
+    assert code == 2 and "needs --policy openai" in error
+
+
+REMOTE = {
+    "price": (("--max-usd", 1), "--max-usd needs --price"),
+    "tokenizer": (("--tokenizer", "x"), "--tokenizer needs --price"),
+    "model": (("--model", "none"), "unknown model 'none'; known: kernel-writer, other"),
+    "body": (("--extra-body", "{"), "--extra-body takes JSON"),
+    "list": (("--extra-body", "[]"), "--extra-body takes a JSON object"),
+    "key": (("--api-key-env", "NOT_SET"), "the variable NOT_SET is not set"),
+    "url": (("--endpoint", "http://127.0.0.1:9/v1"), "no server answers at http://127.0.0.1:9/v1"),
+}
+
+
+@pytest.mark.parametrize("case", REMOTE)
+def test_bad_endpoint_is_one_line_and_exit_2(
+    case: str, run: Any, judges: Any, out: Path, remote: Any
+) -> None:
+    _, asked = remote
+    options, said = REMOTE[case]
+    code, _, error = run(*asked, *options, "--out", out)
+    assert code == 2 and said in error and error.count("\n") == 1
+
+
+def test_model_that_answers_nothing_ends_with_a_line(
+    run: Any, judges: Any, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with chat_server(reply=lambda body: "") as server:
+        given = ("--policy", "openai", "--model", "other", "--endpoint", server.url)
+        code, said, _ = run("eval", "--suite", "Synthetic", "--limit", 3, *given, "--out", out)
+    assert code == 1 and "the model answered nothing to all 3 requests" in said

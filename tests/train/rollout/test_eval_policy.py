@@ -1,0 +1,150 @@
+"""The hf policy of kernelgym eval: batches, the device lock, long prompts, adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym import Message, UsageError
+from kernelgym.benchmark import evaluate
+from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
+from kernelgym_train.rollout.eval_policy import BatchedAnswers, HFEvalPolicy, make
+from kernelgym_train.types import Completion, Key, PromptTooLong, Request
+from support import tiny
+from support.evals import lines_of
+
+
+class Batches:
+    """A batch policy that remembers its batches; prompts that say so are too long."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.batches.append(len(requests))
+        long = [n for n, request in enumerate(requests) if "long" in request.messages[0].content]
+        if long:
+            raise PromptTooLong("too long", tuple(long))
+        if any("broken" in request.messages[0].content for request in requests):
+            raise RuntimeError("out of memory")
+        return [Completion(str(r.key.turn), (1,), (1,), None, "stop", 0) for r in requests]
+
+
+def ask(policy: Any, texts: Sequence[str], batch: int = 4) -> list[Any]:
+    async def all_of_them() -> list[Any]:
+        with ThreadPoolExecutor(1) as threads:
+            answers = BatchedAnswers(policy, threads, batch)
+            asked = (
+                answers.sample(Request(Key(0, 0, 0, n), (Message("user", text),), n))
+                for n, text in enumerate(texts)
+            )
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(all_of_them())
+
+
+def test_answers_awaited_together_are_one_batch() -> None:
+    policy = Batches()
+    found = ask(policy, ["x"] * 10)
+    assert [each.text for each in found] == [str(n) for n in range(10)]
+    assert policy.batches == [4, 4, 2]
+
+
+def test_long_prompt_costs_its_answer_alone() -> None:
+    found = ask(Batches(), ["x", "long", "x"])
+    assert isinstance(found[1], PromptTooLong)
+    assert [found[0].text, found[2].text] == ["0", "2"]
+
+
+def test_failure_of_the_model_reaches_its_callers() -> None:
+    found = ask(Batches(), ["x", "broken", "x", "x", "x"])
+    assert [type(each) for each in found] == [RuntimeError] * 4 + [Completion]
+
+
+def test_generation_holds_the_judges_device_lock() -> None:
+    held: list[str] = []
+
+    class Lock:
+        def __init__(self, device: str) -> None:
+            self._device = device
+
+        def __enter__(self) -> None:
+            held.append(self._device)
+
+        def __exit__(self, *_: object) -> None:
+            held.append("free")
+
+    share = DeviceShare("cuda:0", "cuda:0", lock=Lock, settle=lambda device: held.append("settled"))
+    ask(SharingPolicy(Batches(), share), ["x"] * 5)
+    assert held == ["cuda:0", "settled", "free"] * 2
+
+
+@pytest.fixture
+def saved(words: Any, tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "model"
+    tiny.model(len(words)).save_pretrained(folder)
+    words.save_pretrained(folder)
+    yield folder
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_model_of_a_folder_plays_a_run(saved: Path, tmp_path: Path) -> None:
+    options = PolicyOptions(policy_device="cpu", max_tokens=8, temperature=0.7)
+    done = evaluate(
+        make(str(saved), options),
+        **{"suite": "Synthetic", "level": 1, "limit": 2, "samples": 2, "examples": 0},
+        **{"out": tmp_path / "run", "evaluator": ScriptedEvaluator()},
+    )
+    assert done.ended == 4
+    rows = lines_of(tmp_path / "run", "generations")
+    assert all(0 < row["usage"]["completion"] <= 8 and row["usage"]["prompt"] for row in rows)
+    assert {row["finish_reason"] for row in rows} <= {"stop", "length"}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_adapter_changes_what_is_answered(saved: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(saved),
+        LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False),
+    )
+    model.save_pretrained(tmp_path / "adapter")
+
+    def answer(target: str) -> str:
+        async def ask_once() -> str:
+            policy = make(target, PolicyOptions(policy_device="cpu", max_tokens=12, temperature=0))
+            try:
+                await policy.check()
+                assert policy._answers is not None
+                request = Request(Key(0, 0), (Message("user", tiny.LINES[0]),), 1)
+                return (await policy._answers.sample(request)).text
+            finally:
+                await policy.close()
+
+        return asyncio.run(ask_once())
+
+    assert answer(str(saved)) != answer(f"{saved}+{tmp_path / 'adapter'}")
+
+
+def test_missing_model_and_bad_options_are_refused(tmp_path: Path) -> None:
+    policy = make(str(tmp_path / "none"), PolicyOptions(policy_device="cpu"))
+    with pytest.raises(UsageError, match=r"model\.id=.*none' cannot be loaded"):
+        asyncio.run(policy.check())
+    with pytest.raises(UsageError, match="needs a model, as in hf:"):
+        make("", PolicyOptions())
+    with pytest.raises(UsageError, match="device 'tpu'"):
+        make("m", PolicyOptions(policy_device="tpu"))
+    with pytest.raises(UsageError, match="--batch must be at least 1"):
+        make("m", PolicyOptions(batch=0))
+    with pytest.raises(UsageError, match="has no use with policy 'hf'"):
+        make("m", PolicyOptions(rpm=3))
+    assert HFEvalPolicy("m", "a").settings["adapter"] == "a"
