@@ -6,6 +6,7 @@ to try, it goes on with the best node that has something.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -37,10 +38,11 @@ def beam(around: Surroundings) -> Choice | None:
     for order, node in enumerate(around.graph.ranked()):
         moves = tuple(sorted({step.move for step in around.variants[node.key].applied}))
         same = seen[moves] = seen.get(moves, -1) + 1
-        if _is_open(around, node):
-            ranked.append((_attempts(node) // _ROUND, same, order, node))
+        ranked.append((_attempts(node) // _ROUND, same, order, node))
     ranked.sort(key=lambda each: each[:3])
-    members = sorted(ranked[:_WIDTH], key=lambda each: (_attempts(each[3]), each[2]))
+    still_open = (each for each in ranked if _is_open(around, each[3]))
+    members = list(itertools.islice(still_open, _WIDTH))
+    members.sort(key=lambda each: (_attempts(each[3]), each[2]))
     return likeliest(around, (each[3] for each in members))
 
 
