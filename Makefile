@@ -21,7 +21,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
 	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.device_share rollout.timed rollout.records rollout.verdict_log rollout.eval_policy credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards \
+	rollout.device_share rollout.timed rollout.records rollout.verdict_log rollout.eval_policy credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards metrics.filters \
 	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \

@@ -21,7 +21,14 @@ HEAVY = {"torch", "triton", "transformers", "trl", "peft", "accelerate", "datase
 HEAVY |= {"optuna"}
 PURE = {
     *("types", "credit.estimators", "credit.credit", "rollout.sampling", "rollout.refill"),
-    *("metrics.guards", "config.settings", "config.sections", "config.config", "config.check"),
+    *(
+        "metrics.guards",
+        "metrics.filters",
+        "config.settings",
+        "config.sections",
+        "config.config",
+        "config.check",
+    ),
     *(
         "config.unused",
         "config.flat_names",

@@ -64,6 +64,9 @@ class StepHealth:
     failures: int = 0
     """Those that the policy failed to give (`kernelgym.PolicyFailure`), or whose verdict is
     `unavailable`: failures of the machinery, not of the model."""
+    filters: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By filter (`kernelgym_train.metrics.filters.FILTERS`): how many answers it decided on, and
+    how many it let through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,14 @@ class GuardRules:
     """When too many answers were not given, or not judged."""
     most_failures: float = 0.2
     """Most of a window's answers that may be missing or unjudged."""
+    filters: Action = "warn"
+    """When a filter lets almost nothing through that it decided on."""
+    least_passed: float = 0.05
+    """Least share of a window's answers that each filter should let through. A filter that has
+    decided on fewer answers than the inverse of this share (20) sets nothing off."""
 
     def __post_init__(self) -> None:
-        for name in ("no_signal", "collapse", "gap", "infrastructure"):
+        for name in ("no_signal", "collapse", "gap", "infrastructure", "filters"):
             if getattr(self, name) not in ACTIONS:
                 raise UnknownName(f"action for guards.{name}", getattr(self, name), ACTIONS)
         if self.window < 1 or self.baseline < 1:
@@ -109,7 +117,7 @@ class GuardRules:
                 f"guards.window and guards.baseline are at least 1, got {self.window} and "
                 f"{self.baseline}"
             )
-        for name in ("opening_drop", "most_repetition", "most_failures"):
+        for name in ("opening_drop", "most_repetition", "most_failures", "least_passed"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UsageError(f"guards.{name} is a share, got {getattr(self, name)}")
         if not (self.length_ratio > 1.0 and self.least_entropy >= 0.0 and self.most_gap > 0.0):
@@ -151,6 +159,7 @@ def check_guards(
         *_collapse(rules, recent, start),
         *_gap(rules, recent),
         *_infrastructure(rules, recent),
+        *_filters(rules, recent),
     ]
     return tuple(sorted(found, key=lambda alarm: -_GRAVITY[alarm.action]))
 
@@ -239,6 +248,34 @@ def _infrastructure(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Ala
     )
     numbers = {"failures": failures, "answers": answers}
     return [Alarm("infrastructure", rules.infrastructure, message, numbers)]
+
+
+_REMEDIES = {
+    "invalid": "see the warnings of the policy and the messages of unavailable verdicts",
+    "parsing": "read some answers in trajectories.jsonl, and the prompt's form of an answer",
+    "policy": "see finding/CODE for the rule that refuses them",
+    "evidence": "see finding/CODE; the model may leave the work to torch",
+    "timing": "correct kernels earn nothing for speed; see the messages of their verdicts",
+    "zero_variance": "take easier or harder problems, more trajectories or a higher temperature",
+}
+"""What to do about a filter that lets almost nothing through."""
+
+
+def _filters(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:
+    if rules.filters == "off":
+        return []
+    found = []
+    for name in dict.fromkeys(name for step in recent for name in step.filters):
+        seen, passed = (sum(step.filters.get(name, (0, 0))[at] for step in recent) for at in (0, 1))
+        if passed >= rules.least_passed * seen or seen * rules.least_passed < 1.0:
+            continue
+        message = (
+            f"the filter {name} lets {passed} of {seen} answers through; "
+            f"{_REMEDIES.get(name, 'see its metrics')}"
+        )
+        numbers = {"passed": float(passed), "seen": float(seen)}
+        found.append(Alarm(f"filter/{name}", rules.filters, message, numbers))
+    return found
 
 
 def opening_share(answers: Sequence[Sequence[int]], usual: int | None = None) -> float | None:

@@ -26,6 +26,7 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardSchedule
 from kernelgym.types import Evaluator, Trajectory
 from kernelgym_train.credit.credit import Credit, CreditRule, assign_credit
+from kernelgym_train.metrics.filters import Filtered, entropy_metrics, filter_metrics, filtered
 from kernelgym_train.metrics.guards import (
     Alarm,
     GuardRules,
@@ -300,7 +301,15 @@ class Steps:
             logprob_gap=gap,
             answers=len(turns) + missing,
             failures=sum(not turn.verdict.valid for turn in turns) + missing,
+            filters={
+                name: [each.seen, each.passed]  # a list, as JSON gives it back
+                for name, each in self._filtered(taken.rollouts, taken.credit).items()
+            },
         )
+
+    def _filtered(self, rollouts: Iterable[Rollout], credit: Credit) -> dict[str, Filtered]:
+        timing = getattr(self.evaluator, "timing", None) is True
+        return filtered(rollouts, credit.samples, timing=timing)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON data.
@@ -340,6 +349,8 @@ class Steps:
 
     def _metrics(self, every: list[Rollout], credit: Credit, fill: Refill) -> dict[str, float]:
         found = rollout_metrics(every) | advantage_metrics(credit.samples)
+        found |= filter_metrics(self._filtered(every, credit))
+        found |= entropy_metrics(every, credit.samples)
         missing = _not_given(rollout.trajectory for rollout in every)
         asked = missing + sum(len(rollout.completions) for rollout in every)
         found |= {

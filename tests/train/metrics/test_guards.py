@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.metrics.filters import FILTERS
 from kernelgym_train.metrics.guards import (
     ACTIONS,
     Alarm,
@@ -137,15 +138,16 @@ def test_the_gravest_comes_first() -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_guard_does_what_the_rules_say(action) -> None:
     rules = GuardRules(
-        window=3, baseline=2, no_signal=action, collapse=action, gap=action, infrastructure=action
+        3, 2, no_signal=action, collapse=action, gap=action, infrastructure=action, filters=action
     )
     sick = steps(
-        last=3, groups_with_signal=0, repetition=0.9, entropy=0.0, logprob_gap=9.0, failures=64
-    )
+        last=3, groups_with_signal=0, repetition=0.9, entropy=0.0, logprob_gap=9.0, failures=64,
+        filters={"policy": (64, 0)},
+    )  # fmt: skip
     sick[-1] = dataclasses.replace(sick[-1], opening_share=0.1, answer_tokens=1.0)
     found = check_guards(rules, sick)
     assert {alarm.action for alarm in found} == (set() if action == "off" else {action})
-    assert len(found) == (0 if action == "off" else 7)
+    assert len(found) == (0 if action == "off" else 8)
 
 
 @given(
@@ -160,6 +162,9 @@ def test_every_guard_does_what_the_rules_say(action) -> None:
             *[st.none() | st.floats(allow_nan=True)] * 2,
             st.integers(0, 99),
             st.integers(0, 99),
+            st.dictionaries(
+                st.sampled_from(FILTERS), st.tuples(st.integers(0, 99), st.integers(0, 99))
+            ),
         ),
         max_size=12,
     )
@@ -168,6 +173,26 @@ def test_any_history_is_read(history: list[StepHealth]) -> None:
     found = check_guards(RULES, history)
     assert len(found) == len({alarm.guard for alarm in found})
     assert all(alarm.action in ACTIONS for alarm in found)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filter_that_removes_everything_is_an_alarm(name) -> None:
+    """A reward masked for every correct kernel trains on nothing, and looks like any other run."""
+    shut = steps(last=3, filters={name: (40, 0), "other": (40, 40)})
+    (alarm,) = check_guards(RULES, shut)
+    assert (alarm.guard, alarm.action) == (f"filter/{name}", "warn")
+    assert alarm.numbers == {"passed": 0.0, "seen": 120.0} and "0 of 120" in alarm.message
+
+
+@pytest.mark.parametrize(("passed", "alarms"), [(4, 1), (5, 0)])
+def test_filter_alarm_starts_below_five_percent(passed, alarms) -> None:
+    assert len(check_guards(RULES, steps(last=1, filters={"timing": (100, passed)}))) == alarms
+
+
+def test_filter_that_saw_too_little_is_no_alarm() -> None:
+    # Of 19 answers one would be more than 5 %: none at all may be chance.
+    assert check_guards(RULES, steps(last=1, filters={"evidence": (19, 0)})) == ()
+    assert len(check_guards(RULES, steps(last=2, filters={"evidence": (10, 0)}))) == 1
 
 
 def test_openings() -> None:

@@ -30,6 +30,7 @@ FREE = {
     r"^reward_part/.*": "reward_part/PART",
     r"^status/.*": "status/STATUS",
     r"^finding/.*": "finding/CODE",
+    r"^filter/.*_(seen|passed)": r"filter/NAME_\1",
     r"^curriculum/(?!levels$).*": "curriculum/BUCKET",
 }
 """What stands on the page for names that a run's data make."""
