@@ -164,6 +164,13 @@ class Ruleset:
     """End at the first failing call; off where rewards use the fraction of trials."""
     forbid_input_mutation: bool = True
     """A kernel that changes its inputs in place is wrong, unless the reference does too."""
+    front_end: str = ""
+    """A GPU, such as ``cuda:90``: what Triton's front end refuses to compile for it is an error of
+    an interpreted kernel. Empty to let an interpreted kernel say what no GPU compiles."""
+    interpreter: Literal["plain", "gpu"] = "plain"
+    """How Triton's interpreter treats what a GPU decides. ``gpu``: `tl.dot` of fp32 operands rounds
+    them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give
+    NaN, and data races between the programs of a launch are errors."""
     hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import", "frame_access")
     """Codes of screening findings that reject a kernel."""
     timing: TimingProtocol = TimingProtocol()
@@ -213,6 +220,11 @@ class Ruleset:
         return f"{self.name}@{self.digest}"
 
 
+_ADDED: Mapping[str, Any] = MappingProxyType({"front_end": "", "interpreter": "plain"})
+"""Fields that rulesets did not always have, and the value without effect: a ruleset without them
+keeps the digest that it had."""
+
+
 def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
@@ -220,7 +232,11 @@ def _tupled(value: Any) -> Any:
 @functools.lru_cache(maxsize=256)
 def _digest(rules: Ruleset) -> str:
     # Kept, since every verdict and every info is stamped with it.
-    text = json.dumps(dataclasses.asdict(rules), sort_keys=True)
+    fields = dataclasses.asdict(rules)
+    for name, off in _ADDED.items():
+        if fields[name] == off:
+            del fields[name]
+    text = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -309,6 +309,9 @@ class Verdict:
     """Where that time went; None if nothing was run."""
     mismatch: Mismatch | None = None
     """Where the first wrong output differs; only a wrong kernel of the right shapes has one."""
+    checked_for: str = ""
+    """The GPU that Triton's front end was asked to compile interpreted launches for, such as
+    ``cuda:90``; empty if it was not asked."""
     profile: Profile | None = None
     """Where a call's time goes; only of correct kernels that evidence was gathered for, where
     kernels are timed."""

@@ -16,9 +16,11 @@ def cache_dir(tmp_path_factory):
     return tmp_path_factory.mktemp("judge-cache")
 
 
-def _evaluator(name, cache_dir, **options):
+def _evaluator(name, cache_dir, front_end="", **options):
     # Many kernels of these tests hold no custom code; `asking` is for those that show that they do.
     rules = dataclasses.replace(RULESETS[name], limits=TIGHT, require_custom_kernel=False)
+    interpreter = "gpu" if front_end else "plain"
+    rules = dataclasses.replace(rules, front_end=front_end, interpreter=interpreter)
     return LocalEvaluator(ruleset=rules, cache_dir=cache_dir, **options)
 
 
@@ -32,6 +34,13 @@ def strict(cache_dir):
 def asking(cache_dir):
     rules = dataclasses.replace(RULESETS["strict"], limits=TIGHT)
     with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
+        yield evaluator
+
+
+@pytest.fixture(scope="session")
+def as_gpu(cache_dir):
+    """Judges interpreted kernels by what a GPU compiles and computes."""
+    with _evaluator("strict", cache_dir, timing=False, front_end="cuda:90") as evaluator:
         yield evaluator
 
 

@@ -104,6 +104,8 @@ class JudgeOutcome:
     """Findings of the judged calls."""
     library: LibraryWork | None = None
     """Work that its extensions leave to libraries, found by their symbols."""
+    checked_for: str = ""
+    """The GPU that Triton's front end was asked to compile interpreted launches for."""
     evidence: Evidence | None = None
     """Evidence that the custom kernel, not torch, did the work."""
     timing: TimingOutcome | None = None
@@ -183,6 +185,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
         wall_s=at.wall_s,
         stages=at.stages,
         mismatch=reading.mismatch,
+        checked_for=outcome.checked_for,
         profile=counted.profile if counted else None,
     )
 

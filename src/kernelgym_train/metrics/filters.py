@@ -1,4 +1,4 @@
-"""How many answers of a step each filter lets through, and what is left of the entropy.
+"""Answers that each filter of a step lets through, and their entropy.
 
 An answer passes a row of filters before a model learns from it. A filter that removes everything
 makes no error and no alarm of its own: rewards stop differing, and nothing else shows. Contract:
@@ -83,7 +83,7 @@ def filter_metrics(found: dict[str, Filtered]) -> dict[str, float]:
 
 
 def entropy_metrics(rollouts: Iterable[Rollout], samples: Iterable[Sample]) -> dict[str, float]:
-    """Return estimates of the entropy per token, in nats, before and after all filters."""
+    """Return the estimated entropy per token before and after all filters."""
     answers = (answer for rollout in rollouts for answer in rollout.completions)
     raw = [value for answer in answers for value in answer.logprobs or ()]
     masked = [value for sample in samples for value in sample.logprobs or ()]
@@ -92,7 +92,7 @@ def entropy_metrics(rollouts: Iterable[Rollout], samples: Iterable[Sample]) -> d
 
 
 def _is_refused(turn: Turn, *, late: bool) -> bool:
-    """Return True if a kernel was rejected, before it ran or (late) once its outputs were right."""
+    """Return True if a kernel was rejected: before it ran, or late."""
     found = turn.verdict
     ran = found.compiled and 0 < found.trials == found.trials_passed
     return found.status is Status.REJECTED and ran is late

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.session.advice import interpreted_advice
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import TIGHT, forward_only, problem
@@ -64,3 +65,24 @@ def test_advice_comes_once_and_only_where_rules_ask(cache_dir):
     with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
         verdict = evaluator.evaluate(SUM, forward_only("return x.sum(1) * 1.00001"))
     assert verdict.status is Status.WRONG and "fp64" not in verdict.message
+
+
+DOT = "import triton.language as tl\nc = tl.dot(a, b)\nd = tl.dot(a, b, input_precision='ieee')\n"
+LOAD = "x = tl.load(p, mask=m)\ny = tl.load(p, m)\nz = tl.load(p, m, 0.0)\nw = tl.load(p)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "nonfinite", "told"),
+    [
+        (DOT, False, 'input_precision="ieee" (line 2)'),
+        (DOT, True, ""),
+        (LOAD, True, "(lines 1, 2)"),
+        (LOAD, False, ""),
+        ("x = tl.load(p, mask=m, other=0.0)", True, ""),
+        ("x = tl.load(p, boundary_check=(0,), padding_option='zero')", True, ""),
+        ("not python", True, ""),
+    ],
+)
+def test_lines_that_a_gpu_leaves_undefined_are_named(source, nonfinite, told):
+    found = interpreted_advice(source, nonfinite)
+    assert (told in found) if told else found == ""

@@ -4,11 +4,15 @@ Two styles give values that differ from the reference's by design: parameters th
 folded or packed before the judge replaced them, and long running sums in fp32. The advice names
 neither the reference's values nor the judge's.
 
+Two more are undefined on a GPU and right in Triton's interpreter by chance: see
+`interpreted_advice`.
+
 Not covered: parameters under other names than the reference's (`model`).
 """
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from kernelgym.judge.compare.compare import Comparison, compare
 from kernelgym.judge.reference.reference import Expected, Reference
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["advice"]
+__all__ = ["advice", "interpreted_advice"]
 
 _ROUNDING = 2e-4  # a running fp32 sum of a million numbers errs less, TF32 more
 
@@ -77,3 +81,47 @@ def _is_stale(
         return False
     known = found.calibration
     return compare(claimed, outputs, found.output, found.precise, rules, known).passed
+
+
+def interpreted_advice(source: str, nonfinite: bool) -> str:
+    """Return which lines are wrong on a GPU, judging by their text.
+
+    Args:
+        source: The kernel's module.
+        nonfinite: Whether the output is NaN or infinite where the reference is not.
+
+    Returns:
+        For NaN the loads with a mask and without ``other``, otherwise the `tl.dot` without
+        ``input_precision``; empty if there are none.
+    """
+    loads, dots = [], []
+    try:
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    for call in calls:
+        given = {keyword.arg for keyword in call.keywords}
+        name = ast.unparse(call.func)
+        if name in ("tl.dot", "triton.language.dot"):
+            if not given & {"input_precision", "allow_tf32"}:
+                dots.append(call.lineno)
+        elif name in ("tl.load", "triton.language.load"):
+            masked = "mask" in given or "boundary_check" in given or len(call.args) > 1
+            if masked and not given & {"other", "padding_option"} and len(call.args) < 3:
+                loads.append(call.lineno)
+    if nonfinite and loads:
+        return (
+            f"lanes that a mask turns off load no value, and are NaN here: give tl.load `other=` "
+            f"({_lines(loads)})"
+        )
+    if not nonfinite and dots:
+        return (
+            "tl.dot rounds fp32 operands to TF32, here as on a GPU: pass "
+            f'input_precision="ieee" ({_lines(dots)})'
+        )
+    return ""
+
+
+def _lines(numbers: list[int]) -> str:
+    told = ", ".join(map(str, sorted(set(numbers))[:8]))
+    return f"line {told}" if len(set(numbers)) == 1 else f"lines {told}"

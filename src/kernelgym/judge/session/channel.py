@@ -219,6 +219,7 @@ _DOING = {
     "prepare": "being set up",
     "go": "running forward",
     "trace": "being set up to be watched",
+    "launches": "telling its launches",
     "compilation": "handing out what was compiled",
 }
 

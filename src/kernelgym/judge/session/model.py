@@ -64,6 +64,7 @@ class CandidateModel:
         try:
             tf32 = self._ruleset.tf32 == "torch"
             request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
+            request["as_gpu"] = self._ruleset.interpreter == "gpu"
             self._channel.post({**request, "compile": compiles}, fds)
         finally:
             for fd in fds:

@@ -199,6 +199,14 @@ class Session:
         seen = self.channel.answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
 
+    def launches(self) -> Any:
+        """Return what the candidate tells of its interpreted launches.
+
+        A hostile candidate may have made it up; `kernelgym.judge.evidence.front_end` reads it.
+        """
+        self.channel.post({"op": "launches"})
+        return self.channel.answer("launches").get("record")
+
     def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
         results, self._launched = answer.get("results"), answer.get("launches")
         return self._listed(self.buffers.captured if results is None else results, calls)

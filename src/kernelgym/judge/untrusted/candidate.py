@@ -17,6 +17,9 @@ Every request carries a nonce, which the answer repeats. The requests are:
   the answer is sent when the whole device has finished;
 - ``capture``: record the prepared calls in a CUDA graph, which ``go`` replays in timed windows;
 - ``trace``: watch calls, as `tracer.py` does;
+- ``launches``: report the distinct launches of interpreted kernels, as `launch_record.py` does;
+- ``front_end``: compile such a report as far as `front_end.py` does. Only a process that was given
+  no kernel receives this request;
 - ``compilation``: report cache misses of `torch.compile`. Only a process that holds the reference
   and was loaded with ``compile`` receives this request.
 """
@@ -65,10 +68,15 @@ class Parts:
     extension_stub: ModuleType
     torch_compile: ModuleType
     triton_tools: ModuleType
+    front_end: ModuleType
+    as_gpu: Callable[[], None]
+    """Has the interpreter behave as a GPU where Triton leaves that open."""
     launches: Any
     """This process's `Launches`, from `watch/launches.py`."""
     new_tracer: Callable[[], Any]
     """Makes this process's `Tracer`, from `watch/tracer.py`."""
+    recorder: Any = None
+    """This process's `Recorder`, from `triton/launch_record.py`; None without an interpreter."""
 
 
 def serve(
@@ -133,6 +141,12 @@ def serve(
                         reply["device_ms"] = state.device_ms()
                 case "trace":
                     reply["seen"] = state.trace(request["mode"], request["all_threads"])
+                case "launches":
+                    if parts.recorder is not None:
+                        reply["record"] = parts.recorder.report(state.source_file)
+                case "front_end":
+                    given = request["record"], request["target"], parts.error_report.describe_error
+                    reply["refused"] = parts.front_end.refusals(*given)
                 case "capture":
                     reply["results"] = state.capture(request["tells"])
                 case "compilation":
@@ -197,6 +211,8 @@ class _State:
             # A kernel may leave parts to torch: its fp32 operators compute in fp32, as they do in
             # the reference.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        if request["as_gpu"]:
+            self._parts.as_gpu()
         self._parts.extension_stub.replace_extension_builds(request_build)
         self._launches.count_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:

@@ -54,7 +54,8 @@ def _untrusted(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(on_gpu: bool) -> None:
+def _import_libraries(on_gpu: bool) -> Callable[[], None]:
+    """Import candidates' libraries; return what makes the interpreter GPU-like."""
     import numpy  # noqa: F401
     import torch
 
@@ -74,10 +75,11 @@ def _import_libraries(on_gpu: bool) -> None:
     try:
         import triton  # noqa: F401
     except ImportError:
-        return
+        return lambda: None
     if os.environ.get("TRITON_INTERPRET") == "1":
         # In the zygote, so that a Triton version that does not fit fails the judge, not a kernel.
-        _untrusted("triton/bounds_check").check_interpreter_accesses()
+        races = _untrusted("triton/races").Races()
+        _untrusted("triton/bounds_check").check_interpreter_accesses(races)
         libdevice = _untrusted("triton/libdevice")
         libdevice.install()
         _untrusted("triton/interpreter_gaps").fill(libdevice.with_semantic)
@@ -89,6 +91,13 @@ def _import_libraries(on_gpu: bool) -> None:
             switch.install(*(_untrusted(f"{folder}/{name}") for name in parts))
         # After the replacements, which are made for the interpreter's own text only.
         _untrusted("triton/bf16").compute_in_bf16()
+        values = _untrusted("triton/gpu_values").GpuValues()
+
+        def as_gpu() -> None:
+            races.on = values.on = True
+
+        return as_gpu
+    return lambda: None
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
@@ -107,8 +116,17 @@ def _tracing(launches: Any) -> Callable[[], Any]:
     return begin
 
 
+def _recorder() -> Any:
+    """Return what records interpreted launches; None without an interpreter."""
+    if os.environ.get("TRITON_INTERPRET") != "1" or "triton" not in sys.modules:
+        return None
+    return _untrusted("triton/launch_record").Recorder()
+
+
 class _Zygote:
-    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+    def __init__(
+        self, control: socket.socket, config: dict[str, Any], as_gpu: Callable[[], None]
+    ) -> None:
         self.protocol = _untrusted("protocol")
         self.sandbox, self.seccomp = _untrusted("sandbox/sandbox"), _untrusted("sandbox/seccomp")
         self.namespaces, self.ids = _untrusted("sandbox/namespaces"), (os.geteuid(), os.getegid())
@@ -118,9 +136,16 @@ class _Zygote:
         self.parts = self.candidate.Parts(
             **{name: _untrusted(name) for name in (*names, "extension_stub", "torch_compile")},
             triton_tools=_untrusted("triton/tools"),
+            front_end=_untrusted("triton/front_end"),
+            as_gpu=as_gpu,
             launches=launches,
+            recorder=(recorder := _recorder()),
             new_tracer=_tracing(launches),  # after the others have bound torch's own functions
         )
+        if recorder is not None:
+            recorder.forget()  # the launches that warmed this process up
+        elif config["device"] == "cpu" and "triton" in sys.modules:
+            self.parts.front_end.import_compiler()
         self.device, self.shared = config["device"], ""
         self.compiler_paths = config["compiler_paths"]
         self.control, self.decoder = control, self.protocol.Decoder()
@@ -351,8 +376,8 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     """Import the libraries, choose a sandbox tier and serve requests."""
     control = socket.socket(fileno=control_fd)
     _untrusted("sandbox/sandbox").adopt_orphans()
-    _import_libraries(config["device"] != "cpu")
-    zygote = _Zygote(control, config)
+    as_gpu = _import_libraries(config["device"] != "cpu")
+    zygote = _Zygote(control, config, as_gpu)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
     zygote.serve()

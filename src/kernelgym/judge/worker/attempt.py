@@ -17,17 +17,19 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
+from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.evidence.inline import Watch, can_be_watched
 from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.outcome import End, JudgeOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.advice import interpreted_advice
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
-from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE
+from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.types import Status
 
 __all__ = ["Attempt", "Equipment"]
@@ -49,6 +51,8 @@ class Equipment:
     """Inputs and reference outputs of calls under public seeds."""
     timer: Timer
     """Times kernels."""
+    front_end: FrontEnd
+    """Asks Triton's front end about interpreted launches."""
 
 
 class Attempt:
@@ -141,6 +145,7 @@ class Attempt:
                 self._processes.ask_for_contexts()
                 session.model.construct(run.reference)
                 self._call(run)
+                self._check_launches(session)
             outcome.noticed = (*session.findings(self._kernel), *run.reference.findings())
             if outcome.calls.failed:
                 return
@@ -172,6 +177,29 @@ class Attempt:
                 break
         if watch is not None:
             watch.end()
+        if calls.mismatch is not None and self._is_interpreted("gpu"):
+            told = interpreted_advice(self._kernel.source, bool(calls.mismatch.nonfinite))
+            calls.complaint += f"; {told}" if told else ""
+
+    def _check_launches(self, session: Session) -> None:
+        """Ask Triton's front end whether it would compile what was interpreted.
+
+        Raises:
+            Rejected: If it would not.
+        """
+        target = self._ruleset.front_end
+        if not target or not is_interpreted(self._kernel.language, self._equipment.device):
+            return
+        calls = self._outcome.calls
+        passed, failed, calls.passed, calls.failed = calls.passed, calls.failed, 0, 0
+        self._outcome.checked_for = target
+        self._equipment.front_end.check(session, self._kernel, target)
+        calls.passed, calls.failed = passed, failed
+
+    def _is_interpreted(self, how: str) -> bool:
+        """Return True if the kernel is interpreted here, and in this way."""
+        interpreted = is_interpreted(self._kernel.language, self._equipment.device)
+        return interpreted and self._ruleset.interpreter == how
 
     def _is_custom(self, run: LiveRun) -> bool:
         """Check evidence that the custom kernel, not torch, did the work."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from kernelgym.baseline import Baseline
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
+from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.out_of_memory import bound_own_memory, lacked_memory
 from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
@@ -27,7 +28,7 @@ from kernelgym.judge.timing.baseline_store import Kept, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
-from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.languages import REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem, Status, Verdict
 
@@ -102,6 +103,7 @@ class Worker:
             processes=self._processes,
             public=PublicCalls(self._accelerator.device),
             timer=timer,
+            front_end=FrontEnd(self._processes),
         )
 
     def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
@@ -120,6 +122,8 @@ class Worker:
         seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
         case = Case(problem, kernel, self._ruleset, seeds)
         self._processes.begin(kernel.language)
+        if self._ruleset.front_end and is_interpreted(kernel.language, self._equipment.device):
+            self._processes.begin(REFERENCE_LANGUAGE)  # the front end runs without an interpreter
         # Before the zygote is waited for: the check's first imports run while the zygote starts.
         self._accelerator.check_room(problem)
         zygote = self._processes.zygote(kernel.language)
@@ -309,10 +313,12 @@ class Worker:
 
         The next job starts new ones.
         """
+        self._equipment.front_end.end()
         self._baselines.dismiss()
         self._processes.reset()
 
     def close(self) -> None:
         """End all processes."""
+        self._equipment.front_end.end()
         self._baselines.dismiss()
         self._processes.close()

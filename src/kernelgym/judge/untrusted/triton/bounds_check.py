@@ -20,8 +20,12 @@ from typing import Any
 __all__ = ["check_interpreter_accesses"]
 
 
-def check_interpreter_accesses() -> None:
-    """Patch Triton's interpreter to check the range of every memory access."""
+def check_interpreter_accesses(races: Any = None) -> None:
+    """Patch Triton's interpreter to check the range of every memory access.
+
+    Args:
+        races: A `Races` from `races.py`, told of every access that lies in one tensor; or None.
+    """
     import numpy as np
     from triton.runtime import interpreter
 
@@ -32,10 +36,13 @@ def check_interpreter_accesses() -> None:
 
     def nested(self: Any, *args: Any, **kwargs: Any) -> Any:
         outer = spans.save()
+        interrupted = races.begin() if races is not None else None
         try:
             return call(self, *args, **kwargs)
         finally:
             spans.restore(outer)
+            if races is not None:
+                races.end(interrupted)
 
     def prepared(self: Any, args: Any, kwargs: Any) -> Any:
         on_host = prepare(self, args, kwargs)
@@ -53,7 +60,13 @@ def check_interpreter_accesses() -> None:
             # Tensor descriptors pass a bare array as the mask, and options by keyword.
             if active is not None and not isinstance(active, np.ndarray):
                 active = active.data
-            spans.check(kind, args[pointer], active)
+            found = spans.check(kind, args[pointer], active)
+            if races is not None and races.on and found is not None:
+                values = None
+                if kind == "store":
+                    values = np.broadcast_to(args[1].data, args[pointer].data.shape)
+                    values = values.reshape(-1) if active is None else values[active]
+                races.access(kind, self, *found, values)
             return original(self, *args, **kwargs)
 
         setattr(builder, name, access)
@@ -136,7 +149,14 @@ class _Spans:
         starts = sorted(found)
         self._set = starts, [found[s][0] for s in starts], [found[s][1] for s in starts]
 
-    def check(self, kind: str, pointers: Any, mask: Any) -> None:
+    def check(self, kind: str, pointers: Any, mask: Any) -> Any:
+        """Return what an access touches: addresses, tensor's span, element's size.
+
+        None if it touches nothing, or several tensors.
+
+        Raises:
+            IndexError: If it touches no tensor of the launch.
+        """
         np = self._np
         addresses = np.asarray(pointers.data, dtype=np.uint64)
         if mask is not None:
@@ -145,13 +165,14 @@ class _Spans:
                 active = np.broadcast_to(active, addresses.shape)
             addresses = addresses[active]
         if addresses.size == 0:
-            return
+            return None
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         known_starts, known_ends, names = self._set
         # The fast path: if the lowest and the highest address lie in one tensor, all do.
         index = bisect_right(known_starts, int(addresses.min())) - 1
         if index >= 0 and int(addresses.max()) + size <= known_ends[index]:
-            return
+            span = known_starts[index], known_ends[index], names[index]
+            return addresses.reshape(-1), span, size
         addresses = addresses.reshape(-1)
         starts, ends = (np.array(bounds, dtype=np.uint64) for bounds in (known_starts, known_ends))
         if len(starts):
@@ -161,7 +182,7 @@ class _Spans:
         else:
             owner, fine = np.zeros(addresses.shape, int), np.zeros(addresses.shape, bool)
         if fine.all():
-            return
+            return None
         bad = int(np.argmin(fine))
         where = "no tensor was passed to this launch"
         if len(starts):

@@ -1,0 +1,191 @@
+"""Ask Triton's front end whether a GPU could compile interpreted launches.
+
+Contract: the candidate reports its distinct launches: which function, which types, which constants.
+A second process, which loads no kernel's module and runs none of its code
+(`untrusted/triton/front_end.py`), compiles them as far as no GPU is needed. So the candidate cannot
+answer in the front end's place:
+
+- the text of a kernel is taken from the module that the judge was given, by line, not from the
+  report;
+- a candidate that counted launches and reports none is refused;
+- a refusal counts if a fresh process confirms it, since a process serves several kernels.
+
+Not covered: a hostile candidate that launches one kernel and reports another. As with all evidence
+(`kernelgym.judge.evidence.evidence`), its outputs are compared all the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kernelgym.judge.processes.candidate_handle import (
+    Candidate,
+    CandidateEnded,
+    CandidateTimedOut,
+)
+from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.languages import REFERENCE_LANGUAGE
+from kernelgym.types import Finding, Kernel, Severity, Status
+
+__all__ = ["FrontEnd", "with_texts"]
+
+_MOST_FUNCTIONS, _MOST_LAUNCHES, _MOST_TEXT = 256, 256, 200_000
+_COMPILE_S = 20.0
+_SERVES = 64
+"""Kernels that one process is asked about: Triton keeps what it compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    kind: str
+    text: str
+    where: str
+    name: str
+
+
+class FrontEnd:
+    """Asks a process without a kernel about launches; keeps the process.
+
+    Args:
+        processes: Opens that process.
+    """
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._candidate: Candidate | None = None
+        self._served = 0
+
+    def check(self, session: Session, kernel: Kernel, target: str) -> None:
+        """Compile a kernel's interpreted launches for a GPU, without one.
+
+        Args:
+            session: Its process, after the judged calls.
+            kernel: The kernel.
+            target: Such as ``cuda:90``.
+
+        Raises:
+            Rejected: If a launch is refused; or if launches were counted and none is reported.
+        """
+        record = with_texts(session.launches(), kernel.source)
+        if record is None or not record["launches"]:
+            if session.tally.idle < session.tally.calls:
+                raise Rejected(
+                    Status.RUNTIME_ERROR,
+                    "launches were counted that did not go through Triton's launcher, so that "
+                    f"they cannot be compiled for {target}: launch a @triton.jit function as "
+                    "kernel[grid](...)",
+                )
+            return
+        refusal = self._refusal(record, target)
+        if refusal is None:
+            return
+        place = f" ({refusal.where})" if refusal.where else ""
+        told = Finding(
+            "front_end",
+            f"the interpreter ran {refusal.name}, and Triton's front end refuses to compile it for "
+            f"{target}",
+            Severity.INFO,
+        )
+        message = f"{refusal.kind}: {refusal.text}{place}"
+        raise Rejected(Status.RUNTIME_ERROR, message, findings=(told,))
+
+    def _refusal(self, record: dict[str, Any], target: str) -> _Refusal | None:
+        """Return the first refusal, if a fresh process confirms it."""
+        found: _Refusal | None = None
+        while True:
+            fresh = self._candidate is None or self._served >= _SERVES
+            if fresh:
+                self.end()
+                self._candidate = self._processes.zygote(REFERENCE_LANGUAGE).take()
+            found = self._ask(record, target)
+            self._served += 1
+            if found is None:
+                return None
+            self.end()
+            if fresh:
+                return found
+
+    def _ask(self, record: dict[str, Any], target: str) -> _Refusal | None:
+        assert self._candidate is not None
+        self._candidate.post({"op": "front_end", "record": record, "target": target})
+        try:
+            answer = self._candidate.answer(time.monotonic() + _COMPILE_S)
+        except CandidateTimedOut:
+            return _Refusal("CompilationError", f"not compiled within {_COMPILE_S:g} s", "", "it")
+        except CandidateEnded as end:
+            return _Refusal("CompilationError", f"Triton's compiler failed: {end}", "", "it")
+        if "error" in answer:
+            return _read({**answer["error"], "name": "it"})
+        refused = answer.get("refused")
+        return _read(refused[0]) if refused else None
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        candidate, self._candidate, self._served = self._candidate, None, 0
+        if candidate is not None:
+            self._processes.discard(candidate)
+
+
+def _read(said: Any) -> _Refusal:
+    def text(name: str) -> str:
+        return str(said.get(name, ""))[:8000].encode("utf-8", "replace").decode()
+
+    return _Refusal(text("type"), text("text"), text("where"), text("name"))
+
+
+def with_texts(record: Any, source: str) -> dict[str, Any] | None:
+    """Return a report with each function's text; None if unreadable.
+
+    Args:
+        record: What a candidate sent.
+        source: The kernel's module. Functions that lie in it get their text from here.
+    """
+    if not isinstance(record, dict):
+        return None
+    functions = _listed(record.get("functions"), _MOST_FUNCTIONS)
+    launches = _listed(record.get("launches"), _MOST_LAUNCHES)
+    if functions is None or launches is None:
+        return None
+    try:
+        texts = dict(_functions(source))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    written = []
+    for function in functions:
+        line, name = function.get("line"), function.get("name")
+        if not isinstance(name, str):
+            return None
+        if "text" in function or "error" in function:  # of a file that the kernel wrote
+            told = str(function.get("text", ""))[:_MOST_TEXT]
+            written.append({**function, "text": told})
+        elif type(line) is int and (text := texts.get((line, name))) is not None:
+            written.append({**function, "text": text})
+        else:
+            lost = f"ValueError: @jit functions should be defined in a Python file, unlike {name}"
+            written.append({"name": name, "error": lost})
+    if not all(type(each.get("function")) is int for each in launches):
+        return None
+    if not all(0 <= each["function"] < len(functions) for each in launches):
+        return None
+    return {"functions": written, "launches": launches}
+
+
+def _listed(value: Any, most: int) -> list[dict[str, Any]] | None:
+    """Return a list of at most `most` objects, otherwise None."""
+    if not isinstance(value, list) or len(value) > most:
+        return None
+    return value if all(isinstance(each, dict) for each in value) else None
+
+
+def _functions(source: str) -> Iterator[tuple[tuple[int, str], str]]:
+    """Yield (first line, decorators included; name) and text of every function."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            yield (first, node.name), "".join(lines[first - 1 : node.end_lineno])

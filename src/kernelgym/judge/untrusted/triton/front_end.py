@@ -1,0 +1,279 @@
+"""Has Triton's front end compile recorded launches for a GPU.
+
+The front end is the part of Triton's compiler that turns Python's syntax into Triton's intermediate
+language (TTIR). It needs no GPU and no driver. It refuses what only the interpreter takes: NumPy in
+a kernel, lists, `try`, plain globals, loops over floats, operands of `tl.dot` that are too small.
+
+This runs in a process that loads no kernel's module. A kernel's text is compiled, and what it may
+call at compile time is Triton's language alone: modules are replaced by copies that hold what a
+kernel may use, and names that begin with two underscores are refused. So no code of a kernel runs
+here, and a kernel cannot have the front end say yes.
+
+Not covered: what later stages refuse, such as too much shared memory; these need the assembler.
+Tensor descriptors made on the host and tuples are checked like any argument.
+
+Loaded by path in the untrusted process: standard library and triton only.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import linecache
+import math
+import textwrap
+from collections import namedtuple
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+__all__ = ["import_compiler", "refusals"]
+
+_BUILTINS = (
+    *("abs", "bool", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max"),
+    *("min", "pow", "print", "range", "reversed", "round", "sorted", "str", "sum", "tuple", "zip"),
+    *("ValueError", "TypeError", "AssertionError", "Exception", "True", "False", "None"),
+)
+"""What a `constexpr_function` may call of Python's."""
+
+
+class KernelRefused(Exception):
+    """What a kernel's text may not say here."""
+
+
+def import_compiler() -> None:
+    """Import what `refusals` needs, so that forked processes have it."""
+    import triton.backends.nvidia.compiler
+    import triton.compiler.code_generator
+    import triton.language.extra.cuda.libdevice  # noqa: F401
+
+
+def refusals(
+    record: dict[str, Any], target: str, describe: Callable[[BaseException, str], dict[str, str]]
+) -> list[dict[str, Any]]:
+    """Return the launches that the front end refuses, with its errors.
+
+    Args:
+        record: The result of `launch_record.Recorder.report`, with every function's text.
+        target: Such as ``cuda:90``.
+        describe: Describes an error for the trusted side.
+    """
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import code_generator
+    from triton.compiler.compiler import make_backend
+
+    code_generator.CodeGenerator.builtin_namespace["getattr"] = _public_attribute
+    kind, _, number = target.partition(":")
+    backend = make_backend(GPUTarget(kind, int(number), 32))
+    reader, found = _Reader(record["functions"]), []
+    for index, launch in enumerate(record["launches"]):
+        name = str(record["functions"][launch["function"]].get("name"))
+        try:
+            _compile(backend, reader, launch)
+        except BaseException as error:
+            told = describe(error, "")
+            line = _line(error, reader.lines)
+            found.append({"launch": index, "name": name, **told, "where": line})
+    return found
+
+
+def _compile(backend: Any, reader: _Reader, launch: dict[str, Any]) -> None:
+    from triton._C.libtriton import ir
+    from triton.compiler.compiler import ASTSource
+
+    function = reader.function(launch["function"])
+    if "error" in launch:
+        raise KernelRefused(launch["error"])
+    types = {name: _tupled(kind) for name, kind in launch["types"].items()}
+    constants = {tuple(path): reader.value(value) for path, value in launch["constants"]}
+    given = {name: reader.value(value) for name, value in launch["options"].items()}
+    options = backend.parse_options(dict(given))
+    for name in given:
+        if name not in options.__dict__ and name not in types:
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+    source = ASTSource(function, types, constants, {})
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    generators = backend.get_codegen_implementation(options)
+    # Later stages would read the result; nothing here does.
+    source.make_ir(backend.target, options, generators, backend.get_module_map(), context)
+
+
+def _tupled(kind: Any) -> Any:
+    return tuple(map(_tupled, kind)) if isinstance(kind, list) else kind
+
+
+def _line(error: BaseException, lines: dict[str, tuple[int, str]]) -> str:
+    """Return the lines of the kernel's module that an error names."""
+    places: list[str] = []
+    link: BaseException | None = error
+    while link is not None and len(places) < 4:
+        node, source = getattr(link, "node", None), getattr(link, "src", None)
+        if node is not None and isinstance(source, str) and source.strip() in lines:
+            first, name = lines[source.strip()]
+            places.append(f"line {first + node.lineno - 1}, in {name}")
+        link = link.__cause__
+    return "; ".join(dict.fromkeys(places))
+
+
+class _Reader:
+    """Makes Triton's functions and values of a record."""
+
+    def __init__(self, functions: list[dict[str, Any]]) -> None:
+        self._written, self._made = functions, dict[int, Any]()
+        self.lines: dict[str, tuple[int, str]] = {}
+        """By a function's text: the first line of its `def`, and its name."""
+
+    def function(self, index: int) -> Any:
+        """Return a function; one that calls itself finds itself."""
+        if index in self._made:
+            return self._made[index]
+        written = self._written[index]
+        if "error" in written:
+            raise KernelRefused(written["error"])
+        scope: dict[str, Any] = {"__name__": "kernel"}
+        plain = self._plain(index, written, scope)
+        from triton.runtime.jit import ConstexprFunction, JITFunction
+
+        if written["constexpr"]:
+            scope["__builtins__"] = {
+                name: vars(importlib.import_module("builtins"))[name] for name in _BUILTINS
+            }
+            made: Any = ConstexprFunction(plain)
+        else:
+            made = JITFunction(plain, noinline=written["noinline"])
+        self._made[index] = made
+        plain.__defaults__ = tuple(map(self.value, written["defaults"])) or None
+        # A default is read from the text on a GPU, and from here by functions that call this one.
+        made.signature = importlib.import_module("inspect").signature(plain)
+        scope |= {name: self.value(value) for name, value in written["globals"].items()}
+        return made
+
+    def _plain(self, index: int, written: dict[str, Any], scope: dict[str, Any]) -> Any:
+        text = textwrap.dedent(written["text"])
+        first = int(written["line"])
+        tree = ast.parse(text)
+        node = tree.body[0] if tree.body else None
+        if len(tree.body) != 1 or not isinstance(node, ast.FunctionDef):
+            raise KernelRefused("a kernel is written as a function with def")
+        _check_names(node)
+        lines = text.splitlines(keepends=True)[node.lineno - 1 :]
+        first += node.lineno - 1
+        node.decorator_list, node.returns = [], None
+        arguments = node.args
+        for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            told = written["annotations"].get(each.arg)
+            each.annotation = ast.Constant(told) if told else None
+        arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+        arguments.kw_defaults = [each and ast.Constant(None) for each in arguments.kw_defaults]
+        ast.increment_lineno(tree, first - node.lineno)
+        ast.fix_missing_locations(tree)
+        file = f"kernel-{index}.py"
+        linecache.cache[file] = (len(text), None, ["\n"] * (first - 1) + lines, file)
+        exec(compile(tree, file, "exec"), scope)
+        self.lines["".join(lines).strip()] = first, node.name
+        return scope[node.name]
+
+    def value(self, written: Any) -> Any:
+        """Return the value that was written."""
+        from triton import language
+
+        match next(iter(written.items())):
+            case ("value", value):
+                return value
+            case ("float", digits):
+                return float.fromhex(digits)
+            case ("constexpr", value):
+                return language.constexpr(self.value(value))
+            case ("dtype", name):
+                return language.dtype(name)
+            case ("module", name):
+                return _module(name)
+            case ("library", (home, name)):
+                return getattr(_module(home), name)
+            case ("function", index):
+                return self.function(index)
+            case ("list", values):
+                return [self.value(each) for each in values]
+            case ("tuple", values):
+                found = tuple(self.value(each) for each in values)
+                if fields := written.get("fields"):
+                    return namedtuple(fields[0], fields[1:])(*found)
+                return found
+            case ("other", kind):
+                return _Other(str(kind))
+        raise KernelRefused(f"{written!r} is no value")
+
+
+class _Other:
+    """Stands for an object that a kernel can do nothing with."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        return f"<{self._kind}>"
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(f"{self._kind} is no part of Triton's language: a kernel cannot call it")
+
+
+_modules: dict[str, ModuleType] = {}
+
+
+def _module(name: str) -> ModuleType:
+    """Return a copy of a module with only what kernels may use."""
+    if name in _modules:
+        return _modules[name]
+    copy = _modules[name] = ModuleType(name)
+    if name == "math":
+        vars(copy).update({key: value for key, value in vars(math).items() if key[0] != "_"})
+    if name.partition(".")[0] != "triton":
+        if name != "math":  # of NumPy and torch a kernel can use nothing
+            vars(copy)["__getattr__"] = lambda key: _foreign(name, key)
+        return copy
+    for key, value in vars(importlib.import_module(name)).items():
+        if isinstance(value, ModuleType):
+            if value.__name__.startswith("triton.language"):
+                setattr(copy, key, _module(value.__name__))
+        elif not key.startswith("__") and _is_language(value):
+            setattr(copy, key, value)
+    return copy
+
+
+def _foreign(module: str, name: str) -> _Other:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _Other(f"{module}.{name}")
+
+
+def _is_language(value: Any) -> bool:
+    from triton.language.core import constexpr, dtype, is_builtin
+    from triton.runtime.jit import JITCallable
+
+    plain = isinstance(value, int | float | str | bool | None | constexpr | dtype | JITCallable)
+    home = str(getattr(value, "__module__", ""))
+    language = isinstance(value, type) and home.startswith("triton.language")
+    # Empty functions, whose names stand for those of each GPU's own library.
+    stub = home == "triton.language.extra.libdevice"
+    return plain or language or stub or (callable(value) and is_builtin(value))
+
+
+def _check_names(tree: ast.AST) -> None:
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        if isinstance(name, str) and name.startswith("__"):
+            raise KernelRefused(
+                f"line {getattr(node, 'lineno', 0)} of the kernel uses {name}: names that begin "
+                "with two underscores are Python's own, and no part of Triton's language"
+            )
+
+
+def _public_attribute(value: Any, name: str, *default: Any) -> Any:
+    if str(name).startswith("__"):
+        raise KernelRefused(f"getattr(..., {name!r}) is no part of Triton's language")
+    return getattr(value, name, *default)
+
+
+_public_attribute.__name__ = "getattr"
