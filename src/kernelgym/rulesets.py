@@ -121,6 +121,15 @@ class Ruleset:
     require_custom_kernel: bool = True
     """Ask a watched run for evidence that a custom kernel did work that torch does in the
     reference; without it a correct kernel is `rejected`."""
+    unknown_operators: Literal["cheap", "dear"] = "cheap"
+    """What evidence takes an operator for that the kernel calls, the reference does not, and of
+    which it is not known what it costs: the bytes that it moves, or many times as much."""
+    small_share: float = 0.0
+    """A custom kernel that does less than this share of the reference's work gets the soft finding
+    ``small_share``."""
+    least_share: float = 0.0
+    """Below this share it is `rejected`, unless torch calls an operator of the reference less
+    often."""
     check_problems: bool = True
     """Leave degenerate problems out when environments sample one."""
     min_calls: int = 3
@@ -220,7 +229,15 @@ class Ruleset:
         return f"{self.name}@{self.digest}"
 
 
-_ADDED: Mapping[str, Any] = MappingProxyType({"front_end": "", "interpreter": "plain"})
+_ADDED: Mapping[str, Any] = MappingProxyType(
+    {
+        "front_end": "",
+        "interpreter": "plain",
+        "unknown_operators": "cheap",
+        "small_share": 0.0,
+        "least_share": 0.0,
+    }
+)
 """Fields that rulesets did not always have, and the value without effect: a ruleset without them
 keeps the digest that it had."""
 

@@ -294,10 +294,11 @@ class Verdict:
     log: str = ""
     """Compiler output, or the kernel's own stdout and stderr; bounded."""
     device: str = ""
-    custom_share: float = 0.0
+    custom_share: float | None = None
     """Share, by bytes or operations, of the reference's work that torch's operators no longer do
-    because custom kernels replaced it; 0.0 where no evidence is gathered. Measured in a process
-    that the kernel shares: good for honest kernels, forgeable by hostile ones."""
+    because custom kernels replaced it; None where it was not measured, and then it decides
+    nothing. Measured in a process that the kernel shares: good for honest kernels, forgeable by
+    hostile ones."""
     isolation: str = ""
     """The sandbox tier it ran in, such as ``ns+landlock+seccomp``; empty if nothing was run."""
     ruleset: str = ""
@@ -329,7 +330,7 @@ class Verdict:
             raise ValueError(f"{self.trials_passed} of {self.trials} trials passed")
         if not (math.isfinite(self.max_abs_error) and math.isfinite(self.max_rel_error)):
             raise ValueError("errors must be finite (use 0.0 and say so in the message)")
-        if not 0.0 <= self.custom_share <= 1.0:
+        if self.custom_share is not None and not 0.0 <= self.custom_share <= 1.0:
             raise ValueError(f"custom_share must lie in [0, 1], got {self.custom_share}")
 
     @property

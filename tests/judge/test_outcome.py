@@ -94,7 +94,7 @@ def test_early_end_decides_alone(outcome: JudgeOutcome) -> None:
         return
     verdict, end = verdict_of(outcome), outcome.end
     assert (verdict.status, verdict.message) == (end.status, end.message)
-    assert verdict.findings == end.findings and verdict.custom_share == 0.0
+    assert verdict.findings == end.findings and verdict.custom_share is None
     assert verdict.log == (end.log or "printed")
 
 

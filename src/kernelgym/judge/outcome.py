@@ -164,7 +164,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
     reading = _read(outcome)
     calls, evidence, end = outcome.calls, outcome.evidence, outcome.end
     at = circumstances or Circumstances()
-    # A run that ended early has no custom share, even if its evidence had been gathered.
+    # A run that ended early has no custom share (None), even if its evidence had been gathered.
     counted = evidence if evidence and not evidence.complaint and end is None else None
     return Verdict(
         reading.status,
@@ -178,7 +178,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
         message=reading.message,
         log=(end.log if end else "") or outcome.log,
         device=at.device,
-        custom_share=round(1.0 - min(1.0, counted.torch_share), 6) if counted else 0.0,
+        custom_share=round(1.0 - min(1.0, counted.torch_share), 6) if counted else None,
         isolation=at.isolation,
         ruleset=at.ruleset,
         seed=at.seed,

@@ -49,7 +49,7 @@ def score(
             "correct": weights.correct,
             "speed": weights.speed * speed,
             "improvement": weights.improvement * max(0.0, speed - earlier),
-            "custom": weights.custom * verdict.custom_share,
+            "custom": weights.custom * (verdict.custom_share or 0.0),
             "length": weights.length * _fading(len(reply.kernel.source), preset.length_chars),
         }
     # No part of an honest answer is negative; the floor says so whatever is added to them.

@@ -43,7 +43,7 @@ def verdict(
     speedup_low: float | None = None,
     trials_passed: int | None = None,
     trials: int = 4,
-    custom_share: float = 0.0,
+    custom_share: float | None = None,
     findings: tuple[Finding, ...] = (),
     message: str = "",
     log: str = "",
@@ -56,7 +56,8 @@ def verdict(
         speedup_low: Lower end of its interval; 5 % below `speedup` if not given.
         trials_passed: For ``wrong``: 0 if not given. A correct verdict passes all.
         trials: Number of trials, if it got as far as being run.
-        custom_share: Share of the reference's work that custom kernels replaced.
+        custom_share: Share of the reference's work that custom kernels replaced; None for
+            not measured.
         findings: Findings to carry.
         message: What happened.
         log: Captured output.

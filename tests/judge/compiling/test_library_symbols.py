@@ -24,11 +24,15 @@ extern "C" {
 void sgemm_(const char*); float cblas_sdot(int); void* dlsym(void*, const char*);
 int cublasSgemm_v2(void*); int cublasCreate_v2(void*); int cudaLaunchKernel(const void*);
 int cudnnConvolutionForward(void*); float expf(float); int pthread_create(void*);
+int aoti_torch_cpu_addmm_out(void*); int aoti_torch_mm_out(void*);
+int aoti_torch_proxy_executor_call_function(void*); int aoti_torch_empty_strided(void*);
+int aoti_torch_get_data_ptr(void*); int aoti_torch_call_dispatcher(void*);
 int GOMP_parallel(void*); int cufftExecC2C(int); extern int mkl_serv_flag;
 }
 namespace std { struct thread { static void _M_start_thread(int); }; }
 namespace at {
 struct Tensor {}; struct TensorBase { float* data_ptr() const; };
+struct ThreadLocalState { static void setThreadLocalState(int); };
 int get_thread_num(); void enableRecordFunction(bool);
 namespace cpu { Tensor _softmax(const Tensor&, long, bool); bool is_avx512_supported(); }
 namespace cuda { Tensor mm(const Tensor&, const Tensor&); void* getCurrentCUDABlasHandle();
@@ -57,6 +61,13 @@ HIDDEN = {
         "at::enableRecordFunction",
         "at::_ops::mm::call",
     ),
+    "_ops::mm::call({}); ThreadLocalState::setThreadLocalState(1)": (
+        "at::ThreadLocalState::setThreadLocalState",
+        "at::_ops::mm::call",
+    ),
+    "aoti_torch_cpu_addmm_out(0)": ("aoti_torch_cpu_addmm_out",),
+    "aoti_torch_mm_out(0)": ("aoti_torch_mm_out",),
+    "aoti_torch_proxy_executor_call_function(0)": ("aoti_torch_proxy_executor_call_function",),
     "cublasSgemm_v2(0)": ("cublasSgemm_v2",),
     "cudnnConvolutionForward(0)": ("cudnnConvolutionForward",),
     "cufftExecC2C(0)": ("cufftExecC2C",),
@@ -78,6 +89,8 @@ UNSEEN = {
 }
 HONEST = (
     "expf(1)",
+    "aoti_torch_empty_strided(0); aoti_torch_get_data_ptr(0); aoti_torch_call_dispatcher(0)",
+    "ThreadLocalState::setThreadLocalState(1)",
     "TensorBase().data_ptr()",
     "_ops::mm::call({})",
     "_ops::empty_like::call({}); GOMP_parallel(0); get_thread_num()",

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence.evidence import Evidence, with_launches
+from kernelgym.judge.evidence.evidence import Evidence, from_watched_call, with_launches
 from kernelgym.judge.evidence.torch_share import Work, torch_share
 from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter
-from kernelgym.rulesets import RULESETS
+from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.testing import SAMPLE_KERNELS
 from kernelgym.types import Kernel, Severity, Status, Verdict
 from support.programs import (
@@ -592,4 +592,54 @@ def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, sha
 
     found = judged(Evidence(1, left, contributes=True))
     assert found.correct and found.custom_share == pytest.approx(share)
-    assert judged(Evidence(1, left, complaint="a decoy")).custom_share == 0.0
+    assert judged(Evidence(1, left, complaint="a decoy")).custom_share is None
+
+
+def _shares(own, left, unknown="dear", **calls):
+    """Return evidence of a kernel that leaves `left` of a relu and calls other operators, too."""
+    reference = Work({"relu": 1000.0}, 0.0, 0.0, {"relu": 2})
+    seen = {"launches": 1, "working": 1, "bytes": left, "calls": calls}
+    rules = Ruleset("r", unknown_operators=unknown, small_share=0.1, least_share=0.02)
+    return from_watched_call(seen, reference, SAMPLE_KERNELS["triton"], own and rules)
+
+
+@pytest.mark.parametrize(
+    ("left", "calls", "complaint", "codes"),
+    [
+        (500.0, {"relu": 2}, False, []),
+        (950.0, {"relu": 2}, False, ["small_share"]),
+        (985.0, {"relu": 2}, True, ["small_share"]),
+        (985.0, {"relu": 1}, False, ["small_share"]),
+        (985.0, {}, False, ["small_share"]),
+        (999.0, {"relu": 1}, True, ["work_not_replaced"]),
+    ],
+)
+def test_sliver_of_the_work_is_no_replacement(left, calls, complaint, codes):
+    found = _shares(True, {"relu": left}, **calls)
+    assert bool(found.complaint) is complaint
+    assert [each.code for each in found.findings] == codes
+
+
+def test_rules_without_a_least_share_ask_for_none():
+    found = _shares(None, {"relu": 985.0}, relu=2)
+    assert not found.complaint and not found.findings
+
+
+@pytest.mark.parametrize("name", ["fft_fft", "linalg_qr", "glu", "renorm", "_mkldnn_fused"])
+def test_operator_of_unknown_cost_is_dear(name):
+    moved = {name: 100.0}
+    assert _shares(True, moved, "dear", **{name: 1}).complaint
+    assert not _shares(True, moved, "cheap", **{name: 1}).complaint
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "relu", "exp", "sum", "where", "index_select"])
+def test_operator_known_to_be_cheap_counts_its_bytes(name):
+    assert _shares(True, {name: 100.0}, "dear", **{name: 1}).torch_share == pytest.approx(0.1)
+
+
+@given(st.dictionaries(st.text(max_size=8), st.floats(0, 1e9), max_size=5))
+def test_dear_operators_never_count_less(moved):
+    reference = Work({"relu": 1000.0, "mul": 10.0}, 0.0, 0.0)
+    kernel = Work(moved, 0.0, 0.0)
+    cheap = torch_share(reference, kernel)
+    assert torch_share(reference, kernel, unknown_is_dear=True) >= cheap

@@ -36,7 +36,7 @@ __all__ = [
     "needed_symbols",
 ]
 
-RULES = 2
+RULES = 3
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
@@ -53,6 +53,15 @@ _DEVICE_LIBRARY = re.compile(
 _LAUNCH = re.compile(r"(__)?cu(da)?Launch(Cooperative)?Kernel")
 _LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym"))
 _THREAD = frozenset(("pthread_create", "thrd_create"))
+# AOTInductor's functions in C: they call torch's CPU functions past the dispatcher. Those that read
+# or make a tensor, its shape or its memory compute nothing, and `call_dispatcher` is counted.
+_SHIM = re.compile(r"aoti_torch_")
+_PLAIN_SHIM = re.compile(
+    r"aoti_torch_(aten_)?(get|item|scalar|dtype|layout|device|memory_format|delete|create|new|empty"
+    r"|is|check|warn|assign|as_strided|_?alloc|zero|full|narrow|view|tensor|clone|copy|grad_mode"
+    r"|print|save|str|strlist|stream|current|set|abi|int64|_?reinterpret|library|call_dispatcher)"
+    r"(_\w*)?$"
+)
 # Operators that create, view or copy tensors, but compute nothing.
 _PLAIN = re.compile(
     r"(empty|zeros?|ones?|full|new|view|reshape|expand|_?to|_to_copy|copy|clone|contiguous|permute"
@@ -75,6 +84,11 @@ _UNWATCHED = (
     *("c10::impl::tls_set_dispatch_key_", "c10::impl::TorchDispatchModeTLS::"),
     *("at::enableRecordFunction", "at::set_record_function_tls_", "at::clearCallbacks"),
     *("at::clearGlobalCallbacks", "at::removeCallback", "at::disableCallback"),
+)
+# These take another thread's state, or make one up: operators then run with no mode on.
+_STATES = (
+    *("at::ThreadLocalState", "c10::impl::_force_tls_local_dispatch_key_set"),
+    *("torch::torch_dispatch_mode::", "torch::autograd::profiler::removeCallback"),
 )
 _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
 
@@ -130,7 +144,7 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     lookups = [name for name in names.values() if name.startswith(_DISPATCHER)]
     threads = [name for symbol, name in names.items() if _starts_threads(symbol, name)]
     unseen: list[str] = []
-    if ways := [name for name in names.values() if name.startswith(_UNWATCHED)]:
+    if ways := [name for name in names.values() if name.startswith(_UNWATCHED + _STATES)]:
         hidden += [*ways, *operators, *lookups] if operators or lookups else []
     elif threads and (operators or lookups):
         unseen = [*threads, *operators, *lookups]
@@ -154,6 +168,8 @@ def computes(operator: str) -> bool:
 def _is_hidden(symbol: str, name: str) -> bool:
     if symbol in _LOADER or _BLAS.match(symbol) or _MKL.match(symbol):
         return True
+    if _SHIM.match(symbol):
+        return not _PLAIN_SHIM.match(symbol)
     last = name.rpartition("::")[2]
     if name.startswith(_OTHER_CODE):
         return True

@@ -43,6 +43,7 @@ from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
+from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
 
 __all__ = [
@@ -130,7 +131,7 @@ def gather(
             if not outcome.passed:
                 failure = outcome.message
                 continue
-            evidence = from_watched_call(seen, Work.of(counter), case.kernel)
+            evidence = from_watched_call(seen, Work.of(counter), case.kernel, case.ruleset)
             if message := _in_threads(seen, library | session.channel.library_work):
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
@@ -223,13 +224,16 @@ def read_profile(seen: dict[str, Any]) -> Profile | None:
     return Profile(round(call_ms, 6), tuple(kernels)) if call_ms > 0 and kernels else None
 
 
-def from_watched_call(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evidence:
+def from_watched_call(
+    seen: dict[str, Any], work: Work, kernel: Kernel, rules: Ruleset | None = None
+) -> Evidence:
     """Return evidence that answers the first two questions.
 
     Args:
         seen: The candidate's report on a watched call; it may be forged.
         work: What torch's operators did in the same call of the reference.
         kernel: The kernel.
+        rules: Tell how small a share of the work is too small; None: any share will do.
     """
     launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
     theirs = seen.get("bytes")
@@ -237,8 +241,10 @@ def from_watched_call(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evide
         {str(k): _number(v) for k, v in theirs.items()} if isinstance(theirs, dict) else {},
         _number(seen.get("products")),
         _number(seen.get("elements")),
+        _calls(seen.get("calls")),
     )
-    share = torch_share(work, left)
+    dear = rules is not None and rules.unknown_operators == "dear"
+    share = torch_share(work, left, unknown_is_dear=dear)
     findings: tuple[Finding, ...] = ()
     if seen.get("compiled") is True:
         message = "torch.compile is called; the kernels that it generates count as torch's own"
@@ -269,7 +275,30 @@ def from_watched_call(seen: dict[str, Any], work: Work, kernel: Kernel) -> Evide
             "must replace some of it, not come on top"
         )
         return _refused("work_not_replaced", message, found)
-    return found
+    return found if rules is None else _with_small_share(found, left, work, rules, name)
+
+
+def _with_small_share(
+    found: Evidence, left: Work, work: Work, rules: Ruleset, name: str
+) -> Evidence:
+    """Return evidence with what follows from a small share of the work."""
+    own = 1.0 - found.torch_share
+    if own >= rules.small_share:
+        return found
+    message = (
+        f"the {name} does {own:.1%} of the reference's work, and PyTorch's own operators the rest"
+    )
+    if own < rules.least_share and not left.fewer_than(work):
+        message += ": replace an operator, not a sliver of its elements"
+        return _refused("small_share", message, found)
+    finding = Finding("small_share", message, Severity.SOFT)
+    return dataclasses.replace(found, findings=(*found.findings, finding))
+
+
+def _calls(seen: Any) -> dict[str, int]:
+    if not isinstance(seen, dict):
+        return {}
+    return {str(name): int(_number(count)) for name, count in seen.items()}
 
 
 def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:

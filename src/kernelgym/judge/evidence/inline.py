@@ -117,7 +117,8 @@ class Watch:
         return outcome
 
     def _learn(self, seen: dict[str, Any], work: Work) -> None:
-        evidence = from_watched_call(seen, work, self._run.case.kernel)
+        case = self._run.case
+        evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
         if evidence.complaint or seen.get("captured") is True:
             return
         evidence = without_own_kernels(evidence, self._run)

@@ -11,11 +11,24 @@ Not here:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter, is_untold
 
 __all__ = ["Work", "torch_share"]
+
+_UNKNOWN = 30.0
+"""Most that an operator counts which is known neither to be cheap nor what it costs: an FFT,
+a factorisation, a fused activation."""
+_CHEAP = re.compile(
+    r"(abs|neg|sign|sgn|add|sub|rsub|mul|div|reciprocal|square|sqrt|rsqrt|exp2?|expm1|log(2|10|1p)?"
+    r"|sin|cos|floor|ceil|round|trunc|frac|remainder|fmod|maximum|minimum|fmax|fmin|where|relu"
+    r"|threshold|masked_\w+|(eq|ne|lt|le|gt|ge)|isnan|isinf|isfinite|logical_\w+|bitwise_\w+"
+    r"|nan_to_num|sum|amax|amin|max|min|any|all|prod|count_nonzero|product|index|index_\w+|gather"
+    r"|scatter\w*|take|embedding|tril|triu|diagonal\w*|one_hot|argmax|argmin|nonzero|to_\w+)$"
+)
+"""Operators whose work is about the bytes that they move."""
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 
@@ -63,19 +76,32 @@ class Work:
     bytes: dict[str, float]
     products: float
     elements: float
+    calls: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, counter: Counter) -> Work:
         """Return the work that a trusted counter counted."""
-        return cls(dict(counter.bytes), counter.products, counter.elements)
+        found = dict(counter.bytes), counter.products, counter.elements
+        return cls(*found, dict(counter.calls))
+
+    def fewer_than(self, reference: Work) -> bool:
+        """Return True if some operator of the reference is called less often, or not at all."""
+        return any(self.calls.get(name, 0) < count for name, count in reference.calls.items())
 
 
-def torch_share(reference: Work, kernel: Work) -> float:
+def torch_share(reference: Work, kernel: Work, *, unknown_is_dear: bool = False) -> float:
     """Return the work a kernel leaves to torch, relative to the reference's.
 
     Work that both do under the same name counts the same on both sides. The kernel's other work
     counts for the most that it could cost written out, the reference's for the least.
+
+    Args:
+        reference: Work of torch's operators in the reference's call.
+        kernel: The same in the kernel's.
+        unknown_is_dear: Whether an operator that the reference has not counts many times the bytes
+            that it moves, unless it is known to be cheap.
     """
+    dear = _UNKNOWN if unknown_is_dear else 1.0
     joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
     total = _worth(reference.bytes, 0)
     if not total and not joined:
@@ -87,7 +113,7 @@ def torch_share(reference: Work, kernel: Work) -> float:
     if total:
         common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
         rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
-        shares.append((_worth(common, 0) + _worth(rest, 1)) / total)
+        shares.append((_worth(common, 0) + _worth(rest, 1, dear)) / total)
     # Products inside whole layers of torch (an LSTM, say) are not counted: if the kernel calls
     # such a layer and the reference does not, counted products would miss its work.
     untold = any(is_untold(name) and name not in reference.bytes for name in kernel.bytes)
@@ -101,15 +127,17 @@ def torch_share(reference: Work, kernel: Work) -> float:
     return min(shares)
 
 
-def _worth(work: dict[str, float], end: int) -> float:
+def _worth(work: dict[str, float], end: int, unknown: float = 1.0) -> float:
     return sum(
-        moved * _WRITTEN_OUT.get(name, _unlisted(name))[end]
+        moved * _WRITTEN_OUT.get(name, _unlisted(name, unknown))[end]
         for name, moved in work.items()
         if name not in COPIES and name not in JOINS
     )
 
 
-def _unlisted(name: str) -> tuple[float, float]:
+def _unlisted(name: str, unknown: float) -> tuple[float, float]:
     if is_untold(name):
         return _LAYERS
-    return _GRADIENTS if "_backward" in name else _OTHERS
+    if "_backward" in name:
+        return _GRADIENTS
+    return _OTHERS if unknown == 1.0 or _CHEAP.match(name) else (1.0, unknown)

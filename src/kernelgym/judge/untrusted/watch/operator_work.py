@@ -98,6 +98,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Forget what was counted."""
         self.bytes: dict[str, float] = defaultdict(float)
         """Bytes read and written, by kind of operator."""
+        self.calls: dict[str, int] = defaultdict(int)
+        """Calls, by name of operator; those that count nothing are left out."""
         self.products = 0.0
         """Floating-point operations of matrix products, convolutions and attention."""
         self.estimated = 0.0
@@ -157,6 +159,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             elif name in _LIFTS and self.on_lift is not None:
                 self.on_lift(_bytes(args[0]))
             return
+        self.calls[_SAME.get(name, name)] += 1
         read = {
             id(tensor): tensor
             for value in (args, [v for k, v in kwargs.items() if k not in _NO_KEYS])

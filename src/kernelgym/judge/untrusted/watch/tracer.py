@@ -127,6 +127,7 @@ class Tracer:
             "captured": self._captured,
             "hidden": self._hidden,
             "bytes": dict(counter.bytes),
+            "calls": dict(counter.calls),
             "products": counter.products + counter.estimated,
             "elements": counter.elements,
             "crossed": self._host_transfers.bytes,
