@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 __all__ = [
     "CONSTRUCTOR_FINDING",
+    "FRONT_END",
     "HOST_BUSY",
     "MOST_WINDOWS",
     "UNCONFIRMED_SPEED",
@@ -33,6 +34,9 @@ __all__ = [
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
+
+FRONT_END = "front_end"
+"""Code of the finding on a kernel that Triton's front end refuses to compile for a GPU."""
 
 HOST_BUSY = "host_busy"
 """Code of the finding that other programs took the processors while a kernel was timed on them.

@@ -82,7 +82,9 @@ _DTYPE = re.compile(
     re.IGNORECASE,
 )
 _MUTATION = re.compile(r"changed (?:its |an |the )?inputs?\b", re.IGNORECASE)
-_AT_LAUNCH = re.compile(r"(?:\w+\.)*(?:CompilationError|CompileTimeAssertionFailure):")
+_AT_LAUNCH = re.compile(
+    r"(?:\w+\.)*(?:CompilationError|CompileTimeAssertionFailure|UnsupportedLanguageConstruct):"
+)
 """Triton compiles at the first launch, so its errors come while the kernel runs."""
 
 

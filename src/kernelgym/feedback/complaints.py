@@ -23,7 +23,10 @@ _NVCC = re.compile(r"^([^\s:()]+\(\d+\)): ((?:catastrophic )?error(?: #[\w-]+)?:
 _OTHER = re.compile(r"undefined reference to|^ptxas (?:fatal|error)|multiple definition of")
 _GCC_QUOTE = re.compile(r"^ *\d+ \| (.*)$")
 _CARET = re.compile(r"^\s*\^[~^]*\s*$")
-_TRITON = re.compile(r"^(?:\w+\.)*(CompilationError|CompileTimeAssertionFailure): at \d+:\d+:")
+_TRITON = re.compile(
+    r"^(?:\w+\.)*(CompilationError|CompileTimeAssertionFailure|UnsupportedLanguageConstruct)"
+    r": at \d+:\d+:"
+)
 _PLACES = re.compile(r" \(((?:line \d+(?:, in [\w<>]+)?(?:; )?)+)\)$")
 _LINE = re.compile(r"line (\d+)(?:, in ([\w<>]+))?")
 _NOISE = re.compile(

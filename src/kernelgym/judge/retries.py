@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from kernelgym.judge.out_of_memory import is_out_of_memory
 from kernelgym.types import Severity, Status, Verdict
+from kernelgym.verdict import FRONT_END
 
 __all__ = ["RETRIES", "Carrier", "Reason", "Retry", "retry_for"]
 
@@ -99,6 +100,8 @@ def retry_for(verdict: Verdict, was_watched: bool, shares_device: bool) -> Retry
     """
     if shares_device and _lacked_memory(verdict):
         return RETRIES[Reason.LACKED_SHARED_MEMORY]
+    if any(finding.code == FRONT_END for finding in verdict.findings):
+        return None  # no run of the kernel decides on it
     if was_watched and (verdict.status in _FAILED or _launched_nothing(verdict)):
         return RETRIES[Reason.FAILED_WHILE_WATCHED]
     return None

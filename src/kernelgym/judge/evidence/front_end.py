@@ -31,6 +31,7 @@ from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Finding, Kernel, Severity, Status
+from kernelgym.verdict import FRONT_END
 
 __all__ = ["FrontEnd", "with_texts"]
 
@@ -86,7 +87,7 @@ class FrontEnd:
             return
         place = f" ({refusal.where})" if refusal.where else ""
         told = Finding(
-            "front_end",
+            FRONT_END,
             f"the interpreter ran {refusal.name}, and Triton's front end refuses to compile it for "
             f"{target}",
             Severity.INFO,
@@ -101,7 +102,9 @@ class FrontEnd:
             fresh = self._candidate is None or self._served >= _SERVES
             if fresh:
                 self.end()
-                self._candidate = self._processes.zygote(REFERENCE_LANGUAGE).take()
+                zygote = self._processes.zygote(REFERENCE_LANGUAGE)
+                self._candidate = zygote.take()
+                zygote.replenish()  # forks the one that may have to confirm a refusal
             found = self._ask(record, target)
             self._served += 1
             if found is None:
