@@ -213,6 +213,8 @@ class _State:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         if request["as_gpu"]:
             self._parts.as_gpu()
+        if request["records"] and self._parts.recorder is not None:
+            self._parts.recorder.on = True
         self._parts.extension_stub.replace_extension_builds(request_build)
         self._launches.count_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:

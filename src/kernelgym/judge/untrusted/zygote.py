@@ -139,13 +139,9 @@ class _Zygote:
             front_end=_untrusted("triton/front_end"),
             as_gpu=as_gpu,
             launches=launches,
-            recorder=(recorder := _recorder()),
+            recorder=_recorder(),
             new_tracer=_tracing(launches),  # after the others have bound torch's own functions
         )
-        if recorder is not None:
-            recorder.forget()  # the launches that warmed this process up
-        elif config["device"] == "cpu" and "triton" in sys.modules:
-            self.parts.front_end.import_compiler()
         self.device, self.shared = config["device"], ""
         self.compiler_paths = config["compiler_paths"]
         self.control, self.decoder = control, self.protocol.Decoder()

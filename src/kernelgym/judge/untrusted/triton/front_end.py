@@ -27,7 +27,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_compiler", "refusals"]
+__all__ = ["refusals"]
 
 _BUILTINS = (
     *("abs", "bool", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max"),
@@ -41,13 +41,6 @@ class KernelRefused(Exception):
     """What a kernel's text may not say here."""
 
 
-def import_compiler() -> None:
-    """Import what `refusals` needs, so that forked processes have it."""
-    import triton.backends.nvidia.compiler
-    import triton.compiler.code_generator
-    import triton.language.extra.cuda.libdevice  # noqa: F401
-
-
 def refusals(
     record: dict[str, Any], target: str, describe: Callable[[BaseException, str], dict[str, str]]
 ) -> list[dict[str, Any]]:
@@ -58,6 +51,7 @@ def refusals(
         target: Such as ``cuda:90``.
         describe: Describes an error for the trusted side.
     """
+    import triton.language.extra.cuda.libdevice  # noqa: F401  # kernels name it, nothing imports it
     from triton.backends.compiler import GPUTarget
     from triton.compiler import code_generator
     from triton.compiler.compiler import make_backend

@@ -28,7 +28,9 @@ _DEPTH = 8
 
 
 class Recorder:
-    """Records launches from the moment it is made; one per process."""
+    """Records launches while it is on; one per process."""
+
+    on = False
 
     def __init__(self) -> None:
         from triton.runtime import interpreter
@@ -41,7 +43,7 @@ class Recorder:
         run = kernel.run
 
         def recorded(this: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-            if not warmup:
+            if self.on and not warmup:
                 self._note(this, args, kwargs)
             return run(this, *args, grid=grid, warmup=warmup, **kwargs)
 
@@ -65,12 +67,6 @@ class Recorder:
             launch = kernel, {}, f"{type(error).__name__}: {error}", {}
         if key not in self._seen and len(self._seen) < _MOST:
             self._seen[key] = launch
-
-    def forget(self) -> None:
-        """Drop all records."""
-        self._made.clear()
-        self._seen.clear()
-        self._names.clear()
 
     def report(self, source_file: str) -> dict[str, Any]:
         """Return the records so far, as plain data.
