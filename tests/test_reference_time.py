@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ SETTINGS = st.builds(
     TimeSetting,
     st.sampled_from(MODES),
     st.sampled_from(["own", "fp32", "fp16", "bf16"]),
-    st.sampled_from(["off", "on"]),
+    st.sampled_from(["off", "on", "torch"]),
 )
 MS = st.floats(0.001, 1e4)
 TIMES = st.builds(
@@ -29,13 +28,6 @@ def test_a_time_survives_json(time: ReferenceTime) -> None:
     assert ReferenceTime.from_dict(json.loads(json.dumps(time.to_dict()))) == time
 
 
-@given(TIMES)
-def test_the_interval_holds_the_mean(time: ReferenceTime) -> None:
-    low, high = time.interval()
-    assert 0.0 <= low <= time.mean <= high
-    assert math.isclose(high - time.mean, 1.96 * time.std / math.sqrt(time.trials), rel_tol=1e-3)
-
-
 def test_every_combination_comes_once() -> None:
     found = time_settings(["eager", "default", "eager"], ["fp32", "bf16"], ["off", "on"], "cuda:0")
     assert len(found) == len(set(found)) == 8
@@ -45,9 +37,10 @@ def test_every_combination_comes_once() -> None:
 @pytest.mark.parametrize(
     ("modes", "precisions", "tf32", "said"),
     [
+        ([], ["own"], ["off"], "modes names nothing"),
         (["fast"], ["own"], ["off"], "mode 'fast' is none of eager, default"),
         (["eager"], ["fp8"], ["off"], "precision 'fp8' is none of own"),
-        (["eager"], ["own"], ["yes"], "tf32 'yes' is none of off, on"),
+        (["eager"], ["own"], ["yes"], "tf32 'yes' is none of off, on, torch"),
         (["cudagraphs"], ["own"], ["off"], "needs a GPU, since it captures CUDA graphs"),
         (["eager"], ["own"], ["on"], "on the CPU there is no TF32"),
     ],

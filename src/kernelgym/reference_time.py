@@ -4,13 +4,12 @@ These are the columns that speedups of finished runs are compared with. They are
 processes of their own; a verdict's speedup comes from the reference timed beside the kernel
 (`kernelgym.types.Timing`), never from here.
 
-Does not cover measuring (`kernelgym.judge.measuring`) and files (`kernelgym.benchmark.baselines`).
+Does not cover measuring (`kernelgym.judge.measuring`) and files (`kernelgym.benchmark.times_file`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +29,7 @@ MODES = (
 """`eager`; the modes of `torch.compile` with Inductor; and its backend `cudagraphs`."""
 _ON_GPUS = frozenset({"reduce-overhead", "cudagraphs"})
 _PRECISIONS = ("own", "fp32", "fp16", "bf16")
-_TF32 = ("off", "on")
-_QUANTILE = 1.959963984540054
-"""Of the normal distribution, for 95 %."""
+_TF32 = ("off", "on", "torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,8 @@ class TimeSetting:
     precision: str = "own"
     """Floating-point weights and inputs: own (as the problem has them), fp32, fp16 or bf16."""
     tf32: str = "off"
-    """Whether fp32 products and convolutions on a GPU may use TF32: off or on."""
+    """Whether fp32 work on a GPU may use TF32: off, on (products and convolutions), or torch (its
+    defaults: convolutions only), as in a `kernelgym.rulesets.Ruleset`."""
 
     def __post_init__(self) -> None:
         """Raise `UsageError` if a word is unknown."""
@@ -88,15 +86,6 @@ class ReferenceTime:
         """Whether there are times."""
         return self.trials > 0
 
-    def interval(self) -> tuple[float, float]:
-        """Return the mean's 95 % interval in ms, by a normal approximation.
-
-        Trials of one process are not independent of what that process drew, so that another
-        process may lie outside.
-        """
-        wide = _QUANTILE * self.std / math.sqrt(self.trials) if self.trials else 0.0
-        return max(0.0, self.mean - wide), self.mean + wide
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         return dataclasses.asdict(self)
@@ -113,8 +102,11 @@ def time_settings(
     """Return every combination that means something on a device, modes first.
 
     Raises:
-        UsageError: If a word is unknown, or a mode needs a GPU and the device is none.
+        UsageError: If a word is unknown or missing, or needs a GPU and the device is none.
     """
+    for what, words in (("modes", modes), ("precisions", precisions), ("tf32", tf32)):
+        if not words:
+            raise UsageError(f"{what} names nothing; give at least one word")
     if device.partition(":")[0] == "cpu":
         if needing := sorted(_ON_GPUS & set(modes)):
             raise UsageError(

@@ -1,17 +1,20 @@
-"""Files of baseline times in KernelBench's layout.
+"""Baselines of a run's problems, from files of ours or in KernelBench's layout.
 
-A file is ``{"level1": {"23_Softmax.py": {"mean", "std", "min", "max", "num_trials", "hardware",
-"device"}}}``, times in milliseconds, one file a mode
+A file of ours is a `kernelgym.benchmark.times_file.TimesFile`, and ends in ``.jsonl``. One of
+KernelBench's is ``{"level1": {"23_Softmax.py": {"mean", "std", "min", "max", "num_trials",
+"hardware", "device"}}}``, times in milliseconds, one file a mode
 (``results/timing/HARDWARE/baseline_time_torch*.json``). The key has ``.py``, which `Problem.name`
 has not.
 
 Contract: a file of another device, precision or TF32 setting than the run's is refused where it
-says so. KernelBench's own files name the hardware only.
+says so. KernelBench's own files name the hardware only. Of ours, times in the precision and TF32
+setting of the run's ruleset count.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +22,26 @@ from typing import Any
 
 from kernelgym.benchmark.folders import Run
 from kernelgym.benchmark.numbers.speeds import BaselineTime
+from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
-from kernelgym.rulesets import recorded_ruleset
+from kernelgym.reference_time import ReferenceTime
+from kernelgym.rulesets import Ruleset, recorded_ruleset
 from kernelgym.types import Problem
 
-__all__ = ["EAGER", "baseline_mode", "baselines_of", "entry_of", "read_baselines"]
+__all__ = [
+    "EAGER",
+    "baseline_file",
+    "baseline_mode",
+    "baselines_of",
+    "entry_of",
+    "read_baselines",
+    "timing_folder",
+    "write_baselines",
+]
 
 EAGER = "baseline_time_torch"
 """Stem of the file of eager times; compiled modes add to it."""
+_CUDAGRAPHS = "cudagraphs"  # a backend of its own; the other modes are Inductor's
 
 
 def baseline_mode(path: Path) -> str:
@@ -35,12 +50,24 @@ def baseline_mode(path: Path) -> str:
     return name.removeprefix("compile_") or "eager"
 
 
+def baseline_file(mode: str) -> str:
+    """Return the name of the file of a mode of `kernelgym.reference_time.MODES`."""
+    if mode == "eager":
+        return f"{EAGER}.json"
+    return f"{EAGER}_compile_{mode if mode == _CUDAGRAPHS else f'inductor_{mode}'}.json"
+
+
+def timing_folder(folder: Path, hardware: str) -> Path:
+    """Return the folder that holds the files of a device, below a checkout or an export."""
+    return folder / "results" / "timing" / (re.sub(r"[^\w.+-]+", "_", hardware) or "unknown")
+
+
 def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[BaselineTime, ...]]:
     """Return the baselines of a run's problems, by id.
 
     Args:
         run: The run.
-        paths: Files in KernelBench's layout.
+        paths: Files of ours or in KernelBench's layout.
 
     Raises:
         UsageError: If a file cannot be read, holds none of the run's problems, or was measured on
@@ -49,21 +76,53 @@ def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[Basel
     problems = {played.key[0]: played.record.trajectory.problem for played in run.episodes}
     found: dict[str, list[BaselineTime]] = defaultdict(list)
     for path in map(Path, paths):
-        data = read_baselines(path)
-        some = 0
-        for identity, problem in problems.items():
-            entry = entry_of(data, problem)
-            if entry is None:
-                continue
-            _check(path, {**data, **entry}, run)
-            found[identity].append(_time(path, problem, entry))
-            some += 1
+        some = (
+            _ours(path, problems, run) if path.suffix == ".jsonl" else _theirs(path, problems, run)
+        )
+        for identity, times in some.items():
+            found[identity] += times
         if not some:
             raise UsageError(
                 f"{path} holds a time of none of the problems of {run.name}; is it of another "
                 "level or version?"
             )
     return {identity: tuple(times) for identity, times in found.items()}
+
+
+def _ours(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, list[BaselineTime]]:
+    file, rules = TimesFile.read(path), _rules(run)
+    _check_hardware(path, str(file.machine.get("gpu", "")).partition(",")[0].strip(), run)
+    found: dict[str, list[BaselineTime]] = defaultdict(list)
+    other = set()
+    for identity, problem in problems.items():
+        for time in file.times:
+            if not time.measured or time.digest != problem.digest:
+                continue
+            setting = time.setting
+            if rules and (setting.precision, setting.tf32) != (rules.precision, rules.tf32):
+                other.add(f"{setting.precision} with TF32 {setting.tf32}")
+                continue
+            found[identity].append(BaselineTime(time.mean, time.std, time.trials, setting.mode))
+    if other and not found:
+        assert rules is not None
+        raise UsageError(
+            f"{path} holds times in {', '.join(sorted(other))}, and {run.name} was judged in "
+            f"{rules.precision} with TF32 {rules.tf32}; `kernelgym baseline --modes eager,default "
+            f"--precisions {rules.precision} --tf32 {rules.tf32}` measures those"
+        )
+    return found
+
+
+def _theirs(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, list[BaselineTime]]:
+    data = read_baselines(path)
+    found: dict[str, list[BaselineTime]] = {}
+    for identity, problem in problems.items():
+        entry = entry_of(data, problem)
+        if entry is None or entry.get("num_trials") == 0:  # an export of ours names untimed ones
+            continue
+        _check(path, {**data, **entry}, run)
+        found[identity] = [_time(path, problem, entry)]
+    return found
 
 
 def entry_of(data: Mapping[str, Any], problem: Problem) -> Mapping[str, Any] | None:
@@ -87,19 +146,27 @@ def _time(path: Path, problem: Problem, entry: Mapping[str, Any]) -> BaselineTim
         raise UsageError(f"{path}: the entry of {problem.name} makes no sense: {error}") from None
 
 
-def _check(path: Path, says: Mapping[str, Any], run: Run) -> None:
-    """Refuse a file that was measured otherwise than the run."""
+def _rules(run: Run) -> Ruleset | None:
+    """Return the run's ruleset; None if its label is not known."""
+    try:
+        return recorded_ruleset(run.rulesets[0]) if run.rulesets else None
+    except UsageError:
+        return None
+
+
+def _check_hardware(path: Path, hardware: str, run: Run) -> None:
     gpu = str(run.machine.get("gpu", "")).partition(",")[0].strip()
-    hardware = str(says.get("hardware", ""))
     if gpu and hardware and hardware.lower() not in (gpu.lower(), gpu.lower().replace(" ", "_")):
         raise UsageError(
             f"{path} was measured on {hardware!r} and {run.name} was judged on {gpu!r}; times of "
             "different devices are not compared: give a baseline of that device"
         )
-    try:
-        rules = recorded_ruleset(run.rulesets[0]) if run.rulesets else None
-    except UsageError:
-        rules = None
+
+
+def _check(path: Path, says: Mapping[str, Any], run: Run) -> None:
+    """Refuse a file in KernelBench's layout that was measured otherwise than the run."""
+    _check_hardware(path, str(says.get("hardware", "")), run)
+    rules = _rules(run)
     if rules is None:
         return
     for name, ours in (("precision", rules.precision), ("tf32", rules.tf32)):
@@ -127,3 +194,63 @@ def read_baselines(path: Path) -> Mapping[str, Any]:
             f'{path} holds no baselines; a file begins with {{"level1": {{"23_Softmax.py": ...}}}}'
         )
     return data
+
+
+def write_baselines(
+    folder: Path,
+    hardware: str,
+    problems: Sequence[Problem],
+    times: Sequence[ReferenceTime],
+    device: str,
+) -> tuple[Path, ...]:
+    """Write times in KernelBench's layout, one file a mode; return the files.
+
+    What was not measured is left out, as KernelBench's scripts leave out what failed.
+
+    Args:
+        folder: A checkout of KernelBench, or any folder.
+        hardware: Name of the device in paths.
+        problems: The problems that `times` are of.
+        times: The times.
+        device: What the files call the device.
+
+    Raises:
+        UsageError: If a problem is none of KernelBench's, is in a small form, or times of several
+            precisions or TF32 settings would share a file.
+    """
+    other = [each.id for each in problems if not each.id.startswith("KernelBench/L")]
+    other += [each.id for each in problems if each.id.endswith("@small")]
+    if other:
+        raise UsageError(
+            f"KernelBench's layout holds its own problems in full size, got {other[0]!r}; leave "
+            "--kernelbench out"
+        )
+    kinds = {(time.setting.precision, time.setting.tf32) for time in times}
+    if len(kinds) > 1:
+        told = ", ".join(f"{precision} with TF32 {tf32}" for precision, tf32 in sorted(kinds))
+        raise UsageError(
+            f"KernelBench's layout has one precision and TF32 setting a folder, got {told}; give "
+            "one of each"
+        )
+    by_digest = {problem.digest: problem for problem in problems}
+    files: dict[str, dict[str, dict[str, Any]]] = {}
+    for time in times:
+        if not time.measured:
+            continue
+        problem = by_digest[time.digest]
+        file = files.setdefault(baseline_file(time.setting.mode), {})
+        file.setdefault(f"level{problem.level}", {})[f"{problem.name}.py"] = {
+            "mean": time.mean,
+            "std": time.std,
+            "min": time.min,
+            "max": time.max,
+            "num_trials": time.trials,
+            "hardware": hardware,
+            "device": device,
+        }
+    target = timing_folder(folder, hardware)
+    if files:
+        target.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (target / name).write_text(json.dumps(content, indent=4) + "\n", "utf-8")
+    return tuple(target / name for name in files)

@@ -53,7 +53,8 @@ class PrepareBaselines(MemoryOption):
     precisions: str = "own"
     """With --modes: own (each problem's), fp32, fp16, bf16, with commas."""
     tf32: str = "off"
-    """With --modes: whether fp32 work on a GPU may use TF32: off, on or off,on."""
+    """With --modes: whether fp32 work on a GPU may use TF32: off, on, or torch (its defaults:
+    convolutions only), with commas."""
     trials: int = 100
     """With --modes: calls to time."""
     timeout_s: float = 300.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelgym.benchmark.baselines import TimesFile, measure_all, write_kernelbench
+from kernelgym.benchmark.baseline_files import write_baselines
+from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.lint import chosen_problems
 from kernelgym.cli.progress import progress_bar
@@ -44,13 +44,13 @@ def time_modes(options: PrepareBaselines) -> int:
     )
     problems = chosen_problems(options.targets)
     here = machine(device, "torch", "triton")
+    name = str(here.get("gpu") or here["cpu"]).partition(",")[0]
+    layout, hardware = Path(options.kernelbench), options.hardware or name
     if options.kernelbench:  # what its layout cannot hold is refused before anything is measured
         asked = [
             ReferenceTime(each.id, each.digest, s, device) for each in problems for s in settings
         ]
-        write_kernelbench(
-            Path(options.kernelbench), _hardware(options, here), problems, asked, here
-        )
+        write_baselines(layout, hardware, problems, asked, name)
     budget = memory_budget(parse_bytes(options.memory), device)
     file = TimesFile.open(Path(options.out or _DEFAULT_FILE), device, here)
 
@@ -70,8 +70,7 @@ def time_modes(options: PrepareBaselines) -> int:
         )
     _print(times, settings, device)
     if options.kernelbench:
-        hardware = _hardware(options, here)
-        paths = write_kernelbench(Path(options.kernelbench), hardware, problems, times, here)
+        paths = write_baselines(layout, hardware, problems, times, name)
         print_text(f"{len(paths)} files in KernelBench's layout in {options.kernelbench}")
     return 0 if all(time.measured for time in times) else 1
 
@@ -81,16 +80,6 @@ def _words(text: str, every: Sequence[str] = ()) -> tuple[str, ...]:
     if text == "all" and every:
         return tuple(every)
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _hardware(options: PrepareBaselines, here: dict[str, object]) -> str:
-    """Return a folder's name for the device."""
-    if options.hardware:
-        if options.hardware != Path(options.hardware).name:
-            raise UsageError(f"--hardware names a folder, got {options.hardware!r}")
-        return options.hardware
-    name = str(here.get("gpu") or here["cpu"]).partition(",")[0]
-    return re.sub(r"[^\w.-]+", "_", name).strip("_")
 
 
 def _print(times: Sequence[ReferenceTime], settings: Sequence[TimeSetting], device: str) -> None:

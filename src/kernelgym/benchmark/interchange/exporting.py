@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from kernelgym.benchmark.baseline_files import baseline_file, timing_folder
 from kernelgym.benchmark.folders import Played, Run
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.benchmark.numbers.outcomes import winner
@@ -136,12 +137,10 @@ def export_kernelbench(
         _write_json(folder / "pass_at_k_results.json", pass_at_k_results(results))
         _write_json(folder / "left_out.json", left_out)
         _write_config(folder / "generation_config.yaml", run, level)
-        place_of = (
-            folder / "results" / "timing" / (re.sub(r"[^\w.+-]+", "_", hardware) or "unknown")
-        )
+        place_of = timing_folder(folder, hardware)
         place_of.mkdir(parents=True, exist_ok=True)
         baselines = {f"level{level}": dict(_baselines(samples, hardware))}
-        _write_json(place_of / "baseline_time_torch.json", baselines)
+        _write_json(place_of / baseline_file("eager"), baselines)
     except OSError as error:
         raise UsageError(f"cannot write in {str(folder)!r}: {error.strerror}") from None
     written = sum(map(len, results.values()))

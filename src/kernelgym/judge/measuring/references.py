@@ -53,7 +53,7 @@ def time_reference(
     """
     on = torch.device(device)
     torch.backends.cuda.matmul.allow_tf32 = setting.tf32 == "on"
-    torch.backends.cudnn.allow_tf32 = setting.tf32 == "on"
+    torch.backends.cudnn.allow_tf32 = setting.tf32 != "off"
     names = names_of(problem.source, problem.id)
     seed_all(_SEED)
     inputs = [_moved(value, setting, on) for value in names["get_inputs"]()]
@@ -116,7 +116,7 @@ def _difference(given: list[torch.Tensor], wanted: list[torch.Tensor], setting: 
     for ours, theirs in zip(given, wanted, strict=True):
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return f"{list(ours.shape)} {ours.dtype} for {list(theirs.shape)} {theirs.dtype}"
-        allowed = 1e-2 if setting.tf32 == "on" else _TOLERANCE.get(theirs.dtype, 1e-2)
+        allowed = 1e-2 if setting.tf32 != "off" else _TOLERANCE.get(theirs.dtype, 1e-2)
         if not torch.allclose(ours, theirs, rtol=allowed, atol=allowed, equal_nan=True):
             largest = (ours.double() - theirs.double()).abs().max().item()
             return f"largest absolute difference {largest:.3g}"

@@ -1,16 +1,16 @@
-"""Files of references' times, and the same in KernelBench's layout.
+"""Files of references' times, eager and compiled.
 
 A file of times is JSON lines: a head (version, device, machine), then one `ReferenceTime` each, as
 they are measured. The same command goes on where a killed one stopped.
 
 Contract: a file holds times of one device and one machine; those of another are refused, since
-their ratio says nothing. Does not cover measuring, which `kernelgym.judge.measuring` does.
+their ratio says nothing. Does not cover measuring (`kernelgym.judge.measuring`) and KernelBench's
+layout (`kernelgym.benchmark.baseline_files`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,11 @@ from kernelgym.records.jsonlines import append_line, read_lines
 from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.types import Problem
 
-__all__ = ["TimesFile", "best_compiled", "measure_all", "write_kernelbench"]
+__all__ = ["TimesFile", "measure_all"]
 
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
 """Facts of a machine that decide a reference's time."""
-_KERNELBENCH_FILES = {
-    "eager": "baseline_time_torch",
-    "cudagraphs": "baseline_time_torch_compile_cudagraphs",
-}
-_INDUCTOR_FILE = "baseline_time_torch_compile_inductor_{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,82 +116,3 @@ def measure_all(
             found.append(time)
             advance()
     return tuple(found)
-
-
-def best_compiled(
-    times: Iterable[ReferenceTime], digest: str, precision: str, tf32: str
-) -> ReferenceTime | None:
-    """Return a problem's lowest mean, eager or compiled, or None.
-
-    Args:
-        times: Times of one file.
-        digest: The problem's.
-        precision: Of the setting.
-        tf32: Of the setting.
-    """
-    fitting = (
-        time
-        for time in times
-        if time.measured
-        and time.digest == digest
-        and (time.setting.precision, time.setting.tf32) == (precision, tf32)
-    )
-    return min(fitting, key=lambda time: time.mean, default=None)
-
-
-def write_kernelbench(
-    folder: Path,
-    hardware: str,
-    problems: Sequence[Problem],
-    times: Sequence[ReferenceTime],
-    machine: Mapping[str, Any],
-) -> tuple[Path, ...]:
-    """Write times as KernelBench's scripts read baselines; return the files.
-
-    One file a mode under ``results/timing/<hardware>/``, its keys ``level<L>`` and
-    ``<name>.py``. What was not measured is left out, as its scripts leave out what failed.
-
-    Raises:
-        UsageError: If a problem is none of KernelBench's, is in a small form, or times of several
-            precisions or TF32 settings would share a file.
-    """
-    other = [each.id for each in problems if not each.id.startswith("KernelBench/L")]
-    other += [each.id for each in problems if each.id.endswith("@small")]
-    if other:
-        raise UsageError(
-            f"KernelBench's layout holds its own problems in full size, got {other[0]!r}; leave "
-            "--kernelbench out"
-        )
-    kinds = {(time.setting.precision, time.setting.tf32) for time in times}
-    if len(kinds) > 1:
-        told = ", ".join(f"{precision} with TF32 {tf32}" for precision, tf32 in sorted(kinds))
-        raise UsageError(
-            f"KernelBench's layout has one precision and TF32 setting a folder, got {told}; give "
-            "one of each"
-        )
-    by_digest = {problem.digest: problem for problem in problems}
-    device = str(machine.get("gpu") or machine.get("cpu"))
-    files: dict[str, dict[str, dict[str, Any]]] = {}
-    for time in times:
-        if not time.measured:
-            continue
-        mode, problem = time.setting.mode, by_digest[time.digest]
-        name = _KERNELBENCH_FILES.get(mode, _INDUCTOR_FILE.format(mode))
-        level = f"level{problem.level}"
-        files.setdefault(name, {}).setdefault(level, {})[f"{problem.name}.py"] = {
-            "mean": time.mean,
-            "std": time.std,
-            "min": time.min,
-            "max": time.max,
-            "num_trials": time.trials,
-            "hardware": hardware,
-            "device": device,
-        }
-    target = folder / "results" / "timing" / hardware
-    target.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, content in files.items():
-        path = target / f"{name}.json"
-        path.write_text(json.dumps(content, indent=4) + "\n", "utf-8")
-        written.append(path)
-    return tuple(written)

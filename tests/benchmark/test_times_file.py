@@ -1,13 +1,12 @@
-"""Files of references' times, and KernelBench's layout of them."""
+"""Files of references' times."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from kernelgym.benchmark.baselines import TimesFile, best_compiled, measure_all, write_kernelbench
+from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.errors import UsageError
 from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.types import Problem
@@ -81,42 +80,3 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.jsonl").write_text(text)
     with pytest.raises(UsageError, match="no file of references' times of version 1"):
         TimesFile.read(tmp_path / "odd.jsonl")
-
-
-def test_the_fastest_of_the_same_kind_is_best() -> None:
-    narrow = TimeSetting("default", "bf16")
-    times = [timed(ONE, EAGER, 3.0), timed(ONE, DEFAULT, 2.5), timed(ONE, narrow, 1.0)]
-    times += [timed(TWO, EAGER, 0.5), failed(ONE, TimeSetting("max-autotune"))]
-    best = best_compiled(times, ONE.digest, "own", "off")
-    assert best is not None and best.setting == DEFAULT
-    assert best_compiled(times, ONE.digest, "fp16", "off") is None
-
-
-def test_kernelbenchs_layout(tmp_path: Path) -> None:
-    times = [timed(ONE, EAGER), timed(ONE, DEFAULT, 1.5), timed(TWO, EAGER), failed(TWO, DEFAULT)]
-    paths = write_kernelbench(tmp_path, "H100", [ONE, TWO], times, {"gpu": "NVIDIA H100, 580"})
-    names = ["baseline_time_torch.json", "baseline_time_torch_compile_inductor_default.json"]
-    assert [path.name for path in paths] == names
-    assert paths[0].parent == tmp_path / "results" / "timing" / "H100"
-    eager, compiled = (json.loads(path.read_text()) for path in paths)
-    assert list(eager["level1"]) == ["1_Op.py", "2_Op.py"]
-    assert list(compiled["level1"]) == ["1_Op.py"]
-    assert eager["level1"]["1_Op.py"] == {
-        **{"mean": 2.0, "std": 0.5, "min": 1.0, "max": 3.0, "num_trials": 100},
-        **{"hardware": "H100", "device": "NVIDIA H100, 580"},
-    }
-
-
-@pytest.mark.parametrize(
-    ("problem", "settings", "said"),
-    [
-        (Problem("Synthetic/L1/1", "Synthetic", 1, "x", "1"), [EAGER], "'Synthetic/L1/1'"),
-        (Problem("KernelBench/L1/1@small", "KernelBench", 1, "x", "1"), [EAGER], "@small"),
-        (ONE, [EAGER, TimeSetting("eager", "bf16")], "one precision and TF32 setting a folder"),
-    ],
-)
-def test_what_the_layout_cannot_hold_is_refused(tmp_path: Path, problem, settings, said) -> None:
-    times = [timed(problem, setting) for setting in settings]
-    with pytest.raises(UsageError, match=said):
-        write_kernelbench(tmp_path, "H100", [problem], times, HERE)
-    assert not list(tmp_path.iterdir())
