@@ -22,8 +22,8 @@ def answer(name: str, sample: int, turn: int = 0, **fields: object) -> dict[str,
     return row | {"usage": usage, "usd": 0.25, "latency_s": 2.0, "tries": 2} | fields
 
 
-def failed(name: str, sample: int, kind: str = "provider") -> dict[str, object]:
-    row = {"problem": problem(name).id, "sample": sample, "turn": 0}
+def failed(name: str, sample: int, kind: str = "provider", turn: int = 0) -> dict[str, object]:
+    row = {"problem": problem(name).id, "sample": sample, "turn": turn}
     return row | {"kind": kind, "message": "429 Too Many Requests", "tries": 5}
 
 
@@ -45,7 +45,7 @@ def test_an_eval_run_is_read_with_its_plan(tmp_path: Path) -> None:
 
 def test_missing_episodes_are_told_with_their_reason(tmp_path: Path) -> None:
     folder = eval_run(
-        tmp_path / "one", {"A": "r w-", "B": "r"}, samples=2, failures=[failed("A", 1)]
+        tmp_path / "one", {"A": "r w-", "B": "r"}, samples=2, failures=[failed("A", 1, turn=1)]
     )
     (folder / "plan.json").write_text(
         json.dumps(
@@ -59,6 +59,15 @@ def test_missing_episodes_are_told_with_their_reason(tmp_path: Path) -> None:
         ("Test/L1/C", 0): "not played",
         ("Test/L1/C", 1): "not played",
     }
+
+
+def test_a_full_context_is_an_end(tmp_path: Path) -> None:
+    # An answer that failed once and came at the next try cut nothing either.
+    run = read_run(eval_run(tmp_path / "one", {"A": "ww- rw-"}, failures=[failed("A", 1, turn=1)]))
+    assert not run.missing
+    assert [outcome.best is not None for outcome in run.outcomes] == [True, True]
+    unjudged = read_run(eval_run(tmp_path / "two", {"A": "wx-"}))
+    assert list(unjudged.missing.values()) == ["cut"]
 
 
 def test_episodes_of_a_file_are_numbered_by_problem(tmp_path: Path) -> None:

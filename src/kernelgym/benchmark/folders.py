@@ -223,8 +223,12 @@ def _planned(path: Path) -> Run:
     last: dict[SampleKey, Played] = {}
     for played in _numbered(_records(there, notes)) if there.exists() else ():
         last[played.key] = played
+    failures = tuple(_failures(path / "failures.jsonl", notes))
+    unanswered = {(each.problem, each.sample, each.turn) for each in failures}
     episodes = []
     for played in last.values():
+        if plan.get("kind") == "eval" and (*played.key, len(played.turns)) not in unanswered:
+            played = _with_full_context(played)
         best = _winning_kernel(played)
         second = seconds.get(played.key)
         episodes.append(
@@ -247,13 +251,26 @@ def _planned(path: Path) -> Run:
         tuple(_in_order(episodes, ids)),
         plan,
         _machine(path),
-        tuple(_failures(path / "failures.jsonl", notes)),
+        failures,
         claims,
         ids,
         # Not every problem of an import has the same number of kernels: gaps are not failures.
         samples if kind == "eval" else None,
         notes=tuple(notes),
     )
+
+
+def _with_full_context(played: Played) -> Played:
+    """Return an episode that no failure cut as one whose budget is spent.
+
+    An append-only context that is full cuts an episode: it was judged to its end, and leaving it
+    out would favour models that write at length.
+    """
+    trajectory = played.record.trajectory
+    if trajectory.ended != "cut" or not played.turns or not trajectory.valid:
+        return played
+    spent = dataclasses.replace(trajectory, ended="budget")
+    return dataclasses.replace(played, record=dataclasses.replace(played.record, trajectory=spent))
 
 
 def _unplanned(path: Path) -> Run:

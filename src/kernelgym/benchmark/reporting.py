@@ -130,7 +130,7 @@ def report(
     Args:
         *runs: Folders of runs, files of trajectories, or runs that were read.
         html: Where a page is written; a folder if it ends with a slash. None for no page.
-        baselines: Files of baseline times in KernelBench's layout.
+        baselines: Files of baseline times, ours or in KernelBench's layout.
 
     Returns:
         The report; its `to_dict` and `rows` give numbers.
