@@ -62,12 +62,15 @@ def test_missing_episodes_are_told_with_their_reason(tmp_path: Path) -> None:
 
 
 def test_a_full_context_is_an_end(tmp_path: Path) -> None:
+    plan = {"context": {"policy": "transcript"}}
     # An answer that failed once and came at the next try cut nothing either.
-    run = read_run(eval_run(tmp_path / "one", {"A": "ww- rw-"}, failures=[failed("A", 1, turn=1)]))
+    rows = [failed("A", 1, turn=1)]
+    run = read_run(eval_run(tmp_path / "one", {"A": "ww- rw-"}, failures=rows, plan=plan))
     assert not run.missing
     assert [outcome.best is not None for outcome in run.outcomes] == [True, True]
-    unjudged = read_run(eval_run(tmp_path / "two", {"A": "wx-"}))
-    assert list(unjudged.missing.values()) == ["cut"]
+    unjudged = read_run(eval_run(tmp_path / "two", {"A": "wx-"}, plan=plan))
+    other = read_run(eval_run(tmp_path / "three", {"A": "ww-"}))
+    assert list(unjudged.missing.values()) == list(other.missing.values()) == ["cut"]
 
 
 def test_episodes_of_a_file_are_numbered_by_problem(tmp_path: Path) -> None:

@@ -76,9 +76,8 @@ def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[Basel
     problems = {played.key[0]: played.record.trajectory.problem for played in run.episodes}
     found: dict[str, list[BaselineTime]] = defaultdict(list)
     for path in map(Path, paths):
-        some = (
-            _ours(path, problems, run) if path.suffix == ".jsonl" else _theirs(path, problems, run)
-        )
+        read = _ours if path.suffix == ".jsonl" else _theirs
+        some = read(path, problems, run)
         for identity, times in some.items():
             found[identity] += times
         if not some:

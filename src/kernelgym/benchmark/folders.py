@@ -225,9 +225,11 @@ def _planned(path: Path) -> Run:
         last[played.key] = played
     failures = tuple(_failures(path / "failures.jsonl", notes))
     unanswered = {(each.problem, each.sample, each.turn) for each in failures}
+    context = plan.get("context")
+    grows = isinstance(context, Mapping) and context.get("policy") == "transcript"
     episodes = []
     for played in last.values():
-        if plan.get("kind") == "eval" and (*played.key, len(played.turns)) not in unanswered:
+        if grows and (*played.key, len(played.turns)) not in unanswered:
             played = _with_full_context(played)
         best = _winning_kernel(played)
         second = seconds.get(played.key)

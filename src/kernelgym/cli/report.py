@@ -42,8 +42,8 @@ class Report(Options):
     """First measure the fastest turn of each episode again, on the run's device under its rules,
     where it is the best of several measurements."""
     baseline: tuple[str, ...] = ()
-    """Files of baseline times, of `kernelgym baseline --modes` or in KernelBench's layout, for speedups
-    over compiled references."""
+    """Files of baseline times, of `kernelgym baseline --modes` or in KernelBench's layout, for
+    speedups over compiled references."""
 
     def run(self) -> int:
         """Report; returns the exit code."""
