@@ -151,7 +151,7 @@ def test_nothing_available_names_every_way(monkeypatch: pytest.MonkeyPatch) -> N
     from kernelgym.suites import kernelbench
 
     monkeypatch.delenv("KERNELBENCH_ROOT")
-    monkeypatch.setattr(kernelbench, "_hub_answers", lambda: False)
+    monkeypatch.setattr(kernelbench, "ask_hub", lambda *_: "no route")
     monkeypatch.setattr(kernelbench, "DATASET", "kernelgym/no-such-dataset")
     with pytest.raises(ProblemError, match=r"KERNELBENCH_ROOT.*Hugging Face.*Synthetic"):
         gym.make("KernelBench-L1-MultiTurn-v0")

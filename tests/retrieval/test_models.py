@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym import hub
 from kernelgym.errors import UsageError
-from kernelgym.retrieval import hub, models
+from kernelgym.retrieval import models
 from kernelgym.retrieval.embedding import EMBEDDERS, OperatorEmbedder, view_text
 from kernelgym.retrieval.folder import read_index
 from kernelgym.retrieval.index import Index

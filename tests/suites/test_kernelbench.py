@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import ProblemError, UnknownName
+from kernelgym.hub import PROBE_S
 from kernelgym.suites import base, kernelbench
 from kernelgym.suites.kernelbench import (
     REPRESENTATIVE,
@@ -43,7 +44,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, rows: dict[str, list[dict[str, object]]
 
     monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr(kernelbench, "_hub_answers", lambda: True)
+    monkeypatch.setattr(kernelbench, "ask_hub", lambda *_: "")
     return asked
 
 
@@ -158,7 +159,7 @@ def test_hub_rows_from_a_parquet_folder(tmp_path: Path, monkeypatch: pytest.Monk
         data.to_parquet(tmp_path / "data" / f"level_{level}-00000-of-00001.parquet")
     monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
     monkeypatch.setattr(kernelbench, "DATASET", str(tmp_path))
-    monkeypatch.setattr(kernelbench, "_hub_answers", lambda: True)
+    monkeypatch.setattr(kernelbench, "ask_hub", lambda *_: "")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     problems = KernelBenchSuite().problems(level=2)
     assert [(p.id, p.name, p.source) for p in problems] == [("KernelBench/L2/1", "1_Own", SOURCE)]
@@ -180,7 +181,8 @@ def test_unreachable_hub_is_asked_once_and_the_error_names_every_way(
     offline: list[tuple[bool, bool]] = []
 
     class Hub:
-        def dataset_info(self, name: str, timeout: float) -> None:
+        def repo_info(self, name: str, repo_type: str, timeout: float) -> None:
+            assert repo_type == "dataset"
             probes.append(timeout)
             raise ConnectionError("no route")
 
@@ -199,7 +201,7 @@ def test_unreachable_hub_is_asked_once_and_the_error_names_every_way(
         for way in ("KERNELBENCH_ROOT", "ScalingIntelligence/KernelBench", "Synthetic"):
             assert way in str(caught.value)
     # The probe is short, and nothing after it may retry: the client is offline for that call.
-    assert probes == [kernelbench.PROBE_TIMEOUT_S] and probes[0] <= 10
+    assert probes == [PROBE_S] and probes[0] <= 10
     assert offline == [(True, True), (True, True)]
     assert (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE) == before
 

@@ -181,7 +181,7 @@ def _observers(tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
 
     if not tokenizer:
         return recorded_observer
-    from kernelgym.retrieval.hub import snapshot
+    from kernelgym.hub import snapshot
 
     folder = tokenizer if Path(tokenizer).is_dir() else snapshot(tokenizer)
     try:

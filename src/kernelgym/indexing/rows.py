@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kernelgym.errors import UsageError
-from kernelgym.retrieval.hub import ask_hub
+from kernelgym.hub import ask_hub, offline
 
 __all__ = ["Row", "check_columns", "file_rows", "hub_rows", "text_of"]
 
@@ -65,7 +65,7 @@ def hub_rows(name: str, revision: str, splits: Sequence[str]) -> Iterator[Row]:
     import datasets
 
     why = ask_hub(name, "dataset")
-    with _offline() if why else contextlib.nullcontext():
+    with offline() if why else contextlib.nullcontext():
         for split in splits:
             try:
                 found = datasets.load_dataset(name, revision=revision or None, split=split)
@@ -97,17 +97,3 @@ def text_of(row: Row, name: str) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(sorted({str(item) for item in value}))
     return str(value)
-
-
-@contextlib.contextmanager
-def _offline() -> Iterator[None]:
-    """Make the hub's client use its local copy for a block."""
-    import datasets
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.hub import snapshot
 from kernelgym.retrieval.embedding import Vectors
-from kernelgym.retrieval.hub import snapshot
 from kernelgym.retrieval.models import is_folder
 
 __all__ = ["DTYPES", "TextModel", "pieces_of"]

@@ -21,11 +21,12 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from kernelgym.errors import ProblemError, UnknownName
+from kernelgym.hub import ask_hub, offline
 from kernelgym.suites.base import (
     Ids,
     check_choice,
@@ -44,8 +45,6 @@ __all__ = ["REPRESENTATIVE", "SIZES", "TEST_FAMILIES", "KernelBenchSuite", "spli
 
 DATASET = "ScalingIntelligence/KernelBench"
 ROOT_VARIABLE = "KERNELBENCH_ROOT"
-PROBE_TIMEOUT_S = 5.0
-"""How long to wait for the hub's answer before falling back to the local copy."""
 
 REPRESENTATIVE: Mapping[int, tuple[int, ...]] = MappingProxyType(
     {
@@ -102,7 +101,7 @@ class KernelBenchSuite:
             None if chosen is None else _dataset_folder(Path(chosen).expanduser(), root is None)
         )
         self._loaded: dict[int, tuple[Problem, ...]] = {}
-        self._hub_reachable: bool | None = None
+        self._unreachable: str | None = None  # why, once the hub was asked; empty if it answers
         self._lock = threading.Lock()
 
     @property
@@ -208,9 +207,9 @@ class KernelBenchSuite:
             import datasets
         except ImportError as error:
             raise _nothing_available(f"the package `datasets` is missing: {error}") from error
-        if self._hub_reachable is None:
-            self._hub_reachable = _hub_answers()
-        quiet = contextlib.nullcontext() if self._hub_reachable else _offline()
+        if self._unreachable is None:
+            self._unreachable = ask_hub(DATASET, "dataset")
+        quiet = offline() if self._unreachable else contextlib.nullcontext()
         try:
             with quiet:
                 rows = datasets.load_dataset(DATASET, split=f"level_{level}")
@@ -283,31 +282,6 @@ def _dataset_folder(root: Path, from_environment: bool) -> Path:
         f"{source} is not a KernelBench checkout: neither it nor its folder KernelBench/ holds "
         "level1; name the repository's root or its dataset folder"
     )
-
-
-def _hub_answers() -> bool:
-    """Ask the hub once, quickly: `load_dataset` by itself retries for half a minute and more."""
-    from huggingface_hub import HfApi
-
-    try:
-        HfApi().dataset_info(DATASET, timeout=PROBE_TIMEOUT_S)
-    except Exception:  # whatever went wrong, the local copy is what is left to try
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _offline() -> Iterator[None]:
-    """Make the hub's client use its local copy at once, and put its settings back after."""
-    import datasets
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 def _nothing_available(reason: str) -> ProblemError:

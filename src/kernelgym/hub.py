@@ -1,17 +1,20 @@
 """The Hugging Face hub, asked once and quickly; local copies go first.
 
 Contract: `snapshot` returns a folder of a model; `ask_hub` returns whether the hub answers within
-`PROBE_S`. The hub's own client tries again for more than a minute where there is no network.
+`PROBE_S`. The hub's own client tries again for more than a minute where there is no network, unless
+it is told to be `offline`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from kernelgym.errors import UsageError
 
-__all__ = ["PROBE_S", "ask_hub", "snapshot"]
+__all__ = ["PROBE_S", "ask_hub", "offline", "snapshot"]
 
 PROBE_S = 6.0
 """Seconds that the hub is given to answer."""
@@ -41,6 +44,20 @@ def ask_hub(name: str, kind: str) -> str:
     asking.start()
     asking.join(PROBE_S + 2.0)
     return said[0] if said else f"no answer within {PROBE_S + 2.0:g} s"
+
+
+@contextlib.contextmanager
+def offline() -> Iterator[None]:
+    """Make the hub's client use its local copies for a block."""
+    import datasets
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 def snapshot(name: str, revision: str = "") -> Path:
