@@ -16,7 +16,7 @@ from kernelgym.benchmark.run.evaluate import MACHINE_FILE
 from kernelgym.benchmark.run.generations import Generation, Key
 from kernelgym.benchmark.run.remote import DEFAULT_MAX_TOKENS
 from kernelgym.benchmark.run.spending import read_price
-from kernelgym.cli import _COMMANDS, judging, main
+from kernelgym.cli import judging, main
 from kernelgym.cli.eval import Eval
 from kernelgym.testing import ScriptedEvaluator
 from support.chat_server import chat_server
@@ -73,15 +73,12 @@ def scripted(
     return ScriptedEvaluator(ruleset=ruleset, device=device)  # type: ignore[arg-type]
 
 
-def follow(endpoint: str) -> list[list[str]]:
-    """Run the five commands; return those that ran."""
+def follow(endpoint: str) -> None:
+    """Run the five commands."""
     five = commands("From a model's name to a page", endpoint)
     assert len(five) == 5
-    # `report` is a command of its own part.
-    ran = [arguments for arguments in five if arguments[0] in _COMMANDS]
-    for arguments in ran:
+    for arguments in five:
         assert main(arguments) == 0, arguments
-    return ran
 
 
 def test_five_commands_run_as_written(
@@ -91,12 +88,12 @@ def test_five_commands_run_as_written(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr(judging, "make_evaluator", scripted)
     with chat_server() as server:
-        ran = follow(server.url)
+        follow(server.url)
     said = capsys.readouterr().out
     assert "kernel-writer-0725 answers at" in said and "requests: 8 to 16" in said
     assert "16 of 16 episodes ended; 8 answers (8 were there)" in said
     assert len(lines_of(tmp_path / "runs" / "first", "generations")) == 16
-    assert len(ran) == 4 or (tmp_path / "first.html").stat().st_size > 0
+    assert (tmp_path / "first.html").stat().st_size > 0
 
 
 @pytest.mark.slow
