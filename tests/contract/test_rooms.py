@@ -39,7 +39,7 @@ JUDGE = (
 SIBLINGS = {"adapters", "serve"}
 HEAVY = {
     *("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow"),
-    *("sentence_transformers", "sklearn", "scipy", "openai"),
+    *("sentence_transformers", "sklearn", "scipy", "openai", "optuna"),
 }
 LIGHT_ROOMS = set(ROOMS[: ROOMS.index("judge")]) - {"judge"}
 

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m kernelgym_train.demo",
         description="A small model learns to write Triton kernels from nothing but verdicts. "
-        "About six minutes on two cores; no GPU and no download.",
+        "About eight minutes on two cores; no GPU and no download.",
     )
     add = parser.add_argument
     add("--folder", type=Path, default=Path("runs"), help="folder that the runs are kept in")
