@@ -154,7 +154,8 @@ def test_what_a_kernel_prints_cannot_steer_the_terminal(run, folder, monkeypatch
     assert json.loads(out)["message"] == nasty
 
 
-@pytest.mark.parametrize("language", ["triton", pytest.param("cpp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["triton", "cpp"])
 def test_really_judged(run, folder: Path, language):
     name = {"triton": "right.py", "cpp": "right_cpp.py"}[language]
     code, out, err = run("check", name, *CHECK, "--language", language, "--json", "--no-timing")

@@ -243,6 +243,7 @@ def test_labels_and_their_feedback_are_the_judges(judge: LocalEvaluator) -> None
             assert brief(said) == brief(told(example.answer, example.expected))
 
 
+@pytest.mark.slow
 def test_what_a_repair_is_told_is_the_judges(judge: LocalEvaluator) -> None:
     examples = repairs(warmstart(), 6)[::9][:6]
     assert len(examples) == 6

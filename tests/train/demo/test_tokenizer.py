@@ -72,6 +72,7 @@ def test_what_it_was_trained_on_comes_back() -> None:
         assert words().decode(encode(text)) == text
 
 
+@pytest.mark.slow
 def test_no_token_reaches_across_a_line_break() -> None:
     for number in range(len(words())):
         assert "\n" not in words().decode([number])[:-1]
