@@ -28,9 +28,11 @@ def with_forward(body: str) -> Problem:
 
 
 def test_an_eager_reference_is_timed() -> None:
-    found = measure_reference(with_forward("time.sleep(0.01); return x"), EAGER, "cpu", trials=5)
+    body = "time.sleep(0.01); return x.reshape(2, 4) @ x.reshape(4, 2)"
+    found = measure_reference(with_forward(body), EAGER, "cpu", trials=5)
     assert found.measured and found.trials == 5, found.message
     assert 10.0 <= found.min <= found.median <= found.max and found.compile_s == 0.0
+    assert found.operations == 2 * 2 * 4 * 2
 
 
 @pytest.mark.slow
