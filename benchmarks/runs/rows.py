@@ -140,7 +140,7 @@ def driver(data: Any) -> str:
             "1.3 at most",
         ],
     ]
-    return table(["what", "measured", "goal"], rows)
+    return f"{table(['what', 'measured', 'goal'], rows)}\n\n{_load(data)}"
 
 
 def report(data: Any) -> str:
@@ -155,7 +155,14 @@ def report(data: Any) -> str:
     ]
     goals = data["goals"]
     rows.append(["goal", f"{goals['seconds']:.0f}", f"{goals['max_rss_bytes'] / 1e6:,.0f}", "", ""])
-    return table(["form", "seconds", "memory, MB", "files", "size, MB"], rows)
+    head = ["form", "seconds", "memory, MB", "files", "size, MB"]
+    return f"{table(head, rows)}\n\n{_load(data)}"
+
+
+def _load(data: Any) -> str:
+    """Return how busy the machine was with other work."""
+    machine = data["machine"]
+    return f"Other programs ran meanwhile: load {machine['load']} on {machine['cores']} cores."
 
 
 def _short(identity: str) -> str:
