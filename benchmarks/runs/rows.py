@@ -148,14 +148,16 @@ def report(data: Any) -> str:
     rows = [
         [
             form,
-            *(f"{each['seconds']:.1f}", f"{each['max_rss_bytes'] / 1e6:,.0f}"),
+            *(f"{each['seconds']:.1f}", f"{each['cpu_s']:.1f}"),
+            f"{each['max_rss_bytes'] / 1e6:,.0f}",
             *(f"{each['files']:,}", f"{each['bytes'] / 1e6:.1f}"),
         ]
         for form, each in data["forms"].items()
     ]
     goals = data["goals"]
-    rows.append(["goal", f"{goals['seconds']:.0f}", f"{goals['max_rss_bytes'] / 1e6:,.0f}", "", ""])
-    head = ["form", "seconds", "memory, MB", "files", "size, MB"]
+    most = f"{goals['max_rss_bytes'] / 1e6:,.0f}"
+    rows.append(["goal", f"{goals['seconds']:.0f}", "", most, "", ""])
+    head = ["form", "seconds", "of CPU time", "memory, MB", "files", "size, MB"]
     return f"{table(head, rows)}\n\n{_load(data)}"
 
 
