@@ -192,7 +192,7 @@ def priced(
     max_usd: float | None = None,
     tokenizer: str = "",
 ) -> EvalPolicy:
-    """Return a policy with its price and cap; itself if no price is given.
+    """Return a policy with its price and cap, if one is given.
 
     Args:
         policy: Answers.

@@ -83,7 +83,7 @@ def compile_threads(workers: int) -> int:
 
 
 def prepared_baselines(problems: Sequence[Problem], rules: Ruleset, device: str) -> frozenset[str]:
-    """Return the ids of problems for which `kernelgym baseline` prepared a compiled baseline.
+    """Return the ids of problems whose compiled baseline is prepared.
 
     Args:
         problems: The problems; their code is not run.

@@ -44,7 +44,7 @@ class Kept:
         return self._path(problem.digest)
 
     def has(self, digest: str) -> bool:
-        """Return True if the compiled baseline of a problem of that digest is stored."""
+        """Return True if a problem's compiled baseline is stored, by its digest."""
         return self._path(digest).is_file()
 
     def _path(self, digest: str) -> Path:
