@@ -82,7 +82,8 @@ def test_incumbent_without_noise_never_gets_worse(seed: int, algo: str, fails: i
 
 
 @pytest.mark.parametrize(
-    "algo", ["best_first", "mcgs", "tpe", pytest.param("auto", marks=pytest.mark.slow)]
+    "algo",
+    ["best_first", "mcgs", *(pytest.param(each, marks=pytest.mark.slow) for each in ("tpe", "auto"))],
 )
 def test_search_beats_chance_on_a_separable_space(algo: str) -> None:
     space = table((5, 5, 5, 4))
