@@ -63,10 +63,10 @@ def offline() -> Iterator[None]:
 
 @contextlib.contextmanager
 def asked_once(name: str) -> Iterator[str]:
-    """Let a block load a model from the hub if the hub has it, else from local copies alone.
+    """Load from the hub if it has a model, else from local copies.
 
-    A name is asked for once in a process. Yields why the hub is not used; empty if it is, or if
-    the name is a folder.
+    For a block in which another library loads it. A name is asked for once in a process. Yields
+    why the hub is not used; empty if it is, or if the name is a folder.
     """
     why = "" if Path(name).is_dir() else _asked(name)
     with offline() if why else contextlib.nullcontext():

@@ -271,7 +271,7 @@ def _declared_end_ids(config: ModelConfig) -> tuple[int, ...]:
 
 
 def _loaded(kind: Any, name: str, **options: Any) -> Any:
-    """Return what a class of transformers loads, asking the hub once instead of for half a minute.
+    """Return what a class of transformers loads, asking the hub once.
 
     Raises:
         OSError: If it is not found, with what the hub said.
