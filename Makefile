@@ -16,8 +16,8 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
 	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast \
 	benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
-	benchmark.numbers.speeds benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
-	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files \
+	benchmark.numbers.speeds benchmark.numbers.roofline benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
+	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files benchmark.device_rates \
 	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
 	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
