@@ -61,6 +61,7 @@ def test_one_that_ends_its_process_says_so() -> None:
     assert found.message == "its process ended with code 3"
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_it_with_all_it_started(tmp_path) -> None:
     mark = tmp_path / "pid"
     body = f"p = subprocess.Popen(['sleep', '100']); open({str(mark)!r}, 'w').write(str(p.pid)); "

@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kernelgym.errors import JudgeError
@@ -23,7 +25,7 @@ from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
-__all__ = ["measure_device", "measure_reference"]
+__all__ = ["compile_threads", "measure_device", "measure_reference"]
 
 _DEVICE_S = 300.0
 _TRIALS_SHARE = 0.3
@@ -38,6 +40,7 @@ def measure_reference(
     trials: int = 100,
     timeout_s: float = 300.0,
     memory_bytes: int = 0,
+    threads: int = 0,
 ) -> ReferenceTime:
     """Time a problem's reference in a fresh process.
 
@@ -48,6 +51,7 @@ def measure_reference(
         trials: Calls to time; fewer where they take more than three tenths of `timeout_s`.
         timeout_s: Seconds after which the process is killed, compiling included.
         memory_bytes: The memory budget; a problem that needs more is not run. 0 sets no limit.
+        threads: Processes that compile at the same time; 0 for one a core.
 
     Returns:
         The times; without any and with a message if the reference fails or takes too long.
@@ -64,8 +68,17 @@ def measure_reference(
             "trials": trials,
             "seconds": _TRIALS_SHARE * timeout_s,
         }
-        result = _run(job, timeout_s)
+        more = {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)} if threads else {}
+        result = _run(job, timeout_s, more)
     return ReferenceTime(problem.id, problem.digest, setting, device, **result)
+
+
+def compile_threads(workers: int) -> int:
+    """Return the processes that each of several measurements compiles with; 0 for one's own.
+
+    A core stays idle for each, or timed programs would wait for their host.
+    """
+    return 0 if workers == 1 else max(1, (os.cpu_count() or 1) // workers - 1)
 
 
 def measure_device(device: str) -> dict[str, Any]:
@@ -80,7 +93,9 @@ def measure_device(device: str) -> dict[str, Any]:
     return result
 
 
-def _run(job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def _run(
+    job: dict[str, Any], timeout_s: float, variables: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return a job's result, or how its process ended."""
     with tempfile.TemporaryDirectory(prefix="kernelgym-measuring-") as folder:
         caches = {
@@ -93,7 +108,7 @@ def _run(job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=kept_variables(TRUSTED) | caches,
+            env={**kept_variables(TRUSTED), **caches, **variables},
             start_new_session=True,
             text=True,
         )
