@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelgym import LocalEvaluator
+from kernelgym.suites.spec_checks import check_memory
 from kernelgym_train.config.settings import describe, plain
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
@@ -48,7 +49,10 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         _print_plan(settings, task)
         return 0
     outdir = Path(settings.outdir)
-    with LocalEvaluator(ruleset=settings.ruleset, workers=settings.workers) as evaluator:
+    rules = task.rules(settings.ruleset)
+    with LocalEvaluator(ruleset=rules, workers=settings.workers) as evaluator:
+        if task.spec is not None:
+            check_memory(task.spec, evaluator.memory_bytes, evaluator.device)
         result = search(
             task,
             evaluator,
@@ -71,7 +75,9 @@ def _print_plan(settings: SearchSettings, task: Task) -> None:
     for name, value in plain(settings).items():
         print(f"{name}: {value}")
     start = read_variant(task.start)
-    proposer = RuleProposer(start, approximate=settings.approximate)
+    for shape in task.shapes:
+        print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
+    proposer = RuleProposer(start, approximate=settings.approximate or task.approximate)
     for move, prior in proposer.priors(start):
         count = 0
         while proposer.propose(start, move, count) is not None:

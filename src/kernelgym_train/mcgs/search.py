@@ -14,6 +14,7 @@ from typing import Any
 
 from kernelgym import Kernel, Problem, UsageError, duel
 from kernelgym.judge.provenance import provenance
+from kernelgym.suites.spec import KernelSpec
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
@@ -23,10 +24,11 @@ from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
-from kernelgym_train.mcgs.task import Task, task_of
+from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
 from kernelgym_train.mcgs.variant import context_key, read_variant, state_key
 
-__all__ = ["optimize", "search"]
+__all__ = ["optimize", "optimize_spec", "search"]
 
 
 def optimize(
@@ -76,6 +78,51 @@ def optimize(
     )
 
 
+def optimize_spec(
+    spec: KernelSpec | str | Path,
+    evaluator: Evaluator,
+    outdir: str | Path,
+    *,
+    budget: Budget | None = None,
+    algo: str = "best_first",
+    approximate: bool = False,
+    seed: int = 0,
+    workers: int = 2,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Search for a faster kernel of a spec, at all of its shapes.
+
+    Args:
+        spec: The spec, or its file.
+        evaluator: As for `optimize`. It follows the spec's tolerances, if the spec has any:
+            ``LocalEvaluator(ruleset=spec.rules("strict"))``.
+        outdir: As for `optimize`, like all below.
+        budget: See there.
+        algo: See there.
+        approximate: See there; a spec's `allow_approximate` allows them, too.
+        seed: See there.
+        workers: See there.
+        resume: See there.
+
+    Returns:
+        See `kernelgym_train.mcgs.finishing`.
+
+    Raises:
+        UsageError: As `optimize`, or if the spec cannot be used.
+    """
+    return search(
+        task_of_spec(spec),
+        evaluator,
+        Path(outdir),
+        budget=budget or Budget(),
+        algo=algo,
+        approximate=approximate,
+        seed=seed,
+        workers=workers,
+        resume=resume,
+    )
+
+
 def search(
     task: Task,
     evaluator: Evaluator,
@@ -113,6 +160,16 @@ def search(
     """
     if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
         raise UsageError(f"algo={algo} needs optuna; run: pip install 'kernelgym[search]'")
+    rules = task.rules(evaluator.ruleset)
+    if rules != evaluator.ruleset:
+        raise UsageError(
+            f"{task.name} has tolerances of its own, which make the ruleset {rules.label!r}, and "
+            f"the evaluator follows {evaluator.ruleset.label!r}; give it the ruleset that "
+            "spec.rules returns"
+        )
+    approximate = approximate or task.approximate
+    if task.shapes:
+        evaluator = ShapesEvaluator(evaluator, task.problem, task.shapes)
     folder = SearchFolder(outdir, task.name)
     start = read_variant(task.start)
     context = {
