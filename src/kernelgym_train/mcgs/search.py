@@ -90,7 +90,7 @@ def optimize_spec(
     workers: int = 2,
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Search for a faster kernel of a spec, at all of its shapes.
+    """Search for a faster kernel of a spec, at all shapes.
 
     Args:
         spec: The spec, or its file.
