@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.kernel_file import read_kernel_file
+
 CPP = """
 #include <torch/extension.h>
 
@@ -66,6 +69,29 @@ TRITON_SPEC: dict[str, Any] = {
     "returns": "arguments",
     "arguments": ["x", "y", "count", "factor"],
     "launch": {"grid": ["ceil_div(count, BLOCK)"], "meta": {"BLOCK": [64, 128], "num_warps": [4]}},
+}
+
+MATMUL = read_kernel_file(EXAMPLES["matmul"][1].source).cpp
+PRODUCT: dict[str, Any] = {
+    "name": "product",
+    "kind": "cpp",
+    "source": MATMUL,
+    "entry": "matrix_product",
+    "launch": {"flags": ["-O2"]},
+    "reference": {"run": "def run(a, b):\n    return a @ b\n"},
+    "contract": {
+        "axes": {"n": "var"},
+        "tensors": [
+            {"name": "a", "shape": ["n", "n"]},
+            {"name": "b", "shape": ["n", "n"]},
+            {"name": "y", "shape": ["n", "n"], "role": "output"},
+        ],
+        "shapes": [
+            {"axes": {"n": 48}, "weight": 3},
+            {"axes": {"n": 96}, "weight": 1, "role": "both"},
+            {"axes": {"n": 1237}, "role": "hidden"},
+        ],
+    },
 }
 
 

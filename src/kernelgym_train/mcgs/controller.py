@@ -175,8 +175,12 @@ class Controller:
             f"{cores} cores"
         )
 
-    async def run(self) -> None:
-        """Evaluate until a limit is met, then compare the best few."""
+    async def run(self, *, contests: bool = True) -> None:
+        """Evaluate until a limit is met, then compare the best few.
+
+        Args:
+            contests: Whether they are compared; a search that will go on need not.
+        """
         async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
             running: deque[tuple[str, asyncio.Task[Verdict]]] = deque()
 
@@ -214,7 +218,9 @@ class Controller:
             finally:
                 for _, judging in running:
                     judging.cancel()
-            while self.progress.contests < (1 if self._stop.is_set() else _CONTESTANTS):
+            while contests and self.progress.contests < (
+                1 if self._stop.is_set() else _CONTESTANTS
+            ):
                 challenger = self.progress.challenger()
                 if challenger is None or not self._may_challenge():
                     break

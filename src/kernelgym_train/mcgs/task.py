@@ -41,6 +41,11 @@ class Task:
         """True if its contract allows less accurate results."""
         return self.spec is not None and self.spec.contract.allow_approximate
 
+    @property
+    def weight(self) -> float:
+        """Its share of a budget, beside other tasks' weights."""
+        return 1.0 if self.spec is None else self.spec.weight
+
     def rules(self, base: str | Ruleset) -> Ruleset:
         """Return a ruleset, with the task's tolerances if it has any."""
         return find_ruleset(base) if self.spec is None else self.spec.rules(base)

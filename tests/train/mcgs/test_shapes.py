@@ -19,37 +19,13 @@ from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.command import run_search
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec, search
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, TaskShape, together
 from kernelgym_train.mcgs.task import Task, task_of_spec
 from kernelgym_train.mcgs.variant import Variant, read_variant
 from support import searches
-from support.specs import SPEC, changed, written
-
-MATMUL = read_kernel_file(EXAMPLES["matmul"][1].source).cpp
-PRODUCT: dict[str, Any] = {
-    "name": "product",
-    "kind": "cpp",
-    "source": MATMUL,
-    "entry": "matrix_product",
-    "launch": {"flags": ["-O2"]},
-    "reference": {"run": "def run(a, b):\n    return a @ b\n"},
-    "contract": {
-        "axes": {"n": "var"},
-        "tensors": [
-            {"name": "a", "shape": ["n", "n"]},
-            {"name": "b", "shape": ["n", "n"]},
-            {"name": "y", "shape": ["n", "n"], "role": "output"},
-        ],
-        "shapes": [
-            {"axes": {"n": 48}, "weight": 3},
-            {"axes": {"n": 96}, "weight": 1, "role": "both"},
-            {"axes": {"n": 1237}, "role": "hidden"},
-        ],
-    },
-}
+from support.specs import PRODUCT, SPEC, changed, written
 
 
 def spec(**changes: Any) -> KernelSpec:
