@@ -115,7 +115,8 @@ class Controller:
         self._log, self._folder, self._context = log, folder, context
         self._select, self._budget, self._workers = ALGORITHMS[algo], budget, workers
         self._around = Surroundings(
-            progress.graph, progress.variants, proposer, seed, progress.history
+            *(progress.graph, progress.variants, proposer, seed, progress.history),
+            progress.experience,
         )
         self._duel, self._say, self._clock = duel, say, clock
         self._began = clock() - progress.seconds
@@ -319,6 +320,7 @@ class Controller:
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
+                "prior_source": progress.experience.source(choice.move),
             }
             self.record("proposed", fields)
             return key

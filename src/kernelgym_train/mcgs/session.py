@@ -30,6 +30,7 @@ from kernelgym_train.mcgs.finishing import finish
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.tactics import add_tactics, read_tactics
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.variant import context_key, read_variant, state_key
 
@@ -110,6 +111,7 @@ class Session:
         self._compare, self._say, self._clock = compare, say, clock
         self.proposer = proposer or RuleProposer(start, approximate=self.approximate)
         self.progress = Progress.begin(state_key(start), start)
+        self._tactics = read_tactics(outdir, self.context)
         self._log = EventLog.open(self.folder.events)
         try:
             if self._log.past:
@@ -141,7 +143,7 @@ class Session:
         controller, progress = self._controller, self.progress
         if not self._log.past:
             fields = {"context": self.context, "algo": self._algo, "seed": self._seed}
-            controller.record("search", fields)
+            controller.record("search", {**fields, "tactics": self._tactics})
         try:
             controller.judge_start()
             if (busy := controller.host_is_busy()) and require_quiet:
@@ -170,8 +172,12 @@ class Session:
         asyncio.run(self._controller.run(contests=contests))
 
     def finish(self) -> dict[str, Any]:
-        """Confirm and write the best; return the result."""
-        return finish(
+        """Confirm and write the best; return the result.
+
+        What moves came to is added to the folder's tactics.
+        """
+        fresh = dict(self.progress.experience.fresh)
+        result = finish(
             self._controller,
             self.task,
             self.evaluator,
@@ -181,6 +187,11 @@ class Session:
             approximate=self.approximate,
             say=self._say,
         )
+        try:
+            add_tactics(self.folder.outdir, self.context, fresh)
+        except (OSError, UsageError) as error:  # the result is there, and stands
+            self._say(f"warning: what moves came to was not kept: {error}")
+        return result
 
     def stop(self) -> None:
         """Dispatch nothing any more."""
