@@ -37,6 +37,8 @@ class Array:
     """``float``, ``double``, ..."""
     output: bool
     """Whether the function allocates it; all others are only read."""
+    tensor: str = ""
+    """The tensor's name."""
 
 
 def constants(root: Node) -> dict[str, str]:
@@ -144,7 +146,7 @@ class Scope:
             return
         element = found[2]
         if given in (element, "auto") and element in (*FLOATS, *WHOLE):
-            self.arrays[name] = Array(name, element, not constant)
+            self.arrays[name] = Array(name, element, not constant, found[1])
             self._tensor_of[name] = found[1]
 
     def _only_returned(self, tensor: str, tensors: dict[str, bool]) -> bool:

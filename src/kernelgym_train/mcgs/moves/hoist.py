@@ -176,5 +176,6 @@ HOIST = Move(
     "exact",
     10,
     1.5,
+    "Compute before a loop what does not change in it, and once what two loops both compute.",
     _realise,
 )

@@ -1,4 +1,4 @@
-"""`vectorize`: innermost loops compute several elements at once."""
+"""`vectorize_global_loads`: innermost loops compute several elements at once."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ def _directive(function: Function, loop: Loop) -> str | None:
 
 
 VECTORIZE = Move(
-    "vectorize",
+    "vectorize_global_loads",
     ("cpp",),
     "reassociates",
     50,
     1.5,
+    "Let a loop load, compute and store several neighbouring elements at once.",
     _realise,
     knob="choice",
 )
