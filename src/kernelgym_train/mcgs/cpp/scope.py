@@ -93,6 +93,8 @@ class Scope:
         self.constants = constants
         """Types of numbers that the text declares constant outside of functions."""
         self.arrays: dict[str, Array] = {}
+        self.buffers: dict[str, Array] = {}
+        """Vectors that loops' bodies declare; known where they are declared alone."""
         self.types: dict[str, str] = {}
         self._tensor_of: dict[str, str] = {}
         for node in walk(declarator):

@@ -66,7 +66,8 @@ def _fetches(loop: Loop, distance: int) -> list[str]:
     own = {each.name for each in loop.body if isinstance(each, Let)}
     found: dict[str, None] = {}
     for statement in loop.body:
-        assert isinstance(statement, Let | Assign)
+        if not isinstance(statement, Let | Assign):
+            continue
         for node in walk(statement.value):
             if node.type != "subscript_expression" or own & identifiers(node):
                 continue
