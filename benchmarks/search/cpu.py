@@ -12,9 +12,9 @@ search that was cut off goes on where it was.
 
 A row holds the result's interval, the speed over torch, the noise that the search measured on its
 start, evaluations a minute, the share of builds in the time of builds and verdicts, and the load of
-the machine before and after. ``host_busy`` is true where the judge found the host busy, or where the
-load was above the number of cores by more than one: such rows tell of a busy machine, not of the
-search alone.
+the machine before and after. ``host_busy`` is true where the judge found the host busy, or where
+the load was above the number of cores by more than one: such rows tell of a busy machine, not of
+the search alone.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def reached(rows: Sequence[Mapping[str, Any]], algo: str) -> dict[str, bool]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run searches that the file does not hold yet, and print their figures."""
+    """Run searches that the file lacks, and print their figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument(
@@ -165,7 +165,7 @@ def kept_rows(out: Path | None, builds: int, seconds: float) -> list[dict[str, A
 
 
 def write(out: Path, rows: Sequence[Mapping[str, Any]], builds: int, seconds: float) -> None:
-    """Write the file: the machine as it is now, limits, goals and rows."""
+    """Write the file: machine, limits, goals and rows."""
     goals = {name: [task[2], task[3]] for name, task in TASKS.items()}
     data = {"machine": machine("optuna"), "builds": builds, "seconds": seconds, "goals": goals}
     part = out.with_suffix(".part")
