@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelgym_train.mcgs.cpp.cost import Cost, cost_of
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.variant import Variant, builds_extension
 
 __all__ = ["LEAST", "MOST", "factors", "static_weights"]
 
@@ -25,10 +25,10 @@ def static_weights(variant: Variant, weights: Mapping[str, float]) -> dict[str, 
     """Return weights of moves, multiplied by what the kernel's text says.
 
     Args:
-        variant: The kernel; other languages than C++ leave weights as they are.
+        variant: The kernel; one without C++ leaves weights as they are.
         weights: By id of the move.
     """
-    if variant.language != "cpp":
+    if not builds_extension(variant.language):
         return dict(weights)
     found = factors(cost_of(variant.file.cpp))
     return {name: weight * found.get(name, 1.0) for name, weight in weights.items()}
