@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from kernelgym_train.config.settings import describe, plain
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
+from kernelgym_train.mcgs.live import live_table
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
@@ -48,7 +48,10 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         _print_plan(settings, task)
         return 0
     outdir = Path(settings.outdir)
-    with LocalEvaluator(ruleset=settings.ruleset, workers=settings.workers) as evaluator:
+    with (
+        LocalEvaluator(ruleset=settings.ruleset, workers=settings.workers) as evaluator,
+        live_table(settings.budget.builds) as (say, watch),
+    ):
         result = search(
             task,
             evaluator,
@@ -60,7 +63,8 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
             workers=settings.workers,
             require_quiet=settings.require_quiet,
             resume=settings.resume,
-            say=lambda line: print(line, file=sys.stderr, flush=True),
+            say=say,
+            watch=watch,
         )
     print(sentence(result, SearchFolder(outdir, task.name)))
     return 0

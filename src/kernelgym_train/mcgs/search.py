@@ -18,7 +18,7 @@ from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.controller import Controller, Duelling
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish
 from kernelgym_train.mcgs.progress import Progress
@@ -91,6 +91,7 @@ def search(
     proposer: Proposer | None = None,
     compare: Duelling = duel,
     say: Callable[[str], None] = lambda line: None,
+    watch: Callable[[Event], None] = lambda event: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Search, as `optimize` does, for a task.
@@ -109,6 +110,7 @@ def search(
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
     """
     if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
@@ -138,6 +140,7 @@ def search(
             _check_context(dict(log.past[0].fields["context"]), context)
             for event in log.past:
                 progress.take(event)
+                watch(event)
             goes_on = progress.may_go_on(budget)
             if progress.finished is not None and not goes_on:
                 return dict(progress.finished)
@@ -159,6 +162,7 @@ def search(
             workers=workers,
             duel=compare,
             say=say,
+            watch=watch,
             clock=clock,
         )
         if not log.past:

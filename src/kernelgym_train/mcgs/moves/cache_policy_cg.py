@@ -40,6 +40,7 @@ static inline void {_HELPER}(float* to, const float* from, int64_t count) {{
 }}
 """
 _BLOCK = 256
+_SIMD = "#pragma omp simd"
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
@@ -52,15 +53,17 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             store = _store(function, loop)
             if store is None:
                 continue
-            text = _filled(function, loop, store)
-            cpp = with_text_above(replaced(file.cpp, [(loop.node, text)]), loop.node, _TEXT)
+            edits = [(loop.node, _filled(function, loop, store))]
+            if (directive := loop.node.prev_named_sibling) is not None and loop.pragmas:
+                edits.append((directive, "\n"))  # it goes to the loop inside
+            cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
             changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
             yield Realisation(loop.name, "streamed", changed)
 
 
 def _store(function: Function, loop: Loop) -> Assign | None:
     """Return the store of a loop that fills an unread output."""
-    if not loop.body or loop.step != 1 or loop.pragmas:
+    if not loop.body or loop.step != 1 or loop.pragmas not in ((), (_SIMD,)):
         return None
     *before, store = loop.body
     if not all(isinstance(each, Let) for each in before):
@@ -108,6 +111,7 @@ def _filled(function: Function, loop: Loop, store: Assign) -> str:
         f"{first} += {_BLOCK}) {{",
         f"  const {kind} {end} = {more} ? {first} + {_BLOCK} : {loop.upper_text};",
         f"  float {kept}[{_BLOCK}];",
+        *(f"  {each}" for each in loop.pragmas),
         f"  for ({kind} {variable} = {first}; {variable} < {end}; ++{variable}) "
         f"{rewritten(body, buffered)}",
         f"  {_HELPER}(&{array}[{rewritten(index, at_first)}], {kept}, {end} - {first});",
