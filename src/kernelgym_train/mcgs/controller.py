@@ -35,10 +35,10 @@ from kernelgym.types import Evaluator, Verdict
 from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
-from kernelgym_train.mcgs.proposing import Proposer
+from kernelgym_train.mcgs.proposing import Proposer, source_of
 from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.task import Task
@@ -90,6 +90,7 @@ class Controller:
         workers: Kernels judged at the same time.
         duel: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        watch: Is given each event once it counts.
         clock: Returns seconds.
     """
 
@@ -109,15 +110,17 @@ class Controller:
         workers: int,
         duel: Duelling,
         say: Callable[[str], None],
+        watch: Callable[[Event], None] = lambda event: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._task, self._evaluator, self.progress = task, evaluator, progress
         self._log, self._folder, self._context = log, folder, context
         self._select, self._budget, self._workers = ALGORITHMS[algo], budget, workers
         self._around = Surroundings(
-            progress.graph, progress.variants, proposer, seed, progress.history
+            *(progress.graph, progress.variants, proposer, seed, progress.history),
+            progress.experience,
         )
-        self._duel, self._say, self._clock = duel, say, clock
+        self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
 
@@ -132,7 +135,9 @@ class Controller:
 
     def record(self, name: str, fields: Mapping[str, Any]) -> None:
         """Write an event, and take it in."""
-        self.progress.take(self._log.append(self.seconds, name, fields))
+        event = self._log.append(self.seconds, name, fields)
+        self.progress.take(event)
+        self._watch(event)
 
     def judge_start(self) -> None:
         """Judge the start twice, unless that was done.
@@ -175,8 +180,12 @@ class Controller:
             f"{cores} cores"
         )
 
-    async def run(self) -> None:
-        """Evaluate until a limit is met, then compare the best few."""
+    async def run(self, *, contests: bool = True) -> None:
+        """Evaluate until a limit is met, then compare the best few.
+
+        Args:
+            contests: Whether they are compared; a search that will go on need not.
+        """
         async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
             running: deque[tuple[str, asyncio.Task[Verdict]]] = deque()
 
@@ -214,7 +223,9 @@ class Controller:
             finally:
                 for _, judging in running:
                     judging.cancel()
-            while self.progress.contests < (1 if self._stop.is_set() else _CONTESTANTS):
+            while contests and self.progress.contests < (
+                1 if self._stop.is_set() else _CONTESTANTS
+            ):
                 challenger = self.progress.challenger()
                 if challenger is None or not self._may_challenge():
                     break
@@ -310,9 +321,11 @@ class Controller:
             self._folder.write_variant(key, variant, self._task.start, self._context, risk)
             fields |= {
                 "links": [list(link) for link in choice.links],
+                "source": source_of(self._around.proposer),
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
+                "prior_source": progress.experience.source(choice.move),
             }
             self.record("proposed", fields)
             return key
