@@ -346,7 +346,8 @@ SECTIONS = (
             f"{_SHOWS} --parts baselines --out FOLDER",
             runs.baselines,
             "Median ms of a call at fp32, TF32 in convolutions only, inputs cold: `kernelgym "
-            "baseline --modes --workers 8`. Each is of one process.",
+            "baseline --modes --workers 8`. Each is of one process. What the host needs to start a "
+            "call is in its time, as far as the flush of the cache before it does not cover that.",
         ),
         Section(
             "A device's rates",
