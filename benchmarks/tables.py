@@ -352,9 +352,10 @@ SECTIONS = (
         Section(
             "A device's rates",
             "device_gpu.json",
-            "kernelgym device cuda:0 --json",
+            f"{_SHOWS} --parts device --out FOLDER",
             runs.device,
-            "Medians; matrix products of 8192 rows and columns.",
+            "What `kernelgym device cuda:0 --json` measures: medians; matrix products of 8192 rows "
+            "and columns.",
         ),
     ),
 )
