@@ -35,7 +35,7 @@ from kernelgym.types import Evaluator, Verdict
 from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
 from kernelgym_train.mcgs.proposing import Proposer
@@ -90,6 +90,7 @@ class Controller:
         workers: Kernels judged at the same time.
         duel: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        watch: Is given each event once it counts.
         clock: Returns seconds.
     """
 
@@ -109,6 +110,7 @@ class Controller:
         workers: int,
         duel: Duelling,
         say: Callable[[str], None],
+        watch: Callable[[Event], None] = lambda event: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._task, self._evaluator, self.progress = task, evaluator, progress
@@ -118,7 +120,7 @@ class Controller:
             *(progress.graph, progress.variants, proposer, seed, progress.history),
             progress.experience,
         )
-        self._duel, self._say, self._clock = duel, say, clock
+        self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
 
@@ -133,7 +135,9 @@ class Controller:
 
     def record(self, name: str, fields: Mapping[str, Any]) -> None:
         """Write an event, and take it in."""
-        self.progress.take(self._log.append(self.seconds, name, fields))
+        event = self._log.append(self.seconds, name, fields)
+        self.progress.take(event)
+        self._watch(event)
 
     def judge_start(self) -> None:
         """Judge the start twice, unless that was done.
@@ -320,7 +324,7 @@ class Controller:
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
-                "prior_source": progress.experience.source(choice.move),
+                "experience": progress.experience.source(choice.move),
             }
             self.record("proposed", fields)
             return key

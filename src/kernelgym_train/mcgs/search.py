@@ -12,6 +12,7 @@ from kernelgym.suites.spec import KernelSpec
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.controller import Duelling
+from kernelgym_train.mcgs.events import Event
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.session import Session, check_algorithm, stopped_by_ctrl_c
@@ -127,6 +128,7 @@ def search(
     proposer: Proposer | None = None,
     compare: Duelling = duel,
     say: Callable[[str], None] = lambda line: None,
+    watch: Callable[[Event], None] = lambda event: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Search, as `optimize` does, for a task.
@@ -145,6 +147,7 @@ def search(
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
     """
     check_algorithm(algo)
@@ -170,6 +173,7 @@ def search(
         proposer=proposer,
         compare=compare,
         say=say,
+        watch=watch,
         clock=clock,
     ) as session:
         if (result := session.result) is not None:

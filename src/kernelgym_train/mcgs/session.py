@@ -24,7 +24,7 @@ from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.controller import Controller, Duelling
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish
 from kernelgym_train.mcgs.progress import Progress
@@ -62,6 +62,7 @@ class Session:
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
         alone: Whether its result is that of `outdir` as well.
 
@@ -84,6 +85,7 @@ class Session:
         proposer: Proposer | None = None,
         compare: Duelling = duel,
         say: Callable[[str], None] = lambda line: None,
+        watch: Callable[[Event], None] = lambda event: None,
         clock: Callable[[], float] = time.monotonic,
         alone: bool = True,
     ) -> None:
@@ -108,7 +110,7 @@ class Session:
             **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
         }
         self._algo, self._seed, self._workers = algo, seed, workers
-        self._compare, self._say, self._clock = compare, say, clock
+        self._compare, self._say, self._watch, self._clock = compare, say, watch, clock
         self.proposer = proposer or RuleProposer(start, approximate=self.approximate)
         self.progress = Progress.begin(state_key(start), start)
         self._tactics = read_tactics(outdir, self.context)
@@ -118,6 +120,7 @@ class Session:
                 _check_context(dict(self._log.past[0].fields["context"]), self.context)
                 for event in self._log.past:
                     self.progress.take(event)
+                    watch(event)
         except BaseException:
             self._log.close()
             raise
@@ -222,6 +225,7 @@ class Session:
             workers=self._workers,
             duel=self._compare,
             say=self._say,
+            watch=self._watch,
             clock=self._clock,
         )
 
