@@ -1,19 +1,28 @@
 """Real searches on the CPU: what they find, how fast, and where the time goes.
 
-Run ``python -m benchmarks.search.cpu [--out FILE]`` on a quiet machine with two cores; it takes
-some hours. Each task is searched by each algorithm with three seeds, 60 evaluations or six minutes
-each. Goals, of the median over seeds by the first algorithm named: matmul 40x over the start and
-0.4 of torch's speed, LayerNorm 10x, softmax 3x with exact moves and 15x with approximate ones, and
-a linear layer with GELU, which no move was written for, 1.5x.
+Run ``python -m benchmarks.search.cpu --out FILE`` on a quiet machine with two cores; it takes some
+hours. Each task is searched by each algorithm with three seeds, 60 evaluations or six minutes each.
+Goals, of the median over seeds by the first algorithm named: matmul 40x over the start and 0.4 of
+torch's speed, LayerNorm 10x, softmax 3x with exact moves and 15x with approximate ones, and a
+linear layer with GELU, which no move was written for, 1.5x.
+
+``--only matmul --seeds 0 --algorithms auto`` runs a slice. Rows go into the file as they come: what
+it holds is not run again, so that a command that was cut off is given once more. With ``--keep``, a
+search that was cut off goes on where it was.
 
 A row holds the result's interval, the speed over torch, the noise that the search measured on its
-start, evaluations a minute, and the share of builds in the time of builds and verdicts.
+start, evaluations a minute, the share of builds in the time of builds and verdicts, and the load of
+the machine before and after. ``host_busy`` is true where the judge found the host busy, or where
+the load was above the number of cores by more than one: such rows tell of a busy machine, not of
+the search alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,7 +32,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.search.linear_gelu import KERNEL, PROBLEM
-from kernelgym import Kernel, LocalEvaluator, Problem
+from kernelgym import Kernel, LocalEvaluator, Problem, UsageError
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
@@ -33,7 +42,7 @@ from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.story import read_story
 from kernelgym_train.mcgs.task import task_of
 
-__all__ = ["TASKS", "reached", "row_of"]
+__all__ = ["TASKS", "kept_rows", "reached", "row_of", "write"]
 
 TASKS: Mapping[str, tuple[tuple[Problem, Kernel], bool, float, float]] = MappingProxyType(
     {
@@ -52,8 +61,12 @@ def row_of(
 ) -> dict[str, Any]:
     """Search a task; returns its figures."""
     (problem, start), approximate, _, _ = TASKS[name]
+    task = task_of(problem, start, name.split()[0])
+    log = outdir / "kernels" / task.name / "events.jsonl"
+    begun = log.exists() and log.stat().st_size > 0
+    load = os.getloadavg()[0]
     result = search(
-        task_of(problem, start, name.split()[0]),
+        task,
         evaluator,
         outdir,
         budget=budget,
@@ -61,10 +74,12 @@ def row_of(
         approximate=approximate,
         seed=seed,
         workers=2,
-        resume=False,
+        resume=begun,
     )
-    folder = outdir / "kernels" / result["task"]
-    story = read_story(read_events(folder / "events.jsonl"))
+    events = read_events(log)
+    story = read_story(events)
+    loads = [round(load, 2), round(os.getloadavg()[0], 2)]
+    busy = any(event.fields["host_busy"] for event in events if event.name == "start")
     builds = sum(row.build_s for row in story.rows)
     verdicts = sum(row.judge_s for row in story.rows)
     searching_s = story.rows[-1].seconds if story.rows else 0.0
@@ -76,6 +91,8 @@ def row_of(
         **{field: result[field] for field in names},
         "over_torch": result["over_reference"]["speedup"],
         "noise": result["noise"],
+        "load": loads,
+        "host_busy": busy or max(loads) > len(os.sched_getaffinity(0)) + 1,
         "seconds": result["seconds"],
         "evaluations_a_minute": round(60 * len(story.rows) / max(searching_s, 1e-9), 2),
         "share_of_builds": round(builds / max(builds + verdicts, 1e-9), 3),
@@ -96,35 +113,64 @@ def reached(rows: Sequence[Mapping[str, Any]], algo: str) -> dict[str, bool]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run all searches and print their figures."""
+    """Run searches that the file lacks, and print their figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--only", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument(
         "--algorithms", nargs="*", default=["auto", "best_first", "random"], choices=ALGORITHMS
     )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--builds", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=360.0)
     parser.add_argument("--keep", type=Path, help="folder for the searches' own folders")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(argv)
     budget = Budget(given.builds, given.seconds)
-    rows: list[dict[str, Any]] = []
+    rows = kept_rows(given.out, given.builds, given.seconds)
+    there = {(row["task"], row["algorithm"], row["seed"]) for row in rows}
+    asked = itertools.product(given.only, given.algorithms, given.seeds)
     with LocalEvaluator(workers=2) as evaluator, tempfile.TemporaryDirectory() as scratch:
-        for name in given.tasks:
-            for algo in given.algorithms:
-                for seed in range(given.seeds):
-                    folder = f"{name.replace(' ', '_')}-{algo}-{seed}"
-                    outdir = (given.keep or Path(scratch)) / folder
-                    row = row_of(name, algo, seed, evaluator, outdir, budget)
-                    rows.append(row)
-                    print(json.dumps(row), flush=True)
+        for name, algo, seed in (each for each in asked if each not in there):
+            folder = f"{name.replace(' ', '_')}-{algo}-{seed}"
+            outdir = (given.keep or Path(scratch)) / folder
+            rows.append(row_of(name, algo, seed, evaluator, outdir, budget))
+            print(json.dumps(rows[-1]), flush=True)
+            if given.out:
+                write(given.out, rows, given.builds, given.seconds)
     for name, met in reached(rows, given.algorithms[0]).items():
-        print(f"{name}: {'goal met' if met else 'goal missed'} by {given.algorithms[0]}")
-    if given.out:
-        data = {"machine": machine("optuna"), "builds": given.builds, "seconds": given.seconds}
-        goals = {name: [task[2], task[3]] for name, task in TASKS.items()}
-        given.out.write_text(json.dumps({**data, "goals": goals, "rows": rows}, indent=1) + "\n")
+        own = [
+            row for row in rows if (row["task"], row["algorithm"]) == (name, given.algorithms[0])
+        ]
+        busy = sum(row["host_busy"] for row in own)
+        told = f", {busy} of {len(own)} searches on a busy host" if busy else ""
+        print(f"{name}: {'goal met' if met else 'goal missed'} by {given.algorithms[0]}{told}")
+
+
+def kept_rows(out: Path | None, builds: int, seconds: float) -> list[dict[str, Any]]:
+    """Return the rows that a file holds.
+
+    Raises:
+        UsageError: If they were found under other limits.
+    """
+    if out is None or not out.exists():
+        return []
+    data = json.loads(out.read_text(encoding="utf-8"))
+    if (data["builds"], data["seconds"]) != (builds, seconds):
+        raise UsageError(
+            f"{out} holds searches of {data['builds']} evaluations or {data['seconds']:g} s, and "
+            f"{builds} or {seconds:g} s are asked for; give another file"
+        )
+    rows: list[dict[str, Any]] = data["rows"]
+    return rows
+
+
+def write(out: Path, rows: Sequence[Mapping[str, Any]], builds: int, seconds: float) -> None:
+    """Write the file: machine, limits, goals and rows."""
+    goals = {name: [task[2], task[3]] for name, task in TASKS.items()}
+    data = {"machine": machine("optuna"), "builds": builds, "seconds": seconds, "goals": goals}
+    part = out.with_suffix(".part")
+    part.write_text(json.dumps({**data, "rows": list(rows)}, indent=1) + "\n", encoding="utf-8")
+    part.replace(out)
 
 
 if __name__ == "__main__":

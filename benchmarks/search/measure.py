@@ -29,7 +29,10 @@ from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
 __all__ = ["ABSENT_AS", "measured", "space_of"]
 
 ABSENT_AS = "-"
-COLUMNS = ("hoist", "parallelise", "loop_order", "register_block", "vectorize", "compiler_flags")
+COLUMNS = (
+    *("hoist", "parallelise", "loop_order", "register_block"),
+    *("vectorize_global_loads", "compiler_flags"),
+)
 _CHUNK = 16
 
 

@@ -14,6 +14,7 @@ from benchmarks.search.hub import TABLES, table_of
 from benchmarks.search.measure import ABSENT_AS, measured, space_of
 from benchmarks.search.offline import anywhere, play
 from benchmarks.search.table import Table, TableProposer, read_table, write_table
+from kernelgym import UsageError
 from kernelgym.testing import verdict
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
@@ -139,6 +140,14 @@ def test_cpu_rows_hold_what_goals_ask_for(tmp_path: Path) -> None:
     assert cpu.reached([row], "best_first") == {"matmul": True}
     assert cpu.reached([{**row, "over_torch": 0.3}], "best_first") == {"matmul": False}
     assert cpu.reached([row], "auto") == {}
+    assert len(row["load"]) == 2 and row["host_busy"] in (False, True)
+    again = cpu.row_of("matmul", "best_first", 0, judge, tmp_path, Budget(4))
+    assert again["speedup"] == row["speedup"], "a search that has ended is read, not run"
+    file = tmp_path / "rows.json"
+    cpu.write(file, [row], 4, 360.0)
+    assert cpu.kept_rows(file, 4, 360.0) == [row] and cpu.kept_rows(None, 4, 360.0) == []
+    with pytest.raises(UsageError, match="holds searches of 4 evaluations"):
+        cpu.kept_rows(file, 60, 360.0)
 
 
 def test_task_without_moves_of_its_own_is_searched() -> None:

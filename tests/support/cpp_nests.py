@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 _STAND_IN = """\
+#include <emmintrin.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -19,6 +19,7 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
+from kernelgym_train.mcgs.live import live_table
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
@@ -61,9 +62,15 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         _print_plan(settings, task)
         return 0
     outdir = Path(settings.outdir)
-    with _Evaluators(settings) as evaluators:
+    with _Evaluators(settings) as evaluators, live_table(settings.budget.builds) as (say, watch):
         result = search(
-            task, evaluators(task), outdir, budget=settings.budget, **_options(settings)
+            task,
+            evaluators(task),
+            outdir,
+            budget=settings.budget,
+            say=say,
+            watch=watch,
+            **_options(settings),
         )
     print(sentence(result, SearchFolder(outdir, task.name)))
     return 0
@@ -85,7 +92,7 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
         for task in tasks:
             evaluators.check(task)
         result = search_folder(
-            tasks, evaluators, outdir, budget=settings.budget, **_options(settings)
+            tasks, evaluators, outdir, budget=settings.budget, say=_say, **_options(settings)
         )
     print(whole_sentence(result, outdir))
     return 1 if result["failed"] else 0
@@ -99,8 +106,11 @@ def _options(settings: SearchSettings) -> dict[str, Any]:
         "workers": settings.workers,
         "require_quiet": settings.require_quiet,
         "resume": settings.resume,
-        "say": lambda line: print(line, file=sys.stderr, flush=True),
     }
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 class _Evaluators(contextlib.ExitStack):

@@ -38,7 +38,7 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
-from kernelgym_train.mcgs.proposing import Proposer
+from kernelgym_train.mcgs.proposing import Proposer, source_of
 from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.task import Task
@@ -321,6 +321,7 @@ class Controller:
             self._folder.write_variant(key, variant, self._task.start, self._context, risk)
             fields |= {
                 "links": [list(link) for link in choice.links],
+                "source": source_of(self._around.proposer),
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,

@@ -21,9 +21,10 @@ from kernelgym import UnknownName, UsageError
 from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
 from kernelgym_train.mcgs.moves.definition import RISKS, Move, Realisation, Risk
 from kernelgym_train.mcgs.moves.table import MOVES
+from kernelgym_train.mcgs.static_priors import static_weights
 from kernelgym_train.mcgs.variant import Step, Variant
 
-__all__ = ["Proposal", "Proposer", "RuleProposer"]
+__all__ = ["Proposal", "Proposer", "RuleProposer", "source_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Proposer(Protocol):
         """Return the variant with these choices; None if there is none."""
 
 
+def source_of(proposer: Proposer) -> str:
+    """Return where priors come from: ``static``, ``moves`` or ``uniform``."""
+    return str(getattr(proposer, "prior_source", "uniform"))
+
+
 class RuleProposer:
     """Proposes by the rules of `kernelgym_train.mcgs.moves`.
 
@@ -68,6 +74,7 @@ class RuleProposer:
         start: What the search starts from.
         approximate: Whether moves that change results for good may be made.
         moves: Ids of the moves to use; all if None.
+        static: Whether priors follow from the kernel's text; each move's own weight if not.
 
     Raises:
         UnknownName: If there is no such move.
@@ -75,12 +82,18 @@ class RuleProposer:
     """
 
     def __init__(
-        self, start: Variant, *, approximate: bool = False, moves: Collection[str] | None = None
+        self,
+        start: Variant,
+        *,
+        approximate: bool = False,
+        moves: Collection[str] | None = None,
+        static: bool = True,
     ) -> None:
         for name in moves or ():
             if name not in MOVES:
                 raise UnknownName("move", name, MOVES)
-        self._start = dataclasses.replace(start, applied=())
+        self._start, self._static = dataclasses.replace(start, applied=()), static
+        self.prior_source = "static" if static else "moves"
         self._most = RISKS.index("approximate" if approximate else "reassociates")
         self._moves = {
             move.id: move
@@ -93,13 +106,17 @@ class RuleProposer:
             raise UsageError(f"no move is known for kernels in {start.language!r}")
         self._offered = functools.lru_cache(maxsize=4096)(self._offered)  # type: ignore[method-assign]
         self._proposals = functools.lru_cache(maxsize=4096)(self._proposals)  # type: ignore[method-assign]
+        self.priors = functools.lru_cache(maxsize=4096)(self.priors)  # type: ignore[method-assign]
         self._knobs = functools.lru_cache(maxsize=4096)(self._all_knobs)
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         """Return the moves that fit a variant, each with a positive share."""
         fit = [move for move in self._moves.values() if self._proposals(variant.applied, move.id)]
-        total = sum(move.weight for move in fit)
-        return tuple((move.id, move.weight / total) for move in fit)
+        weights = {move.id: move.weight for move in fit}
+        if self._static:
+            weights = static_weights(variant, weights)
+        total = sum(weights.values())
+        return tuple((name, weight / total) for name, weight in weights.items())
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
         """Return the proposal of that number; None if there are no more."""

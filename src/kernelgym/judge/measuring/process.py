@@ -15,17 +15,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.reference_time import ReferenceTime, TimeSetting
+from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
-__all__ = ["compile_threads", "measure_device", "measure_reference"]
+__all__ = ["compile_threads", "measure_device", "measure_reference", "prepared_baselines"]
 
 _DEVICE_S = 300.0
 _TRIALS_SHARE = 0.3
@@ -79,6 +80,26 @@ def compile_threads(workers: int) -> int:
     A core stays idle for each, or timed programs would wait for their host.
     """
     return 0 if workers == 1 else max(1, (os.cpu_count() or 1) // workers - 1)
+
+
+def prepared_baselines(problems: Sequence[Problem], rules: Ruleset, device: str) -> frozenset[str]:
+    """Return the ids of problems whose compiled baseline is prepared.
+
+    Args:
+        problems: The problems; their code is not run.
+        rules: By which kernels will be judged.
+        device: Where.
+
+    Raises:
+        JudgeError: If that cannot be found out, such as without the device.
+    """
+    digests = {"digests": [problem.digest for problem in problems]}
+    job = {"device": device, "prepared": digests | {"rules": dataclasses.asdict(rules)}}
+    result = _run(job, _DEVICE_S)
+    if "message" in result:
+        raise JudgeError(str(result["message"]))
+    there = set(result["digests"])
+    return frozenset(problem.id for problem in problems if problem.digest in there)
 
 
 def measure_device(device: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from kernelgym.judge.device.l2_cache import L2Cache
 from kernelgym.judge.device.lock import DeviceLock, lock_name
@@ -80,6 +81,7 @@ def time_reference(
         if setting.precision != "own":
             model = model.to(_DTYPES[setting.precision])
         wanted = [each.clone() for each in tensors_of(call(model))]
+        operations = _operations(lambda: call(model))
         clock.read()
         started = time.monotonic()
         run = _compiled(model, setting.mode)
@@ -100,8 +102,20 @@ def time_reference(
         "max": max(times),
         "median": statistics.median(times),
         "trials": len(times),
+        "operations": operations,
         "compile_s": 0.0 if eager else compile_s,
     }
+
+
+def _operations(call: Callable[[], Any]) -> float:
+    """Return a call's floating-point operations, as far as torch counts them."""
+    counter = FlopCounterMode(display=False)
+    try:
+        with counter:
+            call()
+    except Exception:  # the same call went through without the counter
+        return 0.0
+    return float(counter.get_total_flops())
 
 
 def _moved(value: Any, setting: TimeSetting, device: torch.device) -> Any:

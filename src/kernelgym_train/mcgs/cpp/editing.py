@@ -6,11 +6,18 @@ Contract: places are offsets into the text's UTF-8 bytes, as tree-sitter gives t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tree_sitter import Node
 
-__all__ = ["indent_of", "replaced", "rewritten", "with_lines_before"]
+__all__ = [
+    "indent_of",
+    "replaced",
+    "rewritten",
+    "with_lines_above",
+    "with_lines_before",
+    "with_text_above",
+]
 
 
 def replaced(text: str, edits: Iterable[tuple[Node, str]]) -> str:
@@ -30,6 +37,30 @@ def with_lines_before(text: str, lines: Iterable[tuple[Node, str]]) -> str:
             line = f"\n{blank}{line}"  # a directive needs a line of its own
         data = data[: node.start_byte] + f"{line}\n{blank}".encode() + data[node.start_byte :]
     return data.decode()
+
+
+def with_lines_above(text: str, lines: Iterable[tuple[Node, Sequence[str]]]) -> str:
+    """Return a text with lines before loops and their directives.
+
+    What stands before the nodes must be as it was when they were read.
+    """
+    data = text.encode()
+    for node, above in sorted(lines, key=lambda edit: edit[0].start_byte, reverse=True):
+        first = node
+        while (before := first.prev_sibling) is not None and before.type == "preproc_call":
+            first = before
+        blank = " " * first.start_point.column
+        added = "".join(f"{line}\n{blank}" for line in above)
+        data = data[: first.start_byte] + added.encode() + data[first.start_byte :]
+    return data.decode()
+
+
+def with_text_above(text: str, node: Node, added: str) -> str:
+    """Return a text with another before a node's outermost declaration."""
+    while node.parent is not None and node.parent.type != "translation_unit":
+        node = node.parent
+    data = text.encode()
+    return (data[: node.start_byte] + added.encode() + data[node.start_byte :]).decode()
 
 
 def rewritten(node: Node, rule: Callable[[Node], str | None]) -> str:

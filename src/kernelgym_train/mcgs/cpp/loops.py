@@ -2,14 +2,16 @@
 
 Contract: `read_functions` yields only what it understands in full. A loop is recognised if it
 counts one whole number up by a constant to a bound that it does not change, and its body holds
-nothing but declarations of numbers, assignments to numbers and array elements, calls of known
-functions without side effects, and such loops. Whatever else stands in a body (a branch, a jump, a
-call, an address, a name whose type is not known) makes the loop, and each loop around it,
-unrecognised. Bounds and subscripts are computed from whole numbers alone.
+nothing but declarations of numbers and vectors of numbers, assignments to numbers and array
+elements, calls of known functions without side effects, choices between such values that read no
+element, and such loops. Whatever else stands in a body (a branch, a jump, a call, an address, a
+name whose type is not known) makes the loop, and each loop around it, unrecognised. Bounds and
+subscripts are computed from whole numbers alone.
 
 Arrays are pointers that are bound once to ``data_ptr`` of a tensor. An output is one whose tensor
 the function allocates and uses for nothing else before it returns it; all others are only read, so
-that no two arrays share memory where one is written.
+that no two arrays share memory where one is written. A `std::vector` that a body declares is an
+output of its own for each iteration.
 
 Needs tree-sitter. Does not follow values through memory, and no pointer arithmetic.
 """
@@ -46,6 +48,7 @@ from kernelgym_train.mcgs.cpp.syntax import (
 
 __all__ = [
     "Assign",
+    "Buffer",
     "Function",
     "Let",
     "Loop",
@@ -72,6 +75,9 @@ _LIBRARY_NUMBERS = frozenset(
     ("INFINITY", "NAN", "FLT_MAX", "FLT_MIN", "DBL_MAX", "DBL_MIN", "M_PI")
 )
 _NARROW_LIMIT = 2**31
+_KNOWN_BUFFER = "std::vector"
+_VECTOR = re.compile(rf"std::vector<({'|'.join(FLOATS)})>")
+_LIMIT = r"std::numeric_limits<\w+>::\w+\(\)"
 _OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))
 
 
@@ -85,6 +91,15 @@ class Let:
     value: Node
     exact: bool
     """Whether it is a whole number that equals its value as a polynomial, none of it cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A declaration of a ``std::vector`` of numbers, in a loop's body."""
+
+    node: Node
+    name: str
+    element: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +131,7 @@ class Loop:
     """Directives that concern it: those right before it, or before a loop that it is part of."""
 
 
-Statement = Let | Assign | Loop
+Statement = Let | Assign | Buffer | Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +198,7 @@ def _function(node: Node, own: frozenset[str], fixed: Mapping[str, str]) -> Func
     name = _name_of(node)
     scope = Scope(declarator, body, own, fixed)
     loops = tuple(_outermost(body, scope, name))
-    return Function(name, scope.arrays, {**fixed, **scope.types}, loops)
+    return Function(name, {**scope.arrays, **scope.buffers}, {**fixed, **scope.types}, loops)
 
 
 def _outermost(node: Node, scope: Scope, path: str) -> Iterator[Loop]:
@@ -308,11 +323,13 @@ def _statements(
         elif pragmas:
             return None
         elif node.type == "declaration":
-            statement = _let(node, scope, known)
-            if statement is not None:
+            statement = _buffer(node, scope, known) or _let(node, scope, known)
+            if isinstance(statement, Let):
                 if any(statement.name in names for names in (known, scope.types, scope.arrays)):
                     return None
                 known[statement.name] = statement.type
+            elif statement is not None:
+                known[statement.name] = _KNOWN_BUFFER
         elif node.type == "expression_statement":
             statement = _assign(node, scope, known)
         if statement is None:
@@ -335,6 +352,33 @@ def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
     if not _pure(value, scope, known):
         return None
     return Let(node, text_of(target), kind, value, _is_exact(kind, value, scope, known))
+
+
+def _buffer(node: Node, scope: Scope, known: dict[str, str]) -> Buffer | None:
+    """Return the vector that a declaration makes; None if it makes something else."""
+    found = _VECTOR.fullmatch(re.sub(r"\s", "", text_of(node.child_by_field_name("type"))))
+    part = node.child_by_field_name("declarator")
+    if not found or part is None or len(node.children_by_field_name("declarator")) != 1:
+        return None
+    # A parser cannot tell vector(length) from a function that takes a length.
+    given = part.child_by_field_name("value") or part.child_by_field_name("parameters")
+    target = part.child_by_field_name("declarator")
+    if target is None or target.type != "identifier" or given is None or _is_stored(node):
+        return None
+    if given.type not in ("argument_list", "parameter_list"):
+        return None
+    parts = re.fullmatch(
+        rf"\((\w+)(,[-+]?(\d+(\.\d*)?f?|{_LIMIT}))?\)", text_of(given).replace(" ", "")
+    )
+    if parts is None or not (known.get(parts[1]) in WHOLE or scope.fixed(parts[1])):
+        return None
+    name = text_of(target)
+    array = Array(name, found[1], True)
+    if name in known or name in scope.types or name in scope.arrays:
+        return None
+    if scope.buffers.setdefault(name, array) != array:
+        return None
+    return Buffer(node, name, found[1])
 
 
 def _is_stored(declaration: Node) -> bool:
@@ -376,15 +420,19 @@ def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
         return Assign(node, target, operator, value) if kind in FLOATS else None
     if target.type != "subscript_expression" or not _element(target, scope, known):
         return None
-    array = scope.arrays[text_of(target.child_by_field_name("argument"))]
-    return Assign(node, target, operator, value) if array.output else None
+    array = scope.arrays.get(text_of(target.child_by_field_name("argument")))
+    return Assign(node, target, operator, value) if array is None or array.output else None
 
 
 def _element(node: Node, scope: Scope, known: dict[str, str]) -> bool:
     """Return True for ``array[polynomial of whole numbers]``."""
     index = index_node(node)
     name = text_of(node.child_by_field_name("argument"))
-    if name not in scope.arrays or index is None or polynomial_of(index) is None:
+    if (
+        not (name in scope.arrays or known.get(name) == _KNOWN_BUFFER)
+        or index is None
+        or polynomial_of(index) is None
+    ):
         return False
     return _is_whole(index, scope, known)
 
@@ -395,7 +443,7 @@ def _pure(node: Node, scope: Scope, known: dict[str, str]) -> bool:
         name = text_of(node)
         if name in _LIBRARY_NUMBERS:
             return name not in scope.own
-        return scope.type_of(name, known) is not None
+        return scope.type_of(name, known) in (*WHOLE, *FLOATS)
     if node.type == "subscript_expression":
         return _element(node, scope, known)
     if node.type == "call_expression":
@@ -408,6 +456,17 @@ def _pure(node: Node, scope: Scope, known: dict[str, str]) -> bool:
         if not built_in and (plain not in PURE_CALLS or plain in scope.own):
             return False
         return given is not None and all(_pure(each, scope, known) for each in children(given))
+    if node.type == "conditional_expression":
+        # An element that is read in one case alone might not be there in the other.
+        if any(each.type == "subscript_expression" for each in walk(node)):
+            return False
+        condition, *values = children(node)
+        compared = condition.type == "binary_expression" and text_of(
+            condition.child_by_field_name("operator")
+        ) in ("<", ">", "<=", ">=")
+        return compared and all(
+            _pure(each, scope, known) for each in (*children(condition), *values)
+        )
     if node.type in ("binary_expression", "unary_expression"):
         if text_of(node.child_by_field_name("operator")) not in ("+", "-", "*", "/"):
             return False

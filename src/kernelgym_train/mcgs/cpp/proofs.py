@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.loops import Assign, Function, Let, Loop, Statement
+from kernelgym_train.mcgs.cpp.loops import Assign, Buffer, Function, Let, Loop, Statement
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
@@ -65,6 +65,8 @@ def _accesses(
         if isinstance(statement, Loop):
             yield from _accesses(statement.body, (*loops, statement), numbers)
             continue
+        if isinstance(statement, Buffer):
+            continue
         if isinstance(statement, Assign) and statement.target.type == "subscript_expression":
             name = text_of(statement.target.child_by_field_name("argument"))
             yield Access(name, index_of(statement.target).replaced(numbers), loops, True)
@@ -86,7 +88,11 @@ def carried(body: tuple[Statement, ...], own: frozenset[str] = frozenset()) -> s
             own = own | {statement.name}
         elif isinstance(statement, Loop):
             found |= carried(statement.body, own)
-        elif statement.target.type == "identifier" and text_of(statement.target) not in own:
+        elif (
+            isinstance(statement, Assign)
+            and statement.target.type == "identifier"
+            and text_of(statement.target) not in own
+        ):
             found.add(text_of(statement.target))
     return found
 
@@ -107,7 +113,8 @@ def has_independent_iterations(
     """
     if carried(loop.body) - ignoring:
         return False
-    found = accesses(loop.body)
+    own = _buffers(loop.body)
+    found = [each for each in accesses(loop.body) if each.array not in own]
     for array in {access.array for access in found if access.writes}:
         shared: set[tuple[Polynomial, Polynomial]] = set()
         for access in (each for each in found if each.array == array):
@@ -125,6 +132,12 @@ def has_independent_iterations(
         if len(shared) != 1:
             return False
     return True
+
+
+def _buffers(body: tuple[Statement, ...]) -> set[str]:
+    """Return vectors that each iteration has of its own."""
+    found = {each.name for each in body if isinstance(each, Buffer)}
+    return found.union(*(_buffers(each.body) for each in body if isinstance(each, Loop)))
 
 
 def _names_a_let(body: tuple[Statement, ...], index: Polynomial) -> bool:
@@ -166,7 +179,7 @@ def reductions(loop: Loop) -> dict[str, str] | None:
     found: dict[str, str] = {}
     wanted = carried(loop.body)
     for statement in loop.body:
-        if isinstance(statement, Loop):
+        if isinstance(statement, Loop | Buffer):
             return None
         if isinstance(statement, Let):
             if wanted & identifiers(statement.value):

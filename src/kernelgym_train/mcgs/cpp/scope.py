@@ -37,6 +37,8 @@ class Array:
     """``float``, ``double``, ..."""
     output: bool
     """Whether the function allocates it; all others are only read."""
+    tensor: str = ""
+    """The tensor's name."""
 
 
 def constants(root: Node) -> dict[str, str]:
@@ -91,6 +93,8 @@ class Scope:
         self.constants = constants
         """Types of numbers that the text declares constant outside of functions."""
         self.arrays: dict[str, Array] = {}
+        self.buffers: dict[str, Array] = {}
+        """Vectors that loops' bodies declare; known where they are declared alone."""
         self.types: dict[str, str] = {}
         self._tensor_of: dict[str, str] = {}
         for node in walk(declarator):
@@ -144,7 +148,7 @@ class Scope:
             return
         element = found[2]
         if given in (element, "auto") and element in (*FLOATS, *WHOLE):
-            self.arrays[name] = Array(name, element, not constant)
+            self.arrays[name] = Array(name, element, not constant, found[1])
             self._tensor_of[name] = found[1]
 
     def _only_returned(self, tensor: str, tensors: dict[str, bool]) -> bool:

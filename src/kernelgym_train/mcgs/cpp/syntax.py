@@ -8,7 +8,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 
-__all__ = ["children", "identifiers", "index_node", "polynomial_of", "text_of", "walk"]
+__all__ = ["children", "identifiers", "index_node", "polynomial_of", "root_of", "text_of", "walk"]
 
 
 def text_of(node: Node | None) -> str:
@@ -26,6 +26,13 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children:
         yield from walk(child)
+
+
+def root_of(node: Node) -> Node:
+    """Return the node of the whole text."""
+    while node.parent is not None:
+        node = node.parent
+    return node
 
 
 def identifiers(node: Node) -> set[str]:

@@ -45,6 +45,7 @@ COMPILER_FLAGS = Move(
     "exact",
     70,
     3.0,
+    "Have the compiler optimise more, for this machine, by flags that change no result.",
     _realise_exact,
     knob="presence",
 )
@@ -54,6 +55,7 @@ FAST_MATH = Move(
     "approximate",
     71,
     1.0,
+    "Let the compiler reorder sums and ignore NaN, infinities and signs of zero.",
     _realise_fast,
     knob="presence",
 )

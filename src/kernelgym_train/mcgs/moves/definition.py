@@ -47,6 +47,8 @@ class Move:
     """When it is made, where several are: from 0, structure before directives before flags."""
     weight: float
     """How much a search expects of it before it has tried: a prior, not normalised."""
+    recipe: str
+    """What it does, in one sentence for a person or a model."""
     realise: Callable[[Variant], Iterator[Realisation]]
     knob: Literal["", "choice", "presence"] = ""
     """What of a step a tuner may change without changing the structure: nothing; the choice, where

@@ -15,6 +15,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_before
 from kernelgym_train.mcgs.cpp.loops import (
     Assign,
+    Buffer,
     Function,
     Let,
     Loop,
@@ -140,7 +141,7 @@ def _before(function: Function, cpp: str, loop: Loop) -> str | None:
                 known[each.name] = each.type if known.get(each.name, each.type) == each.type else ""
     found: dict[str, str] = {}
     for statement in loop.body:
-        if isinstance(statement, Loop):
+        if isinstance(statement, Loop | Buffer):
             continue
         for node in walk(statement.value):
             read = identifiers(node)
@@ -176,5 +177,6 @@ HOIST = Move(
     "exact",
     10,
     1.5,
+    "Compute before a loop what does not change in it, and once what two loops both compute.",
     _realise,
 )

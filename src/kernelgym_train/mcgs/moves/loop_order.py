@@ -100,5 +100,6 @@ LOOP_ORDER = Move(
     "exact",
     30,
     2.0,
+    "Swap loops so that the innermost one walks through memory in steps of one element.",
     _realise,
 )

@@ -44,6 +44,7 @@ PARALLELISE = Move(
     "exact",
     20,
     2.0,
+    "Share an outermost loop with independent iterations out among the cores.",
     _realise,
     knob="choice",
 )

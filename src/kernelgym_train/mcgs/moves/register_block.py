@@ -15,8 +15,9 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import indent_of, replaced, rewritten
 from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
-from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, index_of
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of
+from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
+from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh, is_arithmetic, stride_along
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
 
@@ -24,11 +25,6 @@ __all__ = ["REGISTER_BLOCK"]
 
 _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
 """(rows, vectors a row, elements a vector)."""
-_BYTES = {"float": 4, "double": 8}
-_ARITHMETIC = (
-    *("binary_expression", "parenthesized_expression", "unary_expression", "number_literal"),
-    *("identifier", "subscript_expression"),
-)
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
@@ -54,7 +50,7 @@ def _nest(function: Function, rows: Loop) -> Accumulation | None:
     if not isinstance(columns, Loop) or columns.pragmas:
         return None
     found = read_accumulation(function, columns)
-    if found is None or found.total.type not in _BYTES:
+    if found is None or found.total.type not in BYTES:
         return None
     i, j, k = rows.variable, columns.variable, found.terms.variable
     if i in columns.lower.names | columns.upper.names | found.terms.lower.names:
@@ -68,30 +64,9 @@ def _nest(function: Function, rows: Loop) -> Accumulation | None:
     kind = found.total.type
     known = {name: "int" for name in (i, j, k)} | {found.total.name: kind}
     parts = (found.add.value, found.store.value)
-    if not all(_is_arithmetic(function, part, j, kind, known) for part in parts):
+    if not all(is_arithmetic(function, part, j, kind, known) for part in parts):
         return None
-    return found if _stride(found.store.target, j) == 1 else None
-
-
-def _is_arithmetic(
-    function: Function, node: Node, column: str, kind: str, known: dict[str, str]
-) -> bool:
-    """Return True if several columns can be computed at once."""
-    if node.type == "subscript_expression":
-        array = function.arrays[text_of(node.child_by_field_name("argument"))]
-        return array.element == kind and _stride(node, column) in (0, 1)
-    if node.type == "identifier":
-        return known.get(text_of(node), function.types.get(text_of(node))) == kind
-    if node.type == "number_literal":  # a double would widen a float's arithmetic
-        return (kind == "float") == text_of(node).endswith(("f", "F")) and "." in text_of(node)
-    if node.type not in _ARITHMETIC:
-        return False
-    return all(_is_arithmetic(function, each, column, kind, known) for each in children(node))
-
-
-def _stride(node: Node, column: str) -> int | None:
-    found = index_of(node).coefficient(column)
-    return None if found is None else found.constant
+    return found if stride_along(found.store.target, j) == 1 else None
 
 
 def _tile(
@@ -102,12 +77,12 @@ def _tile(
     name, width = found.total.name, vectors * lanes
     taken = {*identifiers(rows.node), *function.arrays, *function.types}
     row, column, row_at, column_at, vector, tile = (
-        _fresh(wanted, taken) for wanted in (f"{i}_0", f"{j}_0", "r", "v", "vector_t", "tile")
+        fresh(wanted, taken) for wanted in (f"{i}_0", f"{j}_0", "r", "v", "vector_t", "tile")
     )
 
     def many(node: Node) -> str | None:
         """Return a vector for an element that differs from column to column."""
-        if node.type == "subscript_expression" and _stride(node, j) == 1:
+        if node.type == "subscript_expression" and stride_along(node, j) == 1:
             return f"*(const {vector}*)&{text_of(node)}"
         if node.type == "identifier" and text_of(node) == name:
             return f"{tile}[{row_at}][{column_at}]"
@@ -137,8 +112,8 @@ def _tile(
     lines = [
         f"for ({rows.type} {row} = {rows.lower_text}; {row} < {rows.upper_text}; "
         f"{row} += {height}) {{",
-        f"  typedef {kind} {vector} __attribute__((vector_size({lanes * _BYTES[kind]}), "
-        f"aligned({_BYTES[kind]}), may_alias));",
+        f"  typedef {kind} {vector} __attribute__((vector_size({lanes * BYTES[kind]}), "
+        f"aligned({BYTES[kind]}), may_alias));",
         f"  for ({elements.type} {column} = {elements.lower_text}; "
         f"{column} < {elements.upper_text}; {column} += {width}) {{",
         f"    if ({row} + {height} <= {rows.upper_text} && "
@@ -163,20 +138,13 @@ def _tile(
     return ("\n" + " " * rows.node.start_point.column).join(lines)
 
 
-def _fresh(wanted: str, taken: set[str]) -> str:
-    """Return a name that is not taken, and take it."""
-    while wanted in taken:
-        wanted += "_"
-    taken.add(wanted)
-    return wanted
-
-
 REGISTER_BLOCK = Move(
     "register_block",
     ("cpp",),
     "exact",
     31,
     3.0,
+    "Keep a tile of sums in vector registers while the loop over terms runs.",
     _realise,
     knob="choice",
 )

@@ -40,6 +40,7 @@ UNROLL = Move(
     "exact",
     60,
     0.5,
+    "Repeat the body of an innermost loop, so that fewer jumps are made.",
     _realise,
     knob="presence",
 )

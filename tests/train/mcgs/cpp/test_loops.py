@@ -243,3 +243,36 @@ def test_expression_type_is_that_of_the_language(expression: str, wanted: str | 
     assert isinstance(store, Assign)
     known = {"i": "int64_t", "a": "float"}
     assert expression_type(function, store.value, known) == wanted
+
+
+def test_vector_of_an_iteration_is_its_own() -> None:
+    each = "for (int64_t j = 0; j < m; ++j)"
+    body = (
+        "for (int64_t i = 0; i < n; ++i) { std::vector<float> line(m, 0.0f); "
+        f"{each} {{ line[j] = x[i * m + j]; }} {each} y[i * m + j] = line[j]; }}"
+    )
+    assert has_independent_iterations(*loops(body)["f/i"])
+    assert has_independent_iterations(*loops(body)["f/i/j"])
+    once = body.replace("line[j] = x", "line[0] = x")
+    assert not has_independent_iterations(*loops(once)["f/i/j"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "std::vector<float> line(m); for (int64_t i = 0; i < n; ++i) { line[i] = x[i]; }",
+        "for (int64_t i = 0; i < n; ++i) { std::vector<float> line(next()); y[i] = line[0]; }",
+        "for (int64_t i = 0; i < n; ++i) { static std::vector<float> line(m); y[i] = line[0]; }",
+        "for (int64_t i = 0; i < n; ++i) { std::vector<float>& line(all); y[i] = line[0]; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = i < m ? x[i] : 0.0f; }",
+    ],
+)
+def test_vector_or_choice_not_understood_gives_nothing(body: str) -> None:
+    assert not loops(body)
+
+
+def test_choice_between_numbers_is_recognised() -> None:
+    body = (
+        "for (int64_t i = 0; i < n; ++i) { float a = x[i]; a = a > 0.0f ? a : a * 0.1f; y[i] = a; }"
+    )
+    assert has_independent_iterations(*loops(body)["f/i"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.search.linear_gelu import KERNEL
 from kernelgym import UnknownName
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.table import MOVES
@@ -17,13 +18,48 @@ from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
 from support import cpp_nests
 
-STARTS = {name: read_variant(kernel) for name, (_, kernel) in EXAMPLES.items()}
+_TOTAL = """
+#include <torch/extension.h>
+
+torch::Tensor whole_sum(torch::Tensor x_in) {
+  auto x_c = x_in.contiguous();
+  const int64_t count = x_c.numel();
+  auto out = torch::empty({1}, x_c.options());
+  const float* x = x_c.data_ptr<float>();
+  float* y = out.data_ptr<float>();
+  float total = 0.0f;
+  #pragma omp parallel for
+  for (int64_t i = 0; i < count; ++i) {
+    const float square = x[i] * x[i];
+    #pragma omp atomic
+    total += square;
+  }
+  y[0] = total;
+  return out;
+}
+"""
+"""A sum that all threads add to: no kernel of the examples has one."""
+
+
+def written(name: str, cpp: str) -> Variant:
+    file = read_variant(EXAMPLES["matmul"][1]).file
+    return Variant(file.with_cpp(cpp).source.replace("matrix_product", name), "cpp", ("-O2",))
+
+
+STARTS = {name: read_variant(kernel) for name, (_, kernel) in EXAMPLES.items()} | {
+    "linear_gelu": read_variant(KERNEL),
+    "total": written("whole_sum", _TOTAL),
+}
 CALLS = {
+    "linear_gelu": "linear_gelu(t(0), t(1), t(2))",
+    "total": "whole_sum(t(0))",
     "matmul": "matrix_product(t(0), t(1))",
     "softmax": "row_softmax(t(0))",
     "layernorm": "layer_norm(t(0), t(1), t(2), 1e-5)",
 }
 ODD = {
+    "linear_gelu": ((13, 37), (21, 37), (21,)),
+    "total": ((5, 37),),
     "matmul": ((13, 21), (21, 37)),
     "softmax": ((5, 37),),
     "layernorm": ((5, 37), (37,), (37,)),
@@ -74,21 +110,25 @@ def test_proposals_another_order_gives_one_state(name: str) -> None:
             ]
             assert ways[0] == ways[1]
             met += ways[0] is not None
-    assert met > 10
+    assert met > 5
 
 
 def test_approximate_moves_are_off_unless_allowed() -> None:
     start = STARTS["softmax"]
     assert all(each.risk != "approximate" for each in proposals(start, start, False))
     allowed = {each.step.move for each in proposals(start, start) if each.risk == "approximate"}
-    assert allowed == {"fast_math"}
+    assert allowed == {"fast_math", "softmax_math_fusion"}
+
+
+_DIRECTIVES = 40
+"""Phase of the first move that changes no structure."""
 
 
 def deep(start: Variant, approximate: bool = False) -> list[Proposal]:
     """Return proposals from the start, and from the first of every structural move."""
     found = list(proposals(start, start, approximate))
     for each in list(found):
-        if each.step.move in ("hoist", "loop_order", "register_block", "parallelise"):
+        if MOVES[each.step.move].phase < _DIRECTIVES:
             found += proposals(start, each.variant, approximate)
     unique = {state_key(each.variant): each for each in found}
     return [each for each in unique.values() if each.step.move not in ("compiler_flags", "unroll")]
@@ -102,7 +142,9 @@ def test_realisations_of_two_moves_keep_results(name: str, tmp_path: Path) -> No
 
 def test_realisations_compute_what_the_start_does(tmp_path: Path) -> None:
     start = STARTS["matmul"]
-    check("matmul", [each for each in deep(start) if len(each.variant.applied) == 1], tmp_path)
+    first = {(each.step.move, each.step.target): each for each in proposals(start, start, False)}
+    unbuilt = ("compiler_flags", "unroll", "enable_async_pipeline")
+    check("matmul", [each for each in first.values() if each.step.move not in unbuilt], tmp_path)
 
 
 def check(name: str, found: list[Proposal], folder: Path) -> None:
@@ -112,7 +154,7 @@ def check(name: str, found: list[Proposal], folder: Path) -> None:
     library = cpp_nests.build(folder, texts, CALLS[name], flags)
     numbers = np.random.default_rng(1)
     inputs = [numbers.standard_normal(shape, np.float32) for shape in ODD[name]]
-    shape = (13, 37) if name == "matmul" else (5, 37)
+    shape = {"matmul": (13, 37), "linear_gelu": (13, 21), "total": (1,)}.get(name, (5, 37))
     wanted = cpp_nests.run(library, 0, inputs, shape)
     assert np.isfinite(wanted).all()
     for at, each in enumerate(found, 1):
@@ -160,7 +202,7 @@ def test_nest_that_is_not_understood_gives_nothing(old: str, new: str) -> None:
         ("float total = 0.0f;", "double total = 0.0;", "register_block"),
         ("k < inner", "k < j", "loop_order"),
         ("float total = 0.0f;", "double total = 0.0;", "loop_order"),
-        ("total += a[", "total = total * 0.5f + a[", "vectorize"),
+        ("total += a[", "total = total * 0.5f + a[", "vectorize_global_loads"),
     ],
 )
 def test_precondition_that_fails_stops_its_move(old: str, new: str, move: str) -> None:

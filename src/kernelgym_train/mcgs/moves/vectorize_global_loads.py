@@ -1,17 +1,23 @@
-"""`vectorize`: innermost loops compute several elements at once."""
+"""`vectorize_global_loads`: innermost loops compute several elements at once."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import with_lines_before
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.editing import replaced, with_lines_before
 from kernelgym_train.mcgs.cpp.loops import Function, Loop, inner_loops, read_functions, walk_loops
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
+from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["VECTORIZE"]
+
+_PARALLEL = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(?!.*\b(simd|collapse|reduction)\b)")
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
@@ -38,6 +44,24 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             changed = with_flag(changed, "-fopenmp-simd")
         sums = any("reduction" in directive for _, directive in chosen)
         yield Realisation("innermost", choice, changed, "reassociates" if sums else "exact")
+    for function in read_functions(file.cpp):
+        for loop in function.loops:
+            shared = _shared(function, loop)
+            if shared is not None:
+                cpp = replaced(file.cpp, [shared])
+                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                yield Realisation(loop.name, "parallel for simd", changed)
+
+
+def _shared(function: Function, loop: Loop) -> tuple[Node, str] | None:
+    """Return the directive of a loop on all cores, and what makes vectors, too."""
+    directive = loop.node.prev_named_sibling
+    if inner_loops(loop) or len(loop.pragmas) != 1 or loop.step != 1 or directive is None:
+        return None
+    found = _PARALLEL.match(text_of(directive))
+    if not found or not has_independent_iterations(function, loop):
+        return None
+    return directive, f"{found[0]} simd{text_of(directive)[found.end() :]}"
 
 
 def _directive(function: Function, loop: Loop) -> str | None:
@@ -54,11 +78,12 @@ def _directive(function: Function, loop: Loop) -> str | None:
 
 
 VECTORIZE = Move(
-    "vectorize",
+    "vectorize_global_loads",
     ("cpp",),
     "reassociates",
     50,
     1.5,
+    "Let a loop load, compute and store several neighbouring elements at once.",
     _realise,
     knob="choice",
 )

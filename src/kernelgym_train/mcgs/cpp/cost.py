@@ -1,0 +1,129 @@
+"""`Cost`: what a kernel's recognised loops do, counted from the text.
+
+Counted are the innermost loops: what one iteration reads, writes and computes, and how it walks
+through memory. Counts are of the text, not of a run: a loop that runs once counts as one that runs
+a million times. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.loops import (
+    Assign,
+    Function,
+    Let,
+    Loop,
+    inner_loops,
+    read_functions,
+    walk_loops,
+)
+from kernelgym_train.mcgs.cpp.proofs import accesses, reductions
+from kernelgym_train.mcgs.cpp.syntax import text_of, walk
+
+__all__ = ["Cost", "cost_of"]
+
+_ATOMIC = re.compile(r"^\s*#\s*pragma\s+omp\s+(atomic|critical)\b", re.MULTILINE)
+_BYTES = {"float": 4, "int": 4, "int32_t": 4}
+_DEAR = ("exp", "log", "tanh", "erf", "pow", "sin", "cos", "expm1", "log1p", "exp2", "log2")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one iteration of each innermost loop costs, added up."""
+
+    loops: int = 0
+    """Innermost loops."""
+    depth: int = 0
+    """The most loops around one another."""
+    near: int = 0
+    """Elements that lie next to those of the iteration before, or are the same."""
+    far: int = 0
+    """Elements that lie elsewhere."""
+    sums: int = 0
+    """Loops that carry a sum, a maximum or a minimum."""
+    operations: int = 0
+    """Additions, products, comparisons and calls."""
+    divisions: int = 0
+    exponentials: int = 0
+    """Calls of ``exp``, ``log``, ``tanh`` and other functions of that price."""
+    bytes_moved: int = 0
+    """Read and written by one iteration of each loop."""
+    atomics: int = 0
+    """Atomic and critical statements, in recognised loops or elsewhere."""
+    parallel: bool = False
+    """Whether a loop runs on all cores already."""
+
+
+def cost_of(cpp: str) -> Cost:
+    """Return what a C++ text's loops cost."""
+    functions = read_functions(cpp)
+    found = [
+        (function, loop)
+        for function in functions
+        for loop in walk_loops(function.loops)
+        if not inner_loops(loop)
+    ]
+    strides = [near for _, loop in found for near in _strides(loop)]
+    nodes = [node for _, loop in found for value in _values(loop) for node in walk(value)]
+    signs = [
+        text_of(node.child_by_field_name("operator"))
+        for node in nodes
+        if node.type == "binary_expression"
+        and all(parent.type != "subscript_expression" for parent in _above(node))
+    ]
+    calls = [
+        text_of(node.child_by_field_name("function")).removeprefix("std::").removesuffix("f")
+        for node in nodes
+        if node.type == "call_expression"
+    ]
+    updates = sum(
+        isinstance(each, Assign) and each.operator != "=" for _, loop in found for each in loop.body
+    )
+    return Cost(
+        loops=len(found),
+        depth=max((_depth(loop) for function in functions for loop in function.loops), default=0),
+        near=sum(strides),
+        far=len(strides) - sum(strides),
+        sums=sum(bool(reductions(loop)) for _, loop in found),
+        operations=len(signs) + len(calls) + updates,
+        divisions=signs.count("/"),
+        exponentials=sum(call in _DEAR for call in calls),
+        bytes_moved=sum(_moved(function, loop) for function, loop in found),
+        atomics=len(_ATOMIC.findall(cpp)),
+        parallel="#pragma omp parallel" in cpp,
+    )
+
+
+def _values(loop: Loop) -> Iterator[Node]:
+    for statement in loop.body:
+        if isinstance(statement, Let | Assign):
+            yield statement.value
+
+
+def _above(node: Node) -> Iterator[Node]:
+    parent = node.parent
+    while parent is not None and not parent.type.endswith("statement"):
+        yield parent
+        parent = parent.parent
+
+
+def _strides(loop: Loop) -> Iterator[bool]:
+    """Yield whether each element lies near the one before."""
+    for access in accesses(loop.body):
+        stride = access.index.coefficient(loop.variable)
+        yield stride is not None and stride.constant in (0, 1)
+
+
+def _moved(function: Function, loop: Loop) -> int:
+    return sum(
+        _BYTES.get(function.arrays[access.array].element, 8) for access in accesses(loop.body)
+    )
+
+
+def _depth(loop: Loop) -> int:
+    return 1 + max((_depth(inner) for inner in inner_loops(loop)), default=0)

@@ -1,0 +1,59 @@
+"""What vectors of a loop's iterations can compute. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.loops import Function
+from kernelgym_train.mcgs.cpp.proofs import index_of
+from kernelgym_train.mcgs.cpp.syntax import children, text_of
+
+__all__ = ["BYTES", "fresh", "is_arithmetic", "stride_along"]
+
+BYTES: Mapping[str, int] = MappingProxyType({"float": 4, "double": 8})
+"""Of a number that vectors can hold."""
+_ARITHMETIC = (
+    *("binary_expression", "parenthesized_expression", "unary_expression", "number_literal"),
+    *("identifier", "subscript_expression"),
+)
+
+
+def is_arithmetic(
+    function: Function, node: Node, along: str, kind: str, known: Mapping[str, str]
+) -> bool:
+    """Return True if an expression can be computed in vectors.
+
+    Args:
+        function: Where it stands.
+        node: The expression.
+        along: Variable of which a vector holds neighbouring values.
+        kind: Type that everything in it must have: ``float`` or ``double``.
+        known: Types of numbers that loops around it declare.
+    """
+    if node.type == "subscript_expression":
+        array = function.arrays[text_of(node.child_by_field_name("argument"))]
+        return array.element == kind and stride_along(node, along) in (0, 1)
+    if node.type == "identifier":
+        return known.get(text_of(node), function.types.get(text_of(node))) == kind
+    if node.type == "number_literal":  # a double would widen a float's arithmetic
+        return (kind == "float") == text_of(node).endswith(("f", "F")) and "." in text_of(node)
+    if node.type not in _ARITHMETIC:
+        return False
+    return all(is_arithmetic(function, each, along, kind, known) for each in children(node))
+
+
+def stride_along(node: Node, variable: str) -> int | None:
+    """Return a subscript's constant factor of a variable, or None."""
+    found = index_of(node).coefficient(variable)
+    return None if found is None else found.constant
+
+
+def fresh(wanted: str, taken: set[str]) -> str:
+    """Return a name that is not taken, and take it."""
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted

@@ -1,0 +1,94 @@
+"""`change_block_sizes`: what a nest, or a thread, takes at a time.
+
+Two forms. Of two loops that may change places, the inner one is cut into blocks, and the blocks
+become the outermost loop, so that what a block reads stays in the caches. A loop that runs on all
+cores gets a schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from kernelgym_train.mcgs.cpp.editing import replaced
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
+from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+from kernelgym_train.mcgs.cpp.vectors import fresh
+from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["CHANGE_BLOCK_SIZES"]
+
+_BLOCKS = (64, 32, 128, 256)
+_SCHEDULES = ("schedule(dynamic, 1)", "schedule(static, 8)", "schedule(dynamic, 16)")
+_PLAIN = "#pragma omp parallel for"
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield blocks for each nest of two loops, then schedules."""
+    file = variant.file
+    for function in read_functions(file.cpp):
+        for loop in walk_loops(function.loops):
+            inner = _inner(function, loop)
+            if inner is not None:
+                for block in _BLOCKS:
+                    text = _blocked(function, loop, inner, block)
+                    cpp = replaced(file.cpp, [(loop.node, text)])
+                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                    yield Realisation(loop.name, f"blocks of {block}", changed)
+        for loop in function.loops:
+            directive = loop.node.prev_named_sibling
+            if loop.pragmas == (_PLAIN,) and directive is not None:
+                for schedule in _SCHEDULES:
+                    new = text_of(directive).replace(_PLAIN, f"{_PLAIN} {schedule}")
+                    cpp = replaced(file.cpp, [(directive, new)])
+                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                    yield Realisation(f"{loop.name} threads", schedule, changed)
+
+
+def _inner(function: Function, loop: Loop) -> Loop | None:
+    """Return the loop inside another if blocks of it can go outside."""
+    if len(loop.body) != 1 or any("collapse" in each for each in loop.pragmas):
+        return None
+    (inner,) = loop.body
+    if not isinstance(inner, Loop) or inner.pragmas or inner.step != 1:
+        return None
+    if loop.variable in inner.lower.names | inner.upper.names:
+        return None
+    if inner.type not in ("int64_t", "std::int64_t", "int", "long"):
+        return None
+    both = (loop, inner)
+    return inner if all(has_independent_iterations(function, each) for each in both) else None
+
+
+def _blocked(function: Function, loop: Loop, inner: Loop, block: int) -> str:
+    taken = {*identifiers(loop.node), *function.arrays, *function.types}
+    first, end = (fresh(f"{inner.variable}_{part}", taken) for part in ("0", "end"))
+    closing = next(child for child in reversed(loop.node.children) if child.type == ")")
+    head = text_of(loop.node).encode()[: closing.end_byte - loop.node.start_byte].decode()
+    body = text_of(inner.node.child_by_field_name("body"))
+    kind = inner.type
+    lines = [
+        f"for ({kind} {first} = {inner.lower_text}; {first} < {inner.upper_text}; "
+        f"{first} += {block}) {{",
+        f"  const {kind} {end} = std::min<{kind}>({first} + {block}, {inner.upper_text});",
+        f"  {head} {{",
+        f"    for ({kind} {inner.variable} = {first}; {inner.variable} < {end}; "
+        f"++{inner.variable}) {body}",
+        "  }",
+        "}",
+    ]
+    return ("\n" + " " * loop.node.start_point.column).join(lines)
+
+
+CHANGE_BLOCK_SIZES = Move(
+    "change_block_sizes",
+    ("cpp",),
+    "exact",
+    33,
+    0.7,
+    "Cut a loop into blocks that fit a cache, or give threads other shares of a loop.",
+    _realise,
+    knob="choice",
+)

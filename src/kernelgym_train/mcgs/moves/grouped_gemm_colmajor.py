@@ -1,0 +1,167 @@
+"""`grouped_gemm_colmajor`: an operand is copied into the order of its use.
+
+For elements that are each a sum over an inner loop: an input that lies along the terms is copied so
+that the elements of neighbouring sums lie side by side, or the other way round. What is computed
+from the copy is what was computed from the input.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
+from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, inner_loops, read_functions
+from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+from kernelgym_train.mcgs.cpp.proofs import index_of
+from kernelgym_train.mcgs.cpp.scope import Array
+from kernelgym_train.mcgs.cpp.syntax import root_of, text_of, walk
+from kernelgym_train.mcgs.cpp.vectors import fresh
+from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["GROUPED_GEMM_COLMAJOR"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An input of which a product reads every element of a rectangle."""
+
+    array: Array
+    outer: Loop
+    """The loop whose variable neighbouring elements of the copy share."""
+    inner: Loop
+    """The loop along which elements of the copy lie side by side."""
+    choice: str
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield a copy of each operand that lies across another loop."""
+    file = variant.file
+    for function in read_functions(file.cpp):
+        for outermost in function.loops:
+            for around, found in _accumulations(function, outermost, ()):
+                for operand in _operands(function, around, found):
+                    cpp = _copied(function, file.cpp, outermost, around, found, operand)
+                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                    target = f"{found.elements.name} {operand.array.name}"
+                    yield Realisation(target, operand.choice, changed)
+
+
+def _accumulations(
+    function: Function, loop: Loop, around: tuple[Loop, ...]
+) -> Iterator[tuple[tuple[Loop, ...], Accumulation]]:
+    """Yield accumulations, with the loops around each."""
+    found = read_accumulation(function, loop)
+    if found is not None and around:
+        yield around, found
+    for inner in inner_loops(loop):
+        yield from _accumulations(function, inner, (*around, loop))
+
+
+def _operands(
+    function: Function, around: tuple[Loop, ...], found: Accumulation
+) -> Iterator[_Operand]:
+    """Yield inputs that both loops read as a rectangle."""
+    columns, terms = found.elements, found.terms
+    loops = {each.variable for each in (*around, columns, terms)}
+    bounds = (*(each.lower for each in around), *(each.upper for each in around))
+    bounds += (columns.upper, terms.upper)
+    if any(bound.names & loops for bound in bounds):
+        return
+    if columns.lower.constant != 0 or terms.lower.constant != 0:
+        return
+    # A name that a loop's body declares is not there before the loops.
+    if any(not bound.names <= set(function.types) for bound in bounds):
+        return
+    read = {
+        text_of(each.child_by_field_name("argument")): index_of(each)
+        for each in walk(found.add.value)
+        if each.type == "subscript_expression"
+    }
+    for name, index in sorted(read.items()):
+        array = function.arrays[name]
+        texts = {
+            text_of(each)
+            for each in walk(found.elements.node)
+            if each.type == "subscript_expression"
+            and text_of(each.child_by_field_name("argument")) == name
+        }
+        if array.output or len(texts) != 1:
+            continue
+        for side, across, choice in (
+            (columns, terms, "elements side by side"),
+            (terms, columns, "terms side by side"),
+        ):
+            stride = index.coefficient(side.variable)
+            if stride is None or stride.names & loops or stride.constant in (0, 1):
+                continue
+            if not stride.names <= set(function.types):
+                continue
+            if index == stride * Polynomial.name(side.variable) + Polynomial.name(across.variable):
+                yield _Operand(array, across, side, choice)
+
+
+def _copied(
+    function: Function,
+    cpp: str,
+    outermost: Loop,
+    around: tuple[Loop, ...],
+    found: Accumulation,
+    operand: _Operand,
+) -> str:
+    """Return the text with a copy that the loops use."""
+    outer, inner, array = operand.outer, operand.inner, operand.array
+    taken = {text_of(each) for each in walk(root_of(outermost.node)) if each.type == "identifier"}
+    tensor, packed, outer_size, inner_size, p, q = (
+        fresh(f"{array.name}_{part}", taken)
+        for part in ("packed_tensor", "packed", "outer", "inner", "p", "q")
+    )
+    at = {outer.variable: p, inner.variable: q}
+    element = next(
+        each
+        for each in walk(found.add.value)
+        if each.type == "subscript_expression"
+        and text_of(each.child_by_field_name("argument")) == array.name
+    )
+
+    def renamed(node: Node) -> str | None:
+        return at.get(text_of(node)) if node.type == "identifier" else None
+
+    # Where the loops around do not run, the input may hold no elements.
+    runs = " && ".join(
+        f"({each.lower_text}) < ({each.upper_text})" for each in (*around, outer, inner)
+    )
+    lines = [
+        f"const int64_t {outer_size} = {runs} ? ({outer.upper_text}) : 0;",
+        f"const int64_t {inner_size} = {runs} ? ({inner.upper_text}) : 0;",
+        f"auto {tensor} = torch::empty({{{outer_size}, {inner_size}}}, {array.tensor}.options());",
+        f"{array.element}* {packed} = {tensor}.data_ptr<{array.element}>();",
+        f"for (int64_t {p} = 0; {p} < {outer_size}; ++{p}) {{",
+        f"  for (int64_t {q} = 0; {q} < {inner_size}; ++{q}) {{",
+        f"    {packed}[{p} * {inner_size} + {q}] = {rewritten(element, renamed)};",
+        "  }",
+        "}",
+    ]
+    new = f"{packed}[{outer.variable} * {inner_size} + {inner.variable}]"
+
+    def used(node: Node) -> str | None:
+        return new if text_of(node) == text_of(element) else None
+
+    text = replaced(cpp, [(found.elements.node, rewritten(found.elements.node, used))])
+    return with_lines_above(text, [(outermost.node, lines)])
+
+
+GROUPED_GEMM_COLMAJOR = Move(
+    "grouped_gemm_colmajor",
+    ("cpp",),
+    "exact",
+    15,
+    1.0,
+    "Copy an operand of a product so that elements that are used together lie together.",
+    _realise,
+)
