@@ -325,7 +325,7 @@ class Controller:
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
-                "prior_source": progress.experience.source(choice.move),
+                "experience": progress.experience.source(choice.move),
             }
             self.record("proposed", fields)
             return key

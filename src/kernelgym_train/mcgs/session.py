@@ -62,7 +62,7 @@ class Session:
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         say: Is told a line for the reader at the terminal.
-        watch: Is given each event, those of the search that it goes on with first.
+        watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
         alone: Whether its result is that of `outdir` as well.
 

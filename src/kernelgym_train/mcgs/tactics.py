@@ -42,7 +42,7 @@ START = "start"
 VERSION = 1
 _RECENT, _KEPT = 0.95, 0.8
 _LEAST = 0.1
-_STRENGTH = 2.0  # attempts that an estimate of all moves, or of all edges of one, stands for
+_STRENGTH = 8.0  # attempts that an estimate stands for: few results change little
 
 Edges = dict[tuple[str, str], list[float]]
 """[attempts, successes] by (last move, move)."""
@@ -124,11 +124,10 @@ class Experience:
         return _Rates(both, moves)
 
     def source(self, move: str) -> str:
-        """Return what a move's prior comes from: ``rules``, and ``run`` and ``file``."""
-        parts = ["rules"]
-        parts += ["run"] if any(key[1] == move for key in self._run) else []
+        """Return where a move has results from: ``run``, ``file``, both, ``none``."""
+        parts = ["run"] if any(key[1] == move for key in self._run) else []
         parts += ["file"] if any(key[1] == move for key in self._before) else []
-        return "+".join(parts)
+        return "+".join(parts) or "none"
 
 
 def last_move(variant: Variant) -> str:
