@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets tokens baseline reference_time hygiene precision judging_memory paths hub prices machine languages \
 	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
-	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory \
+	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.arithmetic \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
 	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.repairs retrieval.part episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
@@ -16,8 +16,8 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
 	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast \
 	benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
-	benchmark.numbers.speeds benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
-	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files \
+	benchmark.numbers.speeds benchmark.numbers.roofline benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
+	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files benchmark.device_rates \
 	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
 	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
 TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
@@ -26,7 +26,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
 	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \
 	demo.report demo.plan demo.stages demo.arms demo.demonstration \
-	mcgs.search mcgs.settings mcgs.budget mcgs.task mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.static_priors mcgs.texts mcgs.knobs mcgs.graph mcgs.selection mcgs.populations mcgs.tuning mcgs.algorithms \
+	mcgs.search mcgs.session mcgs.tactics mcgs.folders mcgs.sharing mcgs.settings mcgs.budget mcgs.task mcgs.shapes mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.static_priors mcgs.texts mcgs.knobs mcgs.graph mcgs.selection mcgs.populations mcgs.tuning mcgs.algorithms \
 	mcgs.progress mcgs.state mcgs.events mcgs.controller mcgs.minimising mcgs.finishing \
 	mcgs.live mcgs.story mcgs.report mcgs.files mcgs.moves.definition mcgs.moves.table
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.runs import rows as runs
 from benchmarks.table_rows import (
     broken_device,
     cases,
@@ -83,6 +84,14 @@ class Section:
 
 
 _JUDGE = "python -m benchmarks.judge.judge_throughput --kernelbench-root DIR --workers 4"
+
+
+def _recorded(*sections: Section) -> tuple[Section, ...]:
+    """Return the sections whose results are there: a lent GPU measures them part by part."""
+    return tuple(section for section in sections if (RESULTS / section.result).exists())
+
+
+_SHOWS = "python -m benchmarks.runs.gpu_shows --seconds 330"
 SECTIONS = (
     Section(
         "One verdict on a GPU",
@@ -293,6 +302,59 @@ SECTIONS = (
         env_overhead,
         "One step beside the judge: reading the answer, screening, scoring, feedback, the next "
         "observation.",
+    ),
+    *_recorded(
+        Section(
+            "Driving a run",
+            "bench_driver.json",
+            "python -m benchmarks.env.bench_driver --out FILE",
+            runs.driver,
+            "What `kernelgym eval` itself takes: policy and judge cost nothing here, and every "
+            "answer and verdict is on disk before it is used.",
+        ),
+        Section(
+            "A large run's report",
+            "report_size.json",
+            "python -m benchmarks.env.report_size --out FILE",
+            runs.report,
+            "`kernelgym report --json --html` of 1,000 episodes of 4 turns on 200 problems: one "
+            "page, and a folder with a page a problem.",
+        ),
+        Section(
+            "A reference as its own kernel",
+            "noise_gpu.json",
+            f"{_SHOWS} --parts noise --out FOLDER",
+            runs.noise,
+            "References of KernelBench, unchanged, judged as kernels under `kernelbench`. A "
+            "reference is as fast as itself: `called faster` (speedup above 1) is noise, and "
+            "`certainly faster` (the whole 95 % interval above 1) should happen one time in "
+            "forty. `deviation` is that of the speedup between verdicts, `half interval` half "
+            "the width of a verdict's interval. `strict` refuses kernels that leave all to torch.",
+        ),
+        Section(
+            "KernelBench's folder, judged anew",
+            "import_gpu.json",
+            f"{_SHOWS} --parts import --out FOLDER",
+            runs.judged_import,
+            "The conformance kernels that run at their problems' real sizes, imported as "
+            "KernelBench leaves them and judged by both rulesets. Claims are what KernelBench "
+            "said of them on an H200 (Agreement with KernelBench, above).",
+        ),
+        Section(
+            "References, eager and compiled",
+            "baselines_gpu.json",
+            f"{_SHOWS} --parts baselines --out FOLDER",
+            runs.baselines,
+            "Median ms of a call at fp32, TF32 in convolutions only, inputs cold: `kernelgym "
+            "baseline --modes --workers 8`. Each is of one process.",
+        ),
+        Section(
+            "A device's rates",
+            "device_gpu.json",
+            "kernelgym device cuda:0 --json",
+            runs.device,
+            "Medians; matrix products of 8192 rows and columns.",
+        ),
     ),
 )
 

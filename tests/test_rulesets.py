@@ -107,6 +107,17 @@ def test_precise_rules_replace_the_precision_alone() -> None:
         precise_rules("strict", "fp8")
 
 
+@pytest.mark.parametrize("baseline", ["compile", "best"])
+@pytest.mark.parametrize("name", RULESETS)
+def test_a_baseline_makes_another_label(name: str, baseline: str) -> None:
+    rules = precise_rules(name, "", baseline)
+    assert rules.timing.baseline == baseline and rules.label != RULESETS[name].label
+    assert recorded_ruleset(rules.label) == rules
+    assert precise_rules(name, "", "eager") == RULESETS[name]
+    with pytest.raises(UnknownName, match="eager, compile, best"):
+        precise_rules(name, "", "jit")
+
+
 def test_own_is_replaced_by_the_lowest_precision() -> None:
     strict, bench = RULESETS["strict"], RULESETS["kernelbench"]
     assert strict.at("bf16").tolerances == (1e-2, 1e-2)

@@ -4,7 +4,8 @@ Run ``python -m benchmarks.env.report_size [--episodes N] [--turns N] [--out FIL
 made up: kernels of some 200 lines that differ from turn to turn, statuses and speeds drawn from a
 seed, 64 pairs of windows in each timing, an answer with usage for each turn. Reading, numbers and
 page are timed in a fresh process each, one file and folder; its greatest resident memory is what
-the system says of it. Goals: 60 s and 1 GB, each form.
+the system says of it, and so are the seconds of processor time, which other programs' work adds
+little to. Goals: 60 s and 1 GB, each form.
 """
 
 from __future__ import annotations
@@ -117,15 +118,17 @@ def measure(run: Path, html: str) -> dict[str, Any]:
         "start = time.perf_counter()\n"
         "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}\n"
         f"subprocess.run({command!r}, check=True, **quiet)\n"
-        "used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024\n"
-        "print(time.perf_counter() - start, used)"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "cpu = used.ru_utime + used.ru_stime\n"
+        "print(time.perf_counter() - start, cpu, used.ru_maxrss * 1024)"
     )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    seconds, used = told.stdout.split()
+    seconds, cpu, used = told.stdout.split()
     place = Path(html)
     files = [place] if place.is_file() else sorted(place.rglob("*.html"))
     return {
         "seconds": round(float(seconds), 2),
+        "cpu_s": round(float(cpu), 2),
         "max_rss_bytes": int(used),
         "files": len(files),
         "bytes": sum(file.stat().st_size for file in files),

@@ -1,20 +1,21 @@
 """The Hugging Face hub, asked once and quickly; local copies go first.
 
 Contract: `snapshot` returns a folder of a model; `ask_hub` returns whether the hub answers within
-`PROBE_S`. The hub's own client tries again for more than a minute where there is no network, unless
-it is told to be `offline`.
+`PROBE_S`; `asked_once` lets other libraries load from it only if it does. The hub's own client
+tries again for more than a minute where there is no network, unless it is told to be `offline`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from kernelgym.errors import UsageError
 
-__all__ = ["PROBE_S", "ask_hub", "offline", "snapshot"]
+__all__ = ["PROBE_S", "ask_hub", "asked_once", "offline", "snapshot"]
 
 PROBE_S = 6.0
 """Seconds that the hub is given to answer."""
@@ -58,6 +59,23 @@ def offline() -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
+
+
+@contextlib.contextmanager
+def asked_once(name: str) -> Iterator[str]:
+    """Load from the hub if it has a model, else from local copies.
+
+    For a block in which another library loads it. A name is asked for once in a process. Yields
+    why the hub is not used; empty if it is, or if the name is a folder.
+    """
+    why = "" if Path(name).is_dir() else _asked(name)
+    with offline() if why else contextlib.nullcontext():
+        yield why
+
+
+@functools.cache
+def _asked(name: str) -> str:
+    return ask_hub(name, "model")
 
 
 def snapshot(name: str, revision: str = "") -> Path:

@@ -78,6 +78,9 @@ class ReferenceTime:
     trials: int = 0
     compile_s: float = 0.0
     """Seconds of compiling and of the first two calls."""
+    operations: float = 0.0
+    """Floating-point operations of one call: those of matrix products, convolutions and attention.
+    0.0 if they were not counted."""
     message: str = ""
     """Why it was not measured."""
 

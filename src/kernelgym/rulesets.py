@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 from kernelgym.errors import UnknownName, UsageError
 
 __all__ = [
+    "BASELINES",
     "HALF_PRECISIONS",
     "PRECISIONS",
     "RULESETS",
@@ -36,6 +37,8 @@ __all__ = [
 Precision = Literal["own", "fp64", "fp32", "fp16", "bf16"]
 PRECISIONS = ("own", "fp32", "fp16", "bf16")
 """Precisions that problems can be judged at."""
+BASELINES = ("eager", "compile", "best")
+"""What the reference may run as while kernels are timed against it."""
 HALF_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16")
 
 
@@ -315,17 +318,26 @@ def ruleset(which: str | Ruleset) -> Ruleset:
     raise UnknownName("ruleset", which, RULESETS)
 
 
-def precise_rules(which: str | Ruleset, precision: str) -> Ruleset:
-    """Return a ruleset at another precision, if one is given.
+def precise_rules(which: str | Ruleset, precision: str, baseline: str = "") -> Ruleset:
+    """Return a ruleset at another precision or baseline, if one is given.
 
     Args:
         which: The ruleset, or its name.
         precision: One of `PRECISIONS`; empty for the ruleset's own.
+        baseline: One of `BASELINES`, what kernels are timed against; empty for the ruleset's own.
 
     Raises:
-        UnknownName: If there is no such ruleset or precision.
+        UnknownName: If there is no such ruleset, precision or baseline.
     """
     rules = ruleset(which)
+    match baseline:
+        case "":
+            pass
+        case "eager" | "compile" | "best":
+            timing = dataclasses.replace(rules.timing, baseline=baseline)
+            rules = dataclasses.replace(rules, timing=timing)
+        case _:
+            raise UnknownName("baseline", baseline, BASELINES)
     match precision:
         case "":
             return rules
@@ -338,15 +350,21 @@ def precise_rules(which: str | Ruleset, precision: str) -> Ruleset:
 def recorded_ruleset(label: str) -> Ruleset:
     """Return the rules that a record's prompts told of.
 
-    For reading the record only. Trainers end a verdict at its first failure where no reward pays
-    for the other calls, which gives a shipped ruleset another label.
+    For reading the record only. Eval runs may be timed against a compiled baseline, and trainers
+    end a verdict at its first failure where no reward pays for the other calls: both give a
+    shipped ruleset another label.
 
     Raises:
         UsageError: If no ruleset with that label ships or has shipped.
     """
     known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
-    ending = (dataclasses.replace(entry, stop_at_first_failure=True) for entry in RULESETS.values())
-    found = known.get(label) or next((entry for entry in ending if entry.label == label), None)
+    variants = (
+        dataclasses.replace(precise_rules(entry, "", baseline), stop_at_first_failure=ends)
+        for entry in RULESETS.values()
+        for baseline in BASELINES
+        for ends in (False, True)
+    )
+    found = known.get(label) or next((entry for entry in variants if entry.label == label), None)
     if found is None:
         raise UsageError(
             f"the episode was played under ruleset {label!r}, which is none of those that ship or "

@@ -14,6 +14,7 @@ from typing import Any
 
 from kernelgym import UsageError
 from kernelgym.devices import CudaDevice, cuda_devices
+from kernelgym.hub import asked_once
 from kernelgym_train.config.sections import ModelConfig
 
 __all__ = [
@@ -123,7 +124,7 @@ def load_tokenizer(config: ModelConfig) -> Any:
     options = {"revision": config.revision} if own and config.revision else {}
     name = config.id if own else config.tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left", **options)
+        tokenizer = _loaded(AutoTokenizer, name, padding_side="left", **options)
     except (OSError, ValueError) as error:
         if own:
             raise _not_found("tokenizer", config, error) from None
@@ -146,7 +147,7 @@ def load_model(config: ModelConfig) -> Any:
 
     device = model_device(config)
     try:
-        model = AutoModelForCausalLM.from_pretrained(config.id, **loading_options(config, device))
+        model = _loaded(AutoModelForCausalLM, config.id, **loading_options(config, device))
     except (OSError, ValueError) as error:
         raise _not_found("model", config, error) from None
     except ImportError as error:
@@ -164,7 +165,7 @@ def load_shape(config: ModelConfig) -> Any:
 
     options = {"revision": config.revision} if config.revision else {}
     try:
-        return AutoConfig.from_pretrained(config.id, **options)
+        return _loaded(AutoConfig, config.id, **options)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UsageError(
@@ -262,11 +263,27 @@ def _declared_end_ids(config: ModelConfig) -> tuple[int, ...]:
 
     options = {"revision": config.revision} if config.revision else {}
     try:
-        found = GenerationConfig.from_pretrained(config.id, **options).eos_token_id
+        found = _loaded(GenerationConfig, config.id, **options).eos_token_id
     except (OSError, ValueError):
         return ()
     many = found if isinstance(found, list | tuple) else [found]
     return tuple(int(each) for each in many if each is not None)
+
+
+def _loaded(kind: Any, name: str, **options: Any) -> Any:
+    """Return what a class of transformers loads, asking the hub once.
+
+    Raises:
+        OSError: If it is not found, with what the hub said.
+        ValueError: As the class raises it.
+    """
+    with asked_once(name) as why:
+        try:
+            return kind.from_pretrained(name, **options)
+        except OSError as error:
+            if why:
+                raise OSError(f"no local copy, and the hub does not give it ({why})") from error
+            raise
 
 
 def _not_found(what: str, config: ModelConfig, error: Exception) -> UsageError:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from kernelgym.benchmark.times_file import TimesFile, measure_all
+from kernelgym.benchmark import times_file
+from kernelgym.benchmark.times_file import TimesFile, measure_all, measure_pairs
 from kernelgym.errors import UsageError
 from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.types import Problem
@@ -16,6 +20,9 @@ EAGER, DEFAULT = TimeSetting("eager"), TimeSetting("default")
 ONE, TWO = (
     Problem(f"KernelBench/L1/{n}", "KernelBench", 1, f"{n}_Op", f"class Model: {n}") for n in (1, 2)
 )
+
+NEEDS = {"a": 4, "b": 6, "c": 7, "d": None, "e": 12, "f": 3, "g": 3, "h": None, "i": 1}
+"""Bytes that problems need, by id."""
 
 
 def timed(problem: Problem, setting: TimeSetting, mean: float = 2.0) -> ReferenceTime:
@@ -80,3 +87,57 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.jsonl").write_text(text)
     with pytest.raises(UsageError, match="no file of references' times of version 1"):
         TimesFile.read(tmp_path / "odd.jsonl")
+
+
+def test_several_at_once_share_the_memory(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(times_file, "needed_bytes", lambda problem: NEEDS[problem.id])
+    running, together, lock = set(), [], threading.Lock()
+    several = [dataclasses.replace(ONE, id=name, source=name) for name in NEEDS]
+
+    def measure(problem: Problem, setting: TimeSetting) -> ReferenceTime:
+        with lock:
+            running.add(problem.id)
+            together.append(frozenset(running))
+        time.sleep(0.02)
+        with lock:
+            running.remove(problem.id)
+        return timed(problem, setting)
+
+    file = TimesFile.open(tmp_path / "times.jsonl", "cuda:0", HERE)
+    found = measure_all(file, several, [EAGER], measure, workers=4, memory_bytes=10)
+    assert [each.problem_id for each in found] == list(NEEDS)
+    assert {each.problem_id for each in TimesFile.read(file.path).times} == set(NEEDS)
+    assert any(len(group) > 1 for group in together)
+    for group in together:
+        needs = [NEEDS[name] for name in group]
+        assert len(needs) == 1 or (None not in needs and sum(needs) <= 10), group
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_nothing_begins_once_time_is_up(tmp_path: Path, workers: int) -> None:
+    begun = []
+
+    def measure(problem: Problem, setting: TimeSetting) -> ReferenceTime:
+        begun.append(problem.id)
+        return timed(problem, setting)
+
+    file = TimesFile.open(tmp_path / "times.jsonl", "cpu", HERE)
+    many = [dataclasses.replace(ONE, id=str(n), source=str(n)) for n in range(20)]
+    pairs = [(problem, EAGER) for problem in many]
+    found = measure_pairs(file, pairs, measure, workers=workers, until=lambda: len(begun) >= 5)
+    assert 5 <= len(begun) < 5 + workers
+    assert {each.problem_id for each in found} == set(begun)
+
+
+def test_a_failing_measurement_ends_the_others(tmp_path: Path) -> None:
+    def measure(problem: Problem, setting: TimeSetting) -> ReferenceTime:
+        if problem.id == "3":
+            raise OSError("no process")
+        time.sleep(0.01)
+        return timed(problem, setting)
+
+    file = TimesFile.open(tmp_path / "times.jsonl", "cpu", HERE)
+    many = [dataclasses.replace(ONE, id=str(n), source=str(n)) for n in range(40)]
+    with pytest.raises(OSError, match="no process"):
+        measure_all(file, many, [EAGER], measure, workers=2)
+    assert len(TimesFile.read(file.path).times) < 20

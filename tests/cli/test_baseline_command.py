@@ -87,7 +87,7 @@ def measured(monkeypatch, folder):
     """Put a stand-in in the place of measuring; returns what it was asked."""
     asked = []
 
-    def measure(problem, setting, device, *, trials, timeout_s, memory_bytes):
+    def measure(problem, setting, device, *, trials, timeout_s, memory_bytes, threads):
         asked.append((problem.name, setting.mode, trials))
         times = {"mean": 2.0, "std": 0.1, "min": 1.9, "max": 2.5, "median": 2.0, "trials": trials}
         given = {"message": "it fails"} if "# odd" in problem.source else times
@@ -116,6 +116,9 @@ def test_modes_are_timed_once_and_kept(run, measured):
         (("--modes", "eager", "--trials", "2"), "--trials is at least 3"),
         (("--modes", "eager", "--timeout-s", "0"), "--timeout-s is above 0"),
         (("--modes", "cudagraphs"), "needs a GPU"),
+        (("--modes", "eager", "--workers", "0"), "--workers is at least 1"),
+        (("--modes", "eager", "--workers", "2"), "--workers goes with a GPU"),
+        (("--workers", "2"), "--workers goes with --modes"),
         (("--out", "x.jsonl"), "--out goes with --modes"),
         (("--modes", "eager", "--kernelbench", "kb"), "KernelBench's layout holds its own"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kernelgym.errors import JudgeError
 from kernelgym.records.trajectories import read_records
 from support.chat_server import chat_server
 from support.evals import lines_of
@@ -130,6 +131,40 @@ def test_dry_run_asks_nothing(run: Any, judges: Any, out: Path, remote: Any) -> 
     code, said, _ = run(*asked[:-2], "--device", "cuda:7", "--language", "cuda", "--dry-run")
     assert code == 1 and "missing: there is no key for https://api.openai.com/v1" in said
     assert "missing: no CUDA device" in said or "does not exist here" in said
+
+
+@pytest.mark.parametrize(
+    ("there", "code", "said"),
+    [
+        (("1", "2", "3", "4"), 0, "prepared for 4 of 4 problems"),
+        (("1", "4"), 1, "`kernelgym baseline Synthetic/L1/2 Synthetic/L1/3 --device cpu"),
+        (None, 1, "which baselines are prepared is not known: no device"),
+    ],
+)
+def test_dry_run_tells_of_baselines(
+    run: Any, monkeypatch: Any, there: tuple[str, ...] | None, code: int, said: str
+) -> None:
+    def prepared(problems: Any, rules: Any, device: str) -> frozenset[str]:
+        assert rules.timing.baseline == "best" and device == "cpu"
+        if there is None:
+            raise JudgeError("no device")
+        return frozenset(f"Synthetic/L1/{number}" for number in there)
+
+    monkeypatch.setattr("kernelgym.judge.measuring.process.prepared_baselines", prepared)
+    cpp = ("--language", "cpp", "--dry-run", "--timing-baseline", "best")
+    found, told, _ = run(*ASKED, *cpp)
+    assert found == code and said in " ".join(told.split())
+    assert "baseline" not in run(*ASKED, *cpp, "--no-timing")[1]
+
+
+def test_timing_baseline_is_part_of_the_plan(run: Any, judges: Any, out: Path) -> None:
+    given = (*ASKED, "--timing-baseline", "best", "--out", out)
+    assert run(*given)[0] == 0 and run(*given)[0] == 0
+    assert judges[0].ruleset.timing.baseline == "best"
+    code, _, error = run(*ASKED, "--out", out)
+    assert code == 2 and "ruleset was" in error
+    code, _, error = run(*ASKED, "--timing-baseline", "jit", "--out", out)
+    assert code == 2 and "eager, compile, best" in error
 
 
 def test_ping_makes_one_request(run: Any, remote: Any, folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from kernelgym.benchmark.baseline_files import baselines_of
 from kernelgym.benchmark.claims import compare
 from kernelgym.benchmark.comparison import Comparison, compare_runs
+from kernelgym.benchmark.device_rates import DeviceRates, limits_of
 from kernelgym.benchmark.folders import Run, read_run
 from kernelgym.benchmark.numbers.rates import fast_curve
 from kernelgym.benchmark.numbers.taxonomy import solved_by_turn
@@ -124,6 +125,7 @@ def report(
     *runs: str | Path | Run,
     html: str | Path | None = None,
     baselines: Sequence[str | Path] = (),
+    rates: str | Path | None = None,
 ) -> Report:
     """Read runs, and work out what they come to.
 
@@ -131,12 +133,15 @@ def report(
         *runs: Folders of runs, files of trajectories, or runs that were read.
         html: Where a page is written; a folder if it ends with a slash. None for no page.
         baselines: Files of baseline times, ours or in KernelBench's layout.
+        rates: What ``kernelgym device --json`` said of the device, for shares of the roofline and
+            SOL scores; None for neither.
 
     Returns:
         The report; its `to_dict` and `rows` give numbers.
 
     Raises:
-        UsageError: If a run cannot be read, is empty, or cannot be compared with the first one.
+        UsageError: If a run cannot be read, is empty, or cannot be compared with the first one; or
+            if a file is another device's.
 
     Example:
         >>> from kernelgym.benchmark import report  # doctest: +SKIP
@@ -147,8 +152,13 @@ def report(
         raise UsageError("a report needs a run: a folder of `kernelgym eval`, or trajectories")
     read = _named_apart([each if isinstance(each, Run) else read_run(each) for each in runs])
     comparisons = tuple(compare_runs(read[0], other) for other in read[1:])
+    measured = None if rates is None else DeviceRates.read(rates)
     views = tuple(
-        view_of(run, number, baselines_of(run, baselines) if baselines else None)
+        view_of(
+            *(run, number),
+            baselines_of(run, baselines) if baselines else None,
+            None if measured is None else limits_of(run, measured, baselines),
+        )
         for number, run in enumerate(read)
     )
     found = Report(views, comparisons)

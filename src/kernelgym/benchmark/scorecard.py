@@ -16,6 +16,7 @@ from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
 from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
 from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
 from kernelgym.benchmark.numbers.rates import correct_rate, fast_rate, pass_rate
+from kernelgym.benchmark.numbers.roofline import Limit, mean_share, mean_sol_score
 from kernelgym.benchmark.numbers.speeds import Mean, geometric_mean
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
@@ -125,12 +126,15 @@ def tables(run: Run, degenerate: Mapping[str, object]) -> dict[str, list[Outcome
     return {name: some for name, some in (found | without).items() if some}
 
 
-def numbers(outcomes: Sequence[Outcome], *, turns: int = 1) -> list[Number]:
+def numbers(
+    outcomes: Sequence[Outcome], *, turns: int = 1, limits: Mapping[str, Limit] | None = None
+) -> list[Number]:
     """Return the score card of some episodes.
 
     Args:
         outcomes: The episodes.
         turns: Most turns that an episode has; with one, the first answer is all there is.
+        limits: What problems ask of the device, by id, where its rates were measured.
     """
     found: list[tuple[str, str, Rate | Mean | None]] = []
     for within in (False, True) if turns > 1 else (False,):
@@ -152,6 +156,12 @@ def numbers(outcomes: Sequence[Outcome], *, turns: int = 1) -> list[Number]:
         faster = geometric_mean(outcomes, within=within, faster=True)
         found.append((f"speedup{end}", f"geometric mean speedup of correct kernels{tail}", mean))
         found.append((f"speedup_faster{end}", f"... of those that are faster{tail}", faster))
+        if limits:
+            share = mean_share(outcomes, limits, within=within)
+            score = mean_sol_score(outcomes, limits, within=within)
+            name = "share of the roofline, correct kernels"
+            found.append((f"roofline_share{end}", f"{name}{tail}", share))
+            found.append((f"sol_score{end}", f"SOL score of correct kernels{tail}", score))
     for status, name in ((Status.REJECTED, "refused"), (Status.NO_KERNEL, "no kernel in it")):
         found.append((status.value, f"{name}, first answer", _status_rate(outcomes, status)))
     return [Number(key, name, value) for key, name, value in found if value is not None]

@@ -10,7 +10,10 @@ layout (`kernelgym.benchmark.baseline_files`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +21,10 @@ from typing import Any
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import append_line, read_lines
 from kernelgym.reference_time import ReferenceTime, TimeSetting
+from kernelgym.suites.known_memory import needed_bytes
 from kernelgym.types import Problem
 
-__all__ = ["TimesFile", "measure_all"]
+__all__ = ["TimesFile", "measure_all", "measure_pairs"]
 
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
@@ -91,6 +95,8 @@ def measure_all(
     *,
     refresh: bool = False,
     advance: Callable[[], None] = lambda: None,
+    workers: int = 1,
+    memory_bytes: int = 0,
 ) -> tuple[ReferenceTime, ...]:
     """Measure what a file lacks, and write each time at once.
 
@@ -98,21 +104,113 @@ def measure_all(
         file: The file, as it is.
         problems: The problems.
         settings: How each is timed.
-        measure: Times one reference.
+        measure: Times one reference; with several `workers`, called by several threads.
         refresh: Measure anew what the file has, failures among it.
         advance: Called after each problem and setting.
+        workers: References that are measured at the same time, in order as far as memory allows.
+        memory_bytes: Most memory that they take together; one whose need is unknown is measured
+            alone. 0 sets no limit.
 
     Returns:
         The times of `problems` in `settings`, in that order.
     """
-    known = {(time.digest, time.setting): time for time in file.times}
-    found = []
-    for problem in problems:
-        for setting in settings:
-            time = None if refresh else known.get((problem.digest, setting))
-            if time is None:
-                time = measure(problem, setting)
+    asked = [(problem, setting) for problem in problems for setting in settings]
+    return measure_pairs(
+        *(file, asked, measure),
+        refresh=refresh,
+        advance=advance,
+        workers=workers,
+        memory_bytes=memory_bytes,
+    )
+
+
+def measure_pairs(
+    file: TimesFile,
+    asked: Sequence[tuple[Problem, TimeSetting]],
+    measure: Callable[[Problem, TimeSetting], ReferenceTime],
+    *,
+    refresh: bool = False,
+    advance: Callable[[], None] = lambda: None,
+    workers: int = 1,
+    memory_bytes: int = 0,
+    until: Callable[[], bool] = lambda: False,
+) -> tuple[ReferenceTime, ...]:
+    """Measure pairs of problem and setting that a file lacks; see `measure_all`.
+
+    Args:
+        file: The file, as it is.
+        asked: The pairs, each once.
+        measure: Times one reference.
+        refresh: Measure anew what the file has.
+        advance: Called after each pair.
+        workers: References that are measured at the same time.
+        memory_bytes: Most memory that they take together.
+        until: Asked before each measurement; no further one begins once it returns True.
+
+    Returns:
+        The times in the order of `asked`; without those that were not begun.
+    """
+    known = {} if refresh else {(time.digest, time.setting): time for time in file.times}
+    found = {n: known[p.digest, s] for n, (p, s) in enumerate(asked) if (p.digest, s) in known}
+    for _ in found:
+        advance()
+    left = [n for n in range(len(asked)) if n not in found]
+    room, writing = _Room(memory_bytes), threading.Lock()
+
+    def work() -> None:
+        while left and not until():
+            with room.of(left, lambda n: needed_bytes(asked[n][0])) as n:
+                if n is None:
+                    return
+                try:
+                    time = measure(*asked[n])
+                except BaseException:
+                    left.clear()  # the other threads end, too
+                    raise
+            with writing:
                 append_line(file.path, time.to_dict())
-            found.append(time)
-            advance()
-    return tuple(found)
+                found[n] = time
+                advance()
+
+    if workers == 1:
+        work()
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            for done in [pool.submit(work) for _ in range(workers)]:
+                done.result()
+    return tuple(found[n] for n in sorted(found))
+
+
+class _Room:
+    """Memory that threads share."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._taken, self._count = size, 0, 0
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def of(self, left: list[int], need: Callable[[int], int | None]) -> Iterator[int | None]:
+        """Take the first of `left` that fits; None once all are taken.
+
+        One that needs more than the whole, or of which that is unknown, waits until it is alone.
+        """
+        with self._changed:
+            while left and not any(self._fits(need(n)) for n in left):
+                self._changed.wait()
+            n = next((n for n in left if self._fits(need(n))), None)
+            size = 0
+            if n is not None:
+                left.remove(n)
+                size = self._size if (needed := need(n)) is None else needed
+            self._taken, self._count = self._taken + size, self._count + 1
+        try:
+            yield n
+        finally:
+            with self._changed:
+                self._taken, self._count = self._taken - size, self._count - 1
+                self._changed.notify_all()
+
+    def _fits(self, needed: int | None) -> bool:
+        if not self._count or not self._size:
+            return True
+        return needed is not None and self._taken + needed <= self._size

@@ -59,6 +59,9 @@ class PrepareBaselines(MemoryOption):
     """With --modes: calls to time."""
     timeout_s: float = 300.0
     """With --modes: seconds of one problem and mode, compiling included."""
+    workers: int = 1
+    """With --modes, on a GPU: references measured at the same time. The device is one reference's
+    alone while it is timed; what compiles needs cores."""
     out: str = ""
     """With --modes: the file of times, baselines.jsonl if not given. The same command again goes on
     with what it lacks."""
@@ -77,6 +80,8 @@ class PrepareBaselines(MemoryOption):
         for name in ("out", "kernelbench", "hardware"):
             if getattr(self, name):
                 raise UsageError(f"--{name} goes with --modes, such as --modes eager,default")
+        if self.workers != 1:
+            raise UsageError("--workers goes with --modes, such as --modes eager,default")
         rules = precise_rules(self.ruleset, self.precision)
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")

@@ -29,13 +29,20 @@ _ON_CPU = ("eager", "default", "max-autotune", "max-autotune-no-cudagraphs")
 
 def time_modes(options: PrepareBaselines) -> int:
     """Time references in the modes of the options; return the exit code."""
-    from kernelgym.judge.measuring.process import measure_reference
+    from kernelgym.judge.measuring.process import compile_threads, measure_reference
 
     device = find_device(options.device)
     if options.trials < 3:
         raise UsageError(f"--trials is at least 3, got {options.trials}")
     if options.timeout_s <= 0:
         raise UsageError(f"--timeout-s is above 0, got {options.timeout_s:g}")
+    if options.workers < 1:
+        raise UsageError(f"--workers is at least 1, got {options.workers}")
+    if options.workers > 1 and device == "cpu":
+        raise UsageError(
+            "--workers goes with a GPU: on the CPU, what one reference compiles takes time from "
+            "another's trials; leave it out"
+        )
     settings = time_settings(
         _words(options.modes, _ON_CPU if device == "cpu" else MODES),
         _words(options.precisions),
@@ -62,11 +69,16 @@ def time_modes(options: PrepareBaselines) -> int:
             trials=options.trials,
             timeout_s=options.timeout_s,
             memory_bytes=budget,
+            threads=compile_threads(options.workers),
         )
 
     with progress_bar("timing", len(problems) * len(settings)) as advance:
         times = measure_all(
-            file, problems, settings, measure, refresh=options.refresh, advance=advance
+            *(file, problems, settings, measure),
+            refresh=options.refresh,
+            advance=advance,
+            workers=options.workers,
+            memory_bytes=budget,
         )
     _print(times, settings, device)
     if options.kernelbench:

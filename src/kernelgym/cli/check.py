@@ -33,7 +33,8 @@ class Check(MemoryOption, JudgingOptions):
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = ""
     """The kernel: a Python module that defines ModelNew; - reads standard input."""
     problem: str = ""
-    """Id of the problem, such as Synthetic/L1/2, or the path of a problem file."""
+    """Id of the problem, such as Synthetic/L1/2, or the path of a problem file. A kernel spec
+    (.json) stands for the problems of all its shapes; given as FILE, for its kernel as well."""
     json: bool = False
     """Print the verdict as one JSON object and nothing else."""
     reply: bool = False
@@ -65,6 +66,8 @@ class Check(MemoryOption, JudgingOptions):
         self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")
         self._refuse(["workers"] if self.workers != 1 else [], "needs --batch")
         self._refuse(["unordered"] if self.unordered else [], "needs --batch")
+        if self.file.endswith(".json") or self.problem.endswith(".json"):
+            return self._spec()
         if not self.file or not self.problem:
             missing = "a FILE that holds the kernel" if not self.file else "--problem ID_or_FILE"
             raise UsageError(
@@ -95,6 +98,24 @@ class Check(MemoryOption, JudgingOptions):
             reason = judging.untimed_reason(self.language, self.device, with_timing)
             print_verdict(verdict, untimed=reason)
         return 0 if verdict.correct else 1
+
+    def _spec(self) -> int:
+        """Judge a kernel on each shape of a spec."""
+        from kernelgym.cli.check_spec import check_spec
+
+        self._refuse(["replay"] if self.replay else [], "repeats one verdict; name one shape by #")
+        self._refuse(["reply"] if self.reply else [], "cannot be combined with a kernel spec")
+        return check_spec(
+            self.problem or self.file,
+            self.file if self.problem else "",
+            language=self.language,
+            device=self.device,
+            ruleset=precise_rules(self.ruleset, self.precision),
+            timing=not self.no_timing,
+            memory=self.memory,
+            verdict_cache=self.verdict_cache,
+            as_json=self.json,
+        )
 
     def _read(self, text: str) -> tuple[Kernel | None, Verdict]:
         """Return the kernel, and the verdict that stands if there is none."""

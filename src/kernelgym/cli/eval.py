@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kernelgym.types import Problem
 
 __all__ = ["Eval"]
+
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +122,9 @@ class Eval(MemoryOption, JudgingOptions):
     """Most tokens of a turn's feedback."""
     precision: str = ""
     """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    timing_baseline: str = ""
+    """What kernels are timed against, in place of the ruleset's: eager, compile or best. The
+    last two need what `kernelgym baseline` prepares."""
     no_timing: bool = False
     """Judge correctness only."""
     workers: int = 1
@@ -185,6 +191,7 @@ class Eval(MemoryOption, JudgingOptions):
         from kernelgym.benchmark.run.evaluate import default_folder
         from kernelgym.benchmark.run.plan import read_plan
         from kernelgym.benchmark.run.policies import make_policy
+        from kernelgym.benchmark.run.spending import priced
         from kernelgym.benchmark.run.task import problems_of, resolve
 
         if self.judge_only:
@@ -201,7 +208,12 @@ class Eval(MemoryOption, JudgingOptions):
                 "`kernelgym eval` needs --policy, as in `kernelgym eval --policy scripted --suite "
                 "Synthetic --level 1 --limit 4 --out runs/first`"
             )
-        policy = self._priced(make_policy(self.policy, self._options()))
+        policy = priced(
+            make_policy(self.policy, self._options()),
+            self.price,
+            max_usd=self.max_usd,
+            tokenizer=self.tokenizer,
+        )
         plan, problems = resolve(self._task(), policy.settings, self.name)
         return plan, problems, Path(self.out) if self.out else default_folder(plan.name), policy
 
@@ -228,36 +240,6 @@ class Eval(MemoryOption, JudgingOptions):
             shares=_shares(self.shares),
             language=self.language,
             device=self.device,
-        )
-
-    def _priced(self, policy: EvalPolicy) -> EvalPolicy:
-        """Return a policy with the price, if one is given."""
-        if not self.price:
-            for option, given in (("--max-usd", self.max_usd), ("--tokenizer", self.tokenizer)):
-                if given:
-                    raise UsageError(
-                        f"{option} needs --price: what the model costs is not known; give "
-                        "--price IN,OUT in USD per million tokens"
-                    )
-            return policy
-        from kernelgym.benchmark.run.spending import (
-            Cap,
-            PricedPolicy,
-            read_price,
-            tokenizer_count,
-        )
-
-        settings = policy.settings
-        if "max_tokens" not in settings:
-            raise UsageError(
-                f"policy {settings['kind']!r} costs nothing by the token; leave --price out"
-            )
-        return PricedPolicy(
-            policy,
-            read_price(self.price, str(settings["model"])),
-            Cap(self.max_usd),
-            max_tokens=settings["max_tokens"],
-            count=tokenizer_count(self.tokenizer) if self.tokenizer else None,
         )
 
     def _forecast(
@@ -292,11 +274,7 @@ class Eval(MemoryOption, JudgingOptions):
                     check_fits(problem, budget, plan.device)
             except UsageError as error:
                 missing.append(str(error))
-            if (baseline := plan.rules.timing.baseline) != "eager" and plan.timing:
-                print_text(
-                    f"note: kernels are timed against baseline {baseline!r}, which `kernelgym "
-                    "baseline` prepares"
-                )
+            missing += _unprepared(plan, problems)
         for text in filter(None, missing):
             print_text(f"missing: {text}", "red")
         return 1 if any(missing) else 0
@@ -318,6 +296,7 @@ class Eval(MemoryOption, JudgingOptions):
             language=self.language,
             ruleset=self.ruleset,
             precision=self.precision,
+            baseline=self.timing_baseline,
             device=self.device,
             timing=not self.no_timing,
             prompt=self.prompt,
@@ -331,6 +310,30 @@ class Eval(MemoryOption, JudgingOptions):
             stop_when=self.stop_when,
             feedback_level=self.feedback_level,
             feedback_tokens=self.feedback_tokens,
+        )
+
+
+def _unprepared(plan: Plan, problems: tuple[Problem, ...]) -> Iterator[str]:
+    """Tell of compiled baselines; yield what is missing of them."""
+    wanted = plan.rules.timing.baseline
+    if wanted == "eager" or not plan.timing:
+        return
+    from kernelgym.errors import JudgeError
+    from kernelgym.judge.measuring.process import prepared_baselines
+
+    try:
+        there = prepared_baselines(problems, plan.rules, plan.device)
+    except JudgeError as error:
+        yield f"which baselines are prepared is not known: {error}"
+        return
+    print_text(f"baseline {wanted!r}: prepared for {len(there)} of {len(problems)} problems")
+    if lacking := [problem.id for problem in problems if problem.id not in there]:
+        told = " ".join(lacking[:_MOST_NAMED]) + (" ..." if len(lacking) > _MOST_NAMED else "")
+        precise = f" --precision {plan.precision}" if plan.precision else ""
+        yield (
+            f"{len(lacking)} problems have no compiled baseline, and their kernels would be left "
+            f"untimed; `kernelgym baseline {told} --device {plan.device} --ruleset "
+            f"{plan.rules.name}{precise}` prepares them"
         )
 
 

@@ -44,6 +44,9 @@ class Report(Options):
     baseline: tuple[str, ...] = ()
     """Files of baseline times, of `kernelgym baseline --modes` or in KernelBench's layout, for
     speedups over compiled references."""
+    rates: str = ""
+    """File that `kernelgym device --json` printed on the run's device, for shares of the roofline
+    and SOL scores."""
 
     def run(self) -> int:
         """Report; returns the exit code."""
@@ -58,7 +61,7 @@ class Report(Options):
 
         for path in self.runs if self.measure_winners else ():
             _measure(path)
-        found = report(*self.runs, baselines=self.baseline)
+        found = report(*self.runs, baselines=self.baseline, rates=self.rates or None)
         written = None if self.html is None else found.write_html(self.html)
         if self.json:
             print(json.dumps(found.to_dict(), indent=2, allow_nan=False))

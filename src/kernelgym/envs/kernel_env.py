@@ -32,6 +32,7 @@ from kernelgym.envs.problem_choice import (
     agreed_on,
     choose_problems,
     start_kernel,
+    with_own_rules,
 )
 from kernelgym.envs.spaces import KernelText
 from kernelgym.episodes.episode import Episode
@@ -149,6 +150,7 @@ class KernelEnv(gym.Env[str, str]):
             raise UnknownName("render mode", render_mode, RENDER_MODES)
         if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
             raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
+        suite, ruleset = with_own_rules(suite, ruleset, evaluator)
         self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
         self.language = check_language(language, self.device, self.ruleset.precision).name
         self.gamma = gamma

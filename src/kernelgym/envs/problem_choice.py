@@ -29,7 +29,14 @@ from kernelgym.suites.known_memory import check_fits, fitting, needed_bytes, too
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator, Kernel, Problem
 
-__all__ = ["ProblemChoice", "agreed_budget", "agreed_on", "choose_problems", "start_kernel"]
+__all__ = [
+    "ProblemChoice",
+    "agreed_budget",
+    "agreed_on",
+    "choose_problems",
+    "start_kernel",
+    "with_own_rules",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +235,28 @@ def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[P
     if given is None or isinstance(given, str | int) or not given:
         return False
     return all(isinstance(item, Problem) for item in given)
+
+
+def with_own_rules(
+    suite: str | Path | Suite, ruleset: str | Ruleset | None, evaluator: Evaluator | None
+) -> tuple[str | Path | Suite, str | Ruleset | None]:
+    """Return a suite, and the ruleset with the suite's own tolerances.
+
+    Args:
+        suite: The suite that was asked for. A kernel spec's file is read.
+        ruleset: The ruleset that was asked for, if any.
+        evaluator: The evaluator, if one was given; its rules stand in for a missing `ruleset`.
+
+    Raises:
+        UsageError: If the spec cannot be read.
+    """
+    if isinstance(suite, str | Path) and str(suite).endswith(".json"):
+        suite = find_suite(str(suite))
+    rules = getattr(suite, "rules", None)
+    if rules is None or isinstance(suite, str | Path):
+        return suite, ruleset
+    base = getattr(evaluator, "ruleset", "strict") if ruleset is None else ruleset
+    return suite, rules(base)
 
 
 def agreed_on(

@@ -1,7 +1,8 @@
 """Suites of problems: `suite` finds one by name, `get_problem` one problem by id or file.
 
-Known names are ``KernelBench`` and ``Synthetic``; the path of a folder is a suite too. Importing
-this package loads no suite.
+Known names are ``KernelBench`` and ``Synthetic``; the path of a folder is a suite too, and so is a
+kernel spec (`kernelgym.suites.spec`), whose problems are its shapes. Importing this package loads
+no suite.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def suite(name: str | Path | Suite, /, **options: object) -> Suite:
     """Return a suite by name, or the suite of a folder.
 
     Args:
-        name: ``KernelBench``, ``Synthetic``, the path of a folder, or a suite (returned as is).
+        name: ``KernelBench``, ``Synthetic``, the path of a folder or of a kernel spec (``.json``),
+            or a suite (returned as is).
         **options: Passed on to the suite, such as ``root`` (KernelBench) or ``name`` (a folder).
             ``sizes="full"`` fits any suite; ``sizes="small"`` only KernelBench.
 
@@ -54,13 +56,20 @@ def suite(name: str | Path | Suite, /, **options: object) -> Suite:
         module, _, attribute = SUITES[name].partition(":")
         factory: Callable[..., Suite] = getattr(importlib.import_module(module), attribute)
         arguments: tuple[object, ...] = ()
+    elif name.endswith(".json"):
+        from kernelgym.suites.spec_suite import SpecSuite
+
+        factory, arguments = SpecSuite, (name,)
     elif _exists(name):
         from kernelgym.suites.directory import DirectorySuite
 
         factory, arguments = DirectorySuite, (name,)
     else:
         raise UnknownName(
-            "suite", name, SUITES, "The path of a folder of problem files is a suite too."
+            "suite",
+            name,
+            SUITES,
+            "The path of a folder of problem files, or of a kernel spec (*.json), is a suite too.",
         )
     try:
         return factory(*arguments, **options)
@@ -72,7 +81,8 @@ def get_problem(id_or_path: str | Path, sizes: str = "full") -> Problem:
     """Return one problem by id (``KernelBench/L1/23``) or by the path of its file.
 
     Args:
-        id_or_path: The id or the path. An id that ends in ``@small`` names a small form.
+        id_or_path: The id or the path. An id that ends in ``@small`` names a small form. A kernel
+            spec's path may end in ``#`` and the name of a shape.
         sizes: ``small`` for the small form of the problem that the id names.
 
     Raises:
@@ -87,6 +97,10 @@ def get_problem(id_or_path: str | Path, sizes: str = "full") -> Problem:
         small = sizes == "small" and not given.endswith(SMALL)
         return chosen.get(given + SMALL if small else given)
     check_full_sizes(sizes, given)
+    if given.partition("#")[0].endswith(".json"):
+        from kernelgym.suites.spec_suite import spec_problem
+
+        return spec_problem(given)
     if given.endswith(".py") or _exists(given):
         from kernelgym.suites.directory import problem_from_file
 

@@ -1,12 +1,14 @@
 """What judging a problem takes, known without running anything.
 
 KernelBench's sizes are in the shipped table, and those of a Synthetic problem follow from its id.
-Of other problems, such as those of a folder, nothing is known here; the judge looks at their inputs
-before it runs a kernel. Sizes are those at fp32, and count at lower precisions too.
+A kernel spec's problem says its own. Of other problems, such as those of a folder, nothing is known
+here; the judge looks at their inputs before it runs a kernel. Sizes are those at fp32, and count at
+lower precisions too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from kernelgym.errors import ProblemError
@@ -16,6 +18,11 @@ from kernelgym.types import Problem
 
 __all__ = ["check_fits", "fitting", "needed_bytes", "too_large"]
 
+_OF_A_SPEC = re.compile(
+    r"# .* generated from a kernel spec\.\n"
+    r"# Bytes of one call: (\d+) of inputs, (\d+) of outputs\.\n"
+)
+
 
 def needed_bytes(problem: Problem) -> int | None:
     """Return the bytes that judging a problem takes; None if unknown."""
@@ -24,6 +31,8 @@ def needed_bytes(problem: Problem) -> int | None:
 
         found = sizes_of(problem.id)
         return None if found is None else judging_bytes(*found)
+    if match := _OF_A_SPEC.match(problem.source):
+        return judging_bytes(int(match[1]), int(match[2]))
     entry = fact(problem.id, problem.name)
     if entry is None or entry.input_bytes is None:
         return None

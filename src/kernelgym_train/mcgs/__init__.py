@@ -1,6 +1,6 @@
 """Search: finds a faster kernel from one that is correct."""
 
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.search import optimize
+from kernelgym_train.mcgs.search import optimize, optimize_spec
 
-__all__ = ["Budget", "optimize"]
+__all__ = ["Budget", "optimize", "optimize_spec"]

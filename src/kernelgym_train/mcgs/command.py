@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from kernelgym import LocalEvaluator
+from kernelgym import LocalEvaluator, UsageError
+from kernelgym.judging_memory import memory_budget
+from kernelgym.rulesets import Ruleset
+from kernelgym.suites.spec_checks import check_memory
 from kernelgym_train.config.settings import describe, plain
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
+from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
 from kernelgym_train.mcgs.live import live_table
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
+from kernelgym_train.mcgs.sharing import first_shares
 from kernelgym_train.mcgs.task import Task, read_task
 from kernelgym_train.mcgs.variant import read_variant
 
@@ -35,6 +43,8 @@ def help_settings() -> None:
 def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
     """Search, and print the result's sentence; returns the exit code.
 
+    It is 1 where a kernel of a folder failed.
+
     Args:
         given: Texts such as ``budget_builds=20``.
         dry_run: Print the settings and what there is to try, and judge nothing.
@@ -43,31 +53,91 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         UsageError: If something that was given does not fit.
     """
     settings = read_search_settings(given)
+    if settings.input and Path(settings.input).is_dir():
+        if settings.problem or settings.kernel:
+            raise UsageError("give input= or problem= with kernel=, not both")
+        return _search_folder(settings, dry_run)
     task = read_task(settings.input, settings.problem, settings.kernel, settings.language)
     if dry_run:
         _print_plan(settings, task)
         return 0
     outdir = Path(settings.outdir)
-    with (
-        LocalEvaluator(ruleset=settings.ruleset, workers=settings.workers) as evaluator,
-        live_table(settings.budget.builds) as (say, watch),
-    ):
+    with _Evaluators(settings) as evaluators, live_table(settings.budget.builds) as (say, watch):
         result = search(
             task,
-            evaluator,
+            evaluators(task),
             outdir,
             budget=settings.budget,
-            algo=settings.algo,
-            approximate=settings.approximate,
-            seed=settings.seed,
-            workers=settings.workers,
-            require_quiet=settings.require_quiet,
-            resume=settings.resume,
             say=say,
             watch=watch,
+            **_options(settings),
         )
     print(sentence(result, SearchFolder(outdir, task.name)))
     return 0
+
+
+def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
+    """Search every kernel of a folder; returns 1 if one failed."""
+    tasks = read_tasks(settings.input, settings.language)
+    if dry_run:
+        shares = first_shares(settings.budget.builds, {task.name: task.weight for task in tasks})
+        for task in tasks:
+            print(f"kernel {task.name}: at least {shares[task.name]} evaluations")
+            for shape in task.shapes:
+                print(f"  shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
+        print(estimate(settings.budget, settings.workers, os.cpu_count() or 1))
+        return 0
+    outdir = Path(settings.outdir)
+    with _Evaluators(settings) as evaluators:
+        for task in tasks:
+            evaluators.check(task)
+        result = search_folder(
+            tasks, evaluators, outdir, budget=settings.budget, say=_say, **_options(settings)
+        )
+    print(whole_sentence(result, outdir))
+    return 1 if result["failed"] else 0
+
+
+def _options(settings: SearchSettings) -> dict[str, Any]:
+    return {
+        "algo": settings.algo,
+        "approximate": settings.approximate,
+        "seed": settings.seed,
+        "workers": settings.workers,
+        "require_quiet": settings.require_quiet,
+        "resume": settings.resume,
+    }
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class _Evaluators(contextlib.ExitStack):
+    """Evaluators by ruleset, made when first asked for."""
+
+    def __init__(self, settings: SearchSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._made: dict[Ruleset, LocalEvaluator] = {}
+
+    def __call__(self, task: Task) -> LocalEvaluator:
+        """Return the evaluator that follows a task's rules."""
+        self.check(task)
+        rules = task.rules(self._settings.ruleset)
+        if rules not in self._made:
+            evaluator = LocalEvaluator(ruleset=rules, workers=self._settings.workers)
+            self._made[rules] = self.enter_context(evaluator)
+        return self._made[rules]
+
+    def check(self, task: Task) -> None:
+        """Make sure that a task's shapes fit in memory.
+
+        Raises:
+            UsageError: If one does not.
+        """
+        if task.spec is not None:
+            check_memory(task.spec, memory_budget(None, self._settings.device), "cpu")
 
 
 def _print_plan(settings: SearchSettings, task: Task) -> None:
@@ -75,7 +145,9 @@ def _print_plan(settings: SearchSettings, task: Task) -> None:
     for name, value in plain(settings).items():
         print(f"{name}: {value}")
     start = read_variant(task.start)
-    proposer = RuleProposer(start, approximate=settings.approximate)
+    for shape in task.shapes:
+        print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
+    proposer = RuleProposer(start, approximate=settings.approximate or task.approximate)
     for move, prior in proposer.priors(start):
         count = 0
         while proposer.propose(start, move, count) is not None:

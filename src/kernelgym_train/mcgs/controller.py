@@ -117,7 +117,8 @@ class Controller:
         self._log, self._folder, self._context = log, folder, context
         self._select, self._budget, self._workers = ALGORITHMS[algo], budget, workers
         self._around = Surroundings(
-            progress.graph, progress.variants, proposer, seed, progress.history
+            *(progress.graph, progress.variants, proposer, seed, progress.history),
+            progress.experience,
         )
         self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
@@ -179,8 +180,12 @@ class Controller:
             f"{cores} cores"
         )
 
-    async def run(self) -> None:
-        """Evaluate until a limit is met, then compare the best few."""
+    async def run(self, *, contests: bool = True) -> None:
+        """Evaluate until a limit is met, then compare the best few.
+
+        Args:
+            contests: Whether they are compared; a search that will go on need not.
+        """
         async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
             running: deque[tuple[str, asyncio.Task[Verdict]]] = deque()
 
@@ -218,7 +223,9 @@ class Controller:
             finally:
                 for _, judging in running:
                     judging.cancel()
-            while self.progress.contests < (1 if self._stop.is_set() else _CONTESTANTS):
+            while contests and self.progress.contests < (
+                1 if self._stop.is_set() else _CONTESTANTS
+            ):
                 challenger = self.progress.challenger()
                 if challenger is None or not self._may_challenge():
                     break
@@ -318,6 +325,7 @@ class Controller:
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
+                "prior_source": progress.experience.source(choice.move),
             }
             self.record("proposed", fields)
             return key

@@ -32,7 +32,7 @@ from typing import Any
 from kernelgym.types import Kernel, Verdict
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["SearchFolder", "diff_of"]
+__all__ = ["SearchFolder", "diff_of", "write_whole"]
 
 
 def diff_of(before: Kernel, after: Kernel) -> str:
@@ -56,10 +56,11 @@ class SearchFolder:
     Args:
         outdir: Folder of all results.
         name: The kernel's.
+        alone: Whether the result of this kernel is that of `outdir`.
     """
 
-    def __init__(self, outdir: Path, name: str) -> None:
-        self.outdir = outdir
+    def __init__(self, outdir: Path, name: str, *, alone: bool = True) -> None:
+        self.outdir, self._alone = outdir, alone
         self.path = outdir / "kernels" / name
         self._begun: list[Path] = []
 
@@ -67,6 +68,11 @@ class SearchFolder:
     def events(self) -> Path:
         """File of the log."""
         return self.path / "events.jsonl"
+
+    @property
+    def is_begun(self) -> bool:
+        """True if there is a log with an event."""
+        return self.events.exists() and self.events.stat().st_size > 0
 
     @property
     def diff(self) -> Path:
@@ -135,7 +141,8 @@ class SearchFolder:
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write what came out."""
         _write(self.path / "result.json", _json(result))
-        _write(self.outdir / "result.json", _json(result))
+        if self._alone:
+            write_whole(self.outdir, result)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write what the log adds up to."""
@@ -145,6 +152,11 @@ class SearchFolder:
         """Write the evaluations for a reader, as Markdown and as a page."""
         _write(self.path / "trace.md", trace)
         _write(self.path / "report.html", page)
+
+
+def write_whole(outdir: Path, result: Mapping[str, Any]) -> None:
+    """Write what came out of all kernels of a folder of results."""
+    _write(outdir / "result.json", _json(result))
 
 
 def _json(data: object) -> str:

@@ -5,6 +5,8 @@
 - ``speedup, speedup_low, speedup_high``: of the best over the start, by a duel, with its 95 %
   interval; 1.0 where nothing is better;
 - ``over_reference``: the same of the best over the problem's reference, by the last verdict;
+- ``shapes``: both by shape of a kernel spec, with its role and its share of the value; a hidden one
+  has no times. The speedup is the geometric mean of that duel's rounds;
 - ``evaluations, duplicates, failures, seconds, stopped``: what the search did, and why it ended;
 - ``noise``: how far two verdicts on the start lie apart, as abs(ln of their ratio);
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: the best's own;
@@ -32,6 +34,7 @@ from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.report import report
+from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.story import read_story, trace
 from kernelgym_train.mcgs.task import Task
@@ -70,12 +73,15 @@ def finish(
         left_out += [step for step in after if step not in before]
         minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
     ratio = (1.0, 1.0, 1.0)
+    gains: Mapping[str, float] = {}
     if best is not None:
         most = controller.rounds_left(_MOST_ROUNDS)
         found = controller.compare("confirmed", progress.start, best, most)
         # A start that failed in the duel loses it with no time measured: low is 0 then.
         if found.decided == "second" and found.low > 1.0:
             ratio = (found.ratio, found.low, found.high)
+            kernel = progress.variants[best].kernel()
+            gains = _gains(evaluator, task.start, kernel, found.rounds)
         else:
             say("the last comparison with the start does not confirm the best: the start stays")
             best = None
@@ -85,7 +91,7 @@ def finish(
         not verdict.correct or _read(folder, task).digest != progress.variants[best].kernel().digest
     ):
         say(f"the exported kernel is {verdict.status.value}: the start stays")
-        best, ratio = None, (1.0, 1.0, 1.0)
+        best, ratio, gains = None, (1.0, 1.0, 1.0), {}
         _export(folder, task, controller, None, context)
         verdict = _from_disk(folder, task, evaluator)
     without = None
@@ -109,6 +115,7 @@ def finish(
         "speedup_low": ratio[1],
         "speedup_high": ratio[2],
         "over_reference": over,
+        "shapes": _shapes(task, evaluator, _read(folder, task), ratio[0], over["speedup"], gains),
         "evaluations": progress.evaluations,
         "duplicates": progress.duplicates,
         "failures": dict(sorted(progress.failures.items())),
@@ -144,6 +151,50 @@ def write_story(controller: Controller, folder: SearchFolder, result: Mapping[st
     diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
     folder.write_state(plain_state(progress))
     folder.write_report(trace(story, said), report(story, progress, result, said, diff))
+
+
+def _gains(evaluator: Evaluator, start: Kernel, best: Kernel, rounds: int) -> Mapping[str, float]:
+    """Return the best's speedup over the start by shape; empty without shapes."""
+    if not isinstance(evaluator, ShapesEvaluator):
+        return {}
+    before, after = evaluator.last(start, rounds), evaluator.last(best, rounds)
+    return {name: after[name] / before[name] for name in after if name in before}
+
+
+def _shapes(
+    task: Task,
+    evaluator: Evaluator,
+    best: Kernel,
+    ratio: float,
+    over: float,
+    gains: Mapping[str, float],
+) -> list[dict[str, Any]]:
+    """Return what came out at each shape.
+
+    Args:
+        task: The task.
+        evaluator: The one that judged all shapes.
+        best: The kernel that was judged last.
+        ratio: Its speedup over the start, at all shapes together.
+        over: The same over the reference.
+        gains: Its speedup over the start by shape; where none is known it is the start itself.
+    """
+    if not isinstance(evaluator, ShapesEvaluator):
+        name = task.problem.name or task.problem.id
+        return [
+            {"name": name, "role": "tune", "weight": 1.0, "speedup": ratio, "over_reference": over}
+        ]
+    last = evaluator.last(best, 1)
+    return [
+        {
+            "name": shape.name,
+            "role": shape.role,
+            "weight": shape.weight,
+            "speedup": gains.get(shape.name, 1.0) if shape.weight else None,
+            "over_reference": last.get(shape.name) if shape.weight else None,
+        }
+        for shape in task.shapes
+    ]
 
 
 def _export(

@@ -50,6 +50,7 @@ class KernelFile:
             return self
         found = _Call(self.source)
         edits: list[tuple[_Span, str]] = []
+        added: list[str] = []
         for name, span, values in (
             ("extra_cflags", found.flags, flags),
             ("extra_ldflags", found.link_flags, link),
@@ -58,7 +59,9 @@ class KernelFile:
             if span is not None:
                 edits.append((span, text))
             elif values:
-                edits.append(((found.end, found.end), f"{found.comma} {name}={text}"))
+                added.append(f"{name}={text}")
+        if added:
+            edits.append(((found.end, found.end), f"{found.comma} {', '.join(added)}"))
         return read_kernel_file(_spliced(self.source, edits))
 
 

@@ -17,9 +17,12 @@ from kernelgym.types import Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import Event
 from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.tactics import Experience, last_move
 from kernelgym_train.mcgs.variant import Step, Variant
 
 __all__ = ["Progress", "Tried", "plain_variant", "value_of", "variant_of"]
+
+_GAIN = math.log(1.02)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class Progress:
     """Comparisons with the incumbent since then."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """Limits under which it ended."""
+    experience: Experience = field(default_factory=Experience)
+    """What moves came to, in this search and before it."""
     finished: Mapping[str, Any] | None = None
     """The result, once it is written."""
 
@@ -101,6 +106,8 @@ class Progress:
         self.seconds = event.seconds
         given = event.fields
         match event.name:
+            case "search":
+                self.experience.begin(given.get("tactics", {}))
             case "start":
                 if not self.start_speedup:
                     self.start_speedup = given["speedup"]
@@ -141,6 +148,7 @@ class Progress:
                 self.minimal, self.needed = "", set()
             case "finished":
                 self.finished = given["result"]
+                self.experience.written()
 
     def _judged(self, given: Mapping[str, Any]) -> None:
         key = given["key"]
@@ -148,6 +156,9 @@ class Progress:
         self.evaluations += 1
         self.wall_s[key] = given["wall_s"]
         _, node, move = self.graph.in_flight[key]
+        gained = given["value"] is not None
+        gained = gained and given["value"] > self.graph.nodes[node].value + _GAIN
+        self.experience.add(last_move(self.variants[node]), move, gained)
         self.history.append(Tried(key, node, move, given["value"], charged=True))
         self.graph.settle(key, given["value"])
         if given["value"] is None:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import dataclasses
-import importlib.util
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from kernelgym import Kernel, Problem, UsageError, duel
-from kernelgym.judge.provenance import provenance
+from kernelgym.suites.spec import KernelSpec
 from kernelgym.types import Evaluator
-from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.controller import Controller, Duelling
-from kernelgym_train.mcgs.events import Event, EventLog
+from kernelgym_train.mcgs.controller import Duelling
+from kernelgym_train.mcgs.events import Event
 from kernelgym_train.mcgs.files import SearchFolder
-from kernelgym_train.mcgs.finishing import finish
-from kernelgym_train.mcgs.progress import Progress
-from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
-from kernelgym_train.mcgs.task import Task, task_of
-from kernelgym_train.mcgs.variant import context_key, read_variant, state_key
+from kernelgym_train.mcgs.proposing import Proposer
+from kernelgym_train.mcgs.session import Session, check_algorithm, stopped_by_ctrl_c
+from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
 
-__all__ = ["optimize", "search"]
+__all__ = ["optimize", "optimize_spec", "search"]
 
 
 def optimize(
@@ -76,6 +68,51 @@ def optimize(
     )
 
 
+def optimize_spec(
+    spec: KernelSpec | str | Path,
+    evaluator: Evaluator,
+    outdir: str | Path,
+    *,
+    budget: Budget | None = None,
+    algo: str = "best_first",
+    approximate: bool = False,
+    seed: int = 0,
+    workers: int = 2,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Search for a faster kernel of a spec, at all shapes.
+
+    Args:
+        spec: The spec, or its file.
+        evaluator: As for `optimize`. It follows the spec's tolerances, if the spec has any:
+            ``LocalEvaluator(ruleset=spec.rules("strict"))``.
+        outdir: As for `optimize`, like all below.
+        budget: See there.
+        algo: See there.
+        approximate: See there; a spec's `allow_approximate` allows them, too.
+        seed: See there.
+        workers: See there.
+        resume: See there.
+
+    Returns:
+        See `kernelgym_train.mcgs.finishing`.
+
+    Raises:
+        UsageError: As `optimize`, or if the spec cannot be used.
+    """
+    return search(
+        task_of_spec(spec),
+        evaluator,
+        Path(outdir),
+        budget=budget or Budget(),
+        algo=algo,
+        approximate=approximate,
+        seed=seed,
+        workers=workers,
+        resume=resume,
+    )
+
+
 def search(
     task: Task,
     evaluator: Evaluator,
@@ -113,115 +150,35 @@ def search(
         watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
     """
-    if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
-        raise UsageError(f"algo={algo} needs optuna; run: pip install 'kernelgym[search]'")
+    check_algorithm(algo)
     folder = SearchFolder(outdir, task.name)
-    start = read_variant(task.start)
-    context = {
-        "task": task.digest,
-        "ruleset": evaluator.ruleset.label,
-        "approximate": str(approximate),
-        # One entry a line, so that a refusal names what has changed: the device, the compiler, ...
-        **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
-    }
-    begun = folder.events.exists() and folder.events.stat().st_size > 0
-    if resume and not begun:
+    if resume and not folder.is_begun:
         raise UsageError(
             f"there is no search in {str(folder.path)!r} to go on with; leave resume out"
         )
-    if begun and not resume:
+    if folder.is_begun and not resume:
         raise UsageError(
             f"there is a search in {str(folder.path)!r}; go on with it by resume=true, or give "
             "another outdir"
         )
-    with EventLog.open(folder.events) as log:
-        progress = Progress.begin(state_key(start), start)
-        if log.past:
-            _check_context(dict(log.past[0].fields["context"]), context)
-            for event in log.past:
-                progress.take(event)
-                watch(event)
-            goes_on = progress.may_go_on(budget)
-            if progress.finished is not None and not goes_on:
-                return dict(progress.finished)
-            if goes_on:
-                fields = {"limits": dataclasses.asdict(budget)}
-                progress.take(log.append(progress.seconds, "resumed", fields))
-        proposer = proposer or RuleProposer(start, approximate=approximate)
-        controller = Controller(
-            task,
-            evaluator,
-            proposer,
-            progress,
-            log,
-            folder,
-            context=context_key(context.items()),
-            algo=algo,
-            budget=budget,
-            seed=seed,
-            workers=workers,
-            duel=compare,
-            say=say,
-            watch=watch,
-            clock=clock,
-        )
-        if not log.past:
-            controller.record("search", {"context": context, "algo": algo, "seed": seed})
-        try:
-            controller.judge_start()
-            if (busy := controller.host_is_busy()) and require_quiet:
-                raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
-        except UsageError:
-            if not log.past:
-                folder.forget()
-            raise
-        factor = progress.start_speedup
-        say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
-        if busy:
-            say(f"warning: {busy}, so gains below that are not seen")
-        with _stopped_by_ctrl_c(controller, say):
-            asyncio.run(controller.run())
-            return finish(
-                controller,
-                task,
-                evaluator,
-                folder,
-                proposer,
-                context=context,
-                approximate=approximate,
-                say=say,
-            )
-
-
-def _check_context(there: dict[str, str], now: dict[str, str]) -> None:
-    """Refuse to go on where times would not compare.
-
-    Raises:
-        UsageError: If a part of the context is another one.
-    """
-    for part, value in now.items():
-        if there.get(part) != value:
-            raise UsageError(
-                f"the search was begun with another {part} ({there.get(part)!r:.200}, now "
-                f"{value!r:.200}); times do not compare: give another outdir"
-            )
-
-
-@contextlib.contextmanager
-def _stopped_by_ctrl_c(controller: Controller, say: Callable[[str], None]) -> Iterator[None]:
-    """Have the first Ctrl-C end the search in order."""
-
-    def stop(*_: object) -> None:
-        say("interrupted: what is being judged is waited for, and the best so far is checked")
-        controller.stop()
-        signal.signal(signal.SIGINT, before)
-
-    try:
-        before = signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with Session(
+        task,
+        evaluator,
+        outdir,
+        budget=budget,
+        algo=algo,
+        approximate=approximate,
+        seed=seed,
+        workers=workers,
+        proposer=proposer,
+        compare=compare,
+        say=say,
+        watch=watch,
+        clock=clock,
+    ) as session:
+        if (result := session.result) is not None:
+            return result
+        session.begin(require_quiet)
+        with stopped_by_ctrl_c(session.stop, say):
+            session.explore()
+            return session.finish()

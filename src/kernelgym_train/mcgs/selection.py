@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from kernelgym_train.mcgs.graph import Graph, Link, Node
 from kernelgym_train.mcgs.progress import Tried
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
+from kernelgym_train.mcgs.tactics import Experience, last_move
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = [
@@ -68,10 +69,16 @@ class Surroundings:
     seed: int
     history: Sequence[Tried] = ()
     """Results, in the order in which they were taken in."""
+    experience: Experience | None = None
+    """Weighs priors by what moves came to; None to leave them as they are."""
 
     def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, with their priors."""
-        return self.proposer.priors(self.variants[node.key])
+        variant = self.variants[node.key]
+        priors = self.proposer.priors(variant)
+        if self.experience is None:
+            return priors
+        return self.experience.weighed(last_move(variant), priors)
 
     def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
         """Return the first untried proposal of a move, or None."""

@@ -30,7 +30,8 @@ class SearchSettings:
     """Every key of the command."""
 
     input: str = ""
-    """A problem with its start kernel: example:matmul, example:softmax or example:layernorm."""
+    """A problem with its start kernel: the file of a kernel spec (.json), a folder of such files,
+    example:matmul, example:softmax or example:layernorm."""
     problem: str = ""
     """Id of a problem, such as Synthetic/L1/2, or its file; needs kernel."""
     kernel: str = ""

@@ -1,8 +1,7 @@
-"""Geometric means, unpaired speedups and the roofline, by hand and by property."""
+"""Geometric means and unpaired speedups, by hand and by property."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -14,8 +13,6 @@ from kernelgym.benchmark.numbers.speeds import (
     BaselineTime,
     geometric_mean,
     log_noise,
-    roofline_ms,
-    roofline_share,
     unpaired_speedup,
 )
 from kernelgym.errors import UsageError
@@ -68,18 +65,3 @@ def test_unpaired_speedup_is_over_the_fastest_mode() -> None:
 def test_a_baseline_takes_a_positive_time(mean: float) -> None:
     with pytest.raises(UsageError, match="positive time"):
         BaselineTime(mean)
-
-
-def test_roofline_is_the_longer_of_two_times() -> None:
-    assert roofline_ms(1e9, 0.0, 1e12, 0.0) == pytest.approx(1.0)
-    assert roofline_ms(1e9, 1e13, 1e12, 1e15) == pytest.approx(10.0)
-    assert roofline_ms(1e9, 1e13, 1e12, 0.0) == pytest.approx(1.0), "the rate is unknown"
-    with pytest.raises(UsageError, match="bandwidth"):
-        roofline_ms(1e9, 0.0, 0.0, 0.0)
-
-
-def test_roofline_share_of_bytes_is_floor_share() -> None:
-    assert roofline_share(TIMING) == pytest.approx(TIMING.floor_share)
-    # 4e10 operations at 1e14 a second take 0.4 ms of the kernel's 0.5.
-    assert roofline_share(TIMING, 4e10, 1e14) == pytest.approx(0.8)
-    assert roofline_share(dataclasses.replace(TIMING, floor_ms=0.0)) is None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.benchmark import evaluate
+from kernelgym.benchmark.run.driver import Done
 from kernelgym.benchmark.run.generations import Asked, Generation, Usage
 from kernelgym.benchmark.run.policies import ProviderFailure, RunStopped
 from kernelgym.benchmark.run.spending import Cap, PricedPolicy, byte_count, read_price
@@ -81,6 +84,14 @@ def test_request_waits_for_reservations_of_others() -> None:
 PRICE = Price(1.0, 10.0, cached=0.1)
 
 
+class LimitedPolicy(CountedPolicy):
+    """A policy with a limit of tokens, as those that cost something have."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {**super().settings, "max_tokens": 100}
+
+
 def priced(policy: CountedPolicy, cap: Cap) -> PricedPolicy:
     return PricedPolicy(policy, PRICE, cap, max_tokens=100)
 
@@ -115,6 +126,38 @@ def test_run_stops_at_its_cap_and_goes_on(tmp_path: Path) -> None:
     again = run(0.01)
     assert getattr(again, "answers", None) == 0 and len(lines_of(tmp_path, "generations")) < 8
     assert getattr(run(1.0), "ended", 0) == 8
+
+
+@pytest.mark.parametrize("price", ["1,10,0.1", PRICE])
+def test_evaluate_takes_a_price_and_a_cap(tmp_path: Path, price: str | Price) -> None:
+    def run(max_usd: float | None) -> Done:
+        return evaluate(
+            LimitedPolicy(lambda asked: Generation("x", usage=Usage(500, 100, 100))),
+            **{"suite": "Synthetic", "level": 1, "limit": 2, "samples": 2, "out": tmp_path},
+            **{"evaluator": ScriptedEvaluator(), "price": price, "max_usd": max_usd},
+        )
+
+    assert "--max-usd is 0.0001; raise it to go on" in run(0.0001).stopped
+    done = run(None)
+    each = (400 * 1.0 + 100 * 0.1 + 100 * 10.0) / 1e6
+    assert (done.ended, done.stopped) == (4, "") and done.usd == pytest.approx(4 * each)
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "said"),
+    [
+        (LimitedPolicy(), {"max_usd": 1.0}, "--max-usd needs --price"),
+        (LimitedPolicy(), {"tokenizer": "x"}, "--tokenizer needs --price"),
+        (LimitedPolicy(), {"price": "1"}, "takes IN,OUT"),
+        (LimitedPolicy(), {"price": "1,2", "max_usd": -1.0}, "US dollars above 0"),
+        (CountedPolicy(), {"price": "1,2"}, "'counted' costs nothing by the token"),
+        (None, {"part": "judge", "price": "1,2"}, "asks for no answer"),
+    ],
+)
+def test_prices_that_make_no_sense_are_refused(tmp_path: Path, policy, given, said) -> None:
+    with pytest.raises(UsageError, match=said):
+        evaluate(policy, out=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
 
 
 def test_failed_request_counts_as_its_reservation(tmp_path: Path) -> None:

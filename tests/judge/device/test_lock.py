@@ -109,3 +109,8 @@ def test_lock_of_a_gpu_is_the_workers(tmp_path, monkeypatch):
     with device_lock("cuda:3", tmp_path), worker.shared_now() as shares:
         assert shares
         assert not lock.is_free(tmp_path / "gpu-made-up.lock", lock.fcntl.LOCK_EX)
+
+
+def test_folder_of_a_lock_is_made(tmp_path):
+    with DeviceLock(tmp_path / "not" / "yet" / "cpu.lock", StageClock()).exclusive():
+        assert (tmp_path / "not" / "yet" / "cpu.lock").exists()

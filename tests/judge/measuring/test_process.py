@@ -8,8 +8,14 @@ import time
 
 import pytest
 
-from kernelgym.judge.measuring.process import measure_device, measure_reference
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.measuring.process import (
+    measure_device,
+    measure_reference,
+    prepared_baselines,
+)
 from kernelgym.reference_time import TimeSetting
+from kernelgym.rulesets import precise_rules
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym.types import Problem
 
@@ -28,9 +34,11 @@ def with_forward(body: str) -> Problem:
 
 
 def test_an_eager_reference_is_timed() -> None:
-    found = measure_reference(with_forward("time.sleep(0.01); return x"), EAGER, "cpu", trials=5)
+    body = "time.sleep(0.01); return x.reshape(2, 4) @ x.reshape(4, 2)"
+    found = measure_reference(with_forward(body), EAGER, "cpu", trials=5)
     assert found.measured and found.trials == 5, found.message
     assert 10.0 <= found.min <= found.median <= found.max and found.compile_s == 0.0
+    assert found.operations == 2 * 2 * 4 * 2
 
 
 @pytest.mark.slow
@@ -61,6 +69,7 @@ def test_one_that_ends_its_process_says_so() -> None:
     assert found.message == "its process ended with code 3"
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_it_with_all_it_started(tmp_path) -> None:
     mark = tmp_path / "pid"
     body = f"p = subprocess.Popen(['sleep', '100']); open({str(mark)!r}, 'w').write(str(p.pid)); "
@@ -81,6 +90,19 @@ def _state(pid: int) -> bytes:
             return file.read().rpartition(b")")[2][:3]
     except OSError:
         return b"Z"
+
+
+@pytest.mark.slow
+def test_prepared_baselines_are_found(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path))
+    rules = precise_rules("strict", "", "best")
+    other = with_forward("return x")
+    with LocalEvaluator("cpu", rules, cache_dir=tmp_path) as evaluator:
+        assert evaluator.prepare_baseline(SAMPLE_PROBLEM).prepared
+    found = prepared_baselines([SAMPLE_PROBLEM, dataclasses.replace(other, id="B")], rules, "cpu")
+    assert found == {SAMPLE_PROBLEM.id}
+    narrow = precise_rules("strict", "bf16", "best")
+    assert prepared_baselines([SAMPLE_PROBLEM], narrow, "cpu") == frozenset()
 
 
 def test_beyond_the_memory_budget_nothing_runs() -> None:

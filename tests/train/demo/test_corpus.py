@@ -192,6 +192,7 @@ def test_every_problem_of_the_demonstration_fits() -> None:
     assert sum(map(fits, warmstart())) >= 0.95 * len(warmstart())
 
 
+@pytest.mark.slow
 def test_a_decoy_holds_no_right_kernel() -> None:
     examples = first_answers(warmstart(), 0, 10)
     kernels = {

@@ -20,6 +20,7 @@ from kernelgym_train.mcgs.tuning import TUNE, auto, tpe
 from kernelgym_train.mcgs.variant import state_key
 
 QUICK = [name for name in ALGORITHMS if name not in ("auto", "tpe")]
+TRIED = ["best_first", "mcgs", "tpe", "auto"]
 
 
 def table(
@@ -82,7 +83,8 @@ def test_incumbent_without_noise_never_gets_worse(seed: int, algo: str, fails: i
 
 
 @pytest.mark.parametrize(
-    "algo", ["best_first", "mcgs", "tpe", pytest.param("auto", marks=pytest.mark.slow)]
+    "algo",
+    [pytest.param(each, marks=[] if each in QUICK else [pytest.mark.slow]) for each in TRIED],
 )
 def test_search_beats_chance_on_a_separable_space(algo: str) -> None:
     space = table((5, 5, 5, 4))

@@ -86,7 +86,7 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, or problem="),
+        ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, input=SPEC"),
         (["input=example:matmul", "problem=p.py"], "not both"),
         (["input=example:matmull"], "did you mean matmul?"),
         (["input=kernels/"], "input=kernels/ is no input"),

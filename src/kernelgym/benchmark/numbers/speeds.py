@@ -1,4 +1,4 @@
-"""How fast correct kernels are: geometric means, unpaired speedups, the roofline.
+"""How fast correct kernels are: geometric means and unpaired speedups.
 
 Contract: pure; all means and intervals of speeds are taken in log space (Fleming and Wallace, CACM
 29(3), 1986). An interval over problems is an accelerated bootstrap, and at least as wide as the
@@ -29,8 +29,6 @@ __all__ = [
     "Unpaired",
     "geometric_mean",
     "log_noise",
-    "roofline_ms",
-    "roofline_share",
     "unpaired_speedup",
 ]
 
@@ -130,49 +128,6 @@ def unpaired_speedup(timing: Timing, baselines: Sequence[BaselineTime]) -> Unpai
     half = _Z * math.hypot(theirs, log_noise(timing))
     speedup = best.mean_ms / timing.kernel_ms
     return Unpaired(speedup, speedup * math.exp(-half), speedup * math.exp(half), best.mode)
-
-
-def roofline_ms(
-    moved_bytes: float, operations: float, bytes_per_s: float, operations_per_s: float
-) -> float:
-    """Return the least time that the hardware needs, in milliseconds.
-
-    Williams, Waterman and Patterson, CACM 52(4), 2009: the longer of moving the bytes and doing
-    the operations, each at its measured rate.
-
-    Args:
-        moved_bytes: Inputs and outputs of one call.
-        operations: Floating-point operations of one call; 0 if unknown.
-        bytes_per_s: Measured bandwidth.
-        operations_per_s: Measured rate of matrix products at the problem's precision; 0 if unknown.
-
-    Raises:
-        UsageError: If a rate is needed and not positive.
-    """
-    if not bytes_per_s > 0.0 or min(moved_bytes, operations, operations_per_s) < 0.0:
-        raise UsageError("a roofline needs a positive bandwidth, and nothing negative")
-    computing = operations / operations_per_s if operations and operations_per_s else 0.0
-    return 1000.0 * max(moved_bytes / bytes_per_s, computing)
-
-
-def roofline_share(
-    timing: Timing, operations: float = 0.0, operations_per_s: float = 0.0
-) -> float | None:
-    """Return the share of the hardware's limit reached; None if unknown.
-
-    Bandwidth and bytes are the verdict's own (`Timing.floor_ms`). A share above 1 says that the
-    kernel left work out, or that bytes or operations are counted too high.
-
-    Args:
-        timing: The kernel's.
-        operations: Floating-point operations of the reference; 0 if unknown.
-        operations_per_s: Measured rate of matrix products; 0 if unknown.
-    """
-    if not timing.floor_ms or not timing.moved_bytes:
-        return None
-    bandwidth = 1000.0 * timing.moved_bytes / timing.floor_ms
-    least = roofline_ms(timing.moved_bytes, operations, bandwidth, operations_per_s)
-    return least / timing.kernel_ms
 
 
 def _timing(verdict: Verdict | None, faster: bool) -> Timing | None:

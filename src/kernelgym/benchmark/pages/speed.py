@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from kernelgym.benchmark.folders import Played
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import CurvePoint, fast_curve
-from kernelgym.benchmark.numbers.speeds import (
-    Unpaired,
-    roofline_share,
-    unpaired_speedup,
-)
+from kernelgym.benchmark.numbers.roofline import limit_ms, roofline_share, sol_score
+from kernelgym.benchmark.numbers.speeds import Unpaired, unpaired_speedup
 from kernelgym.benchmark.pages.charts import Dot, fast_curves, scatter
 from kernelgym.benchmark.pages.text import escaped, table
 from kernelgym.benchmark.pages.view import View
@@ -74,6 +71,10 @@ def speed(views: Sequence[View], link: Callable[[str], str]) -> list[str]:
     return parts
 
 
+def _two_digits(number: float | None) -> str:
+    return "-" if number is None or math.isnan(number) else f"{number:.2f}"
+
+
 def _fast(points: Sequence[CurvePoint]) -> bool:
     return any(point.point > 0.0 for point in points)
 
@@ -127,7 +128,9 @@ def _fastest(view: View, link: Callable[[str], str]) -> Iterator[str]:
         assert timing is not None
         high = f"{timing.speedup_high:.3g}" if timing.speedup_high else "?"
         over = _compiled(view, played)
-        share = roofline_share(timing)
+        limit = view.limits.get(played.key[0])
+        share, least = roofline_share(timing, limit), limit_ms(timing, limit)
+        score = sol_score(timing.kernel_ms, timing.reference_ms, least) if least else None
         rows.append(
             [
                 f'<a href="{escaped(link(played.key[0]))}">{escaped(played.key[0])}</a>',
@@ -138,12 +141,14 @@ def _fastest(view: View, link: Callable[[str], str]) -> Iterator[str]:
                 f"{timing.reference_ms:.4g}",
                 escaped(timing.baseline),
                 "-" if over is None else f"{over.speedup:.3g} ({escaped(over.mode)})",
-                "-" if share is None or math.isnan(share) else f"{share:.2f}",
+                _two_digits(share),
+                *([_two_digits(score)] if view.limits else []),
                 "yes" if played.outcome.confirmed else "no",
             ]
         )
     columns = ["problem", "sample", "speedup", "95 % interval", "kernel ms", "reference ms"]
-    columns += ["baseline", "over baseline file", "share of the roofline", "confirmed"]
+    limited = ["share of the roofline", "SOL score"] if view.limits else ["share of the bandwidth"]
+    columns += ["baseline", "over baseline file", *limited, "confirmed"]
     told = f"Fastest kernels: {view.name}" + (
         f" (the first {_MOST_ROWS} of {len(timed)})" if len(timed) > _MOST_ROWS else ""
     )

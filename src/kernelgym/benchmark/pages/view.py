@@ -12,6 +12,7 @@ from functools import cache
 
 from kernelgym.benchmark.folders import Played, Run, SampleKey
 from kernelgym.benchmark.numbers.outcomes import Outcome, winner
+from kernelgym.benchmark.numbers.roofline import Limit
 from kernelgym.benchmark.numbers.speeds import BaselineTime
 from kernelgym.benchmark.scorecard import Counts, Number, counts, degenerate_problems, numbers
 from kernelgym.benchmark.scorecard import tables as tables_of
@@ -58,6 +59,8 @@ class View:
     missing: Mapping[SampleKey, str]
     baselines: Mapping[str, tuple[BaselineTime, ...]]
     """By the problem's id, of compiled and eager references; from files."""
+    limits: Mapping[str, Limit]
+    """By the problem's id, where the device's rates were measured."""
 
     @property
     def name(self) -> str:
@@ -79,6 +82,7 @@ def view_of(
     run: Run,
     number: int = 0,
     baselines: Mapping[str, tuple[BaselineTime, ...]] | None = None,
+    limits: Mapping[str, Limit] | None = None,
 ) -> View:
     """Return a run as the pages show it."""
     turns = max((each.record.trajectory.horizon for each in run.episodes), default=1)
@@ -101,11 +105,12 @@ def view_of(
         degenerate,
         counts(run, degenerate),
         tables,
-        {name: numbers(some, turns=turns) for name, some in tables.items()},
+        {name: numbers(some, turns=turns, limits=limits) for name, some in tables.items()},
         problems,
         groups,
         run.missing,
         baselines or {},
+        limits or {},
     )
 
 

@@ -26,11 +26,12 @@ from kernelgym.benchmark.run.plan import (
     write_plan,
 )
 from kernelgym.benchmark.run.policies import EvalPolicy, make_policy
-from kernelgym.benchmark.run.spending import PricedPolicy
+from kernelgym.benchmark.run.spending import PricedPolicy, priced
 from kernelgym.benchmark.run.task import Task, problems_of, resolve
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.machine import machine
+from kernelgym.prices import Price
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Evaluator, Problem
 
@@ -56,6 +57,9 @@ def evaluate(
     workers: int = 1,
     concurrency: int = 8,
     on_episode: Callable[[], object] = lambda: None,
+    price: str | Price = "",
+    max_usd: float | None = None,
+    tokenizer: str = "",
     **task: Any,
 ) -> Done:
     """Have a policy write kernels, judge them, and keep all of it.
@@ -71,6 +75,12 @@ def evaluate(
         workers: Kernels that it judges at the same time, if it is made here.
         concurrency: Most answers that are asked for at the same time.
         on_episode: Called for each episode that ended, was cut, or waits.
+        price: What the model costs: ``IN,OUT`` or ``IN,OUT,CACHED`` in USD per million tokens, the
+            path of a YAML file of prices, or a `kernelgym.prices.Price`; nothing is counted if
+            empty.
+        max_usd: US dollars that the run must not exceed; needs `price`.
+        tokenizer: Name of the tokenizer that counts prompts for `max_usd`; each UTF-8 byte counts
+            for one token if empty.
         **task: The fields of `kernelgym.benchmark.run.task.Task`: suite, level, samples, turns ...
 
     Returns:
@@ -95,6 +105,8 @@ def evaluate(
             f"concurrency and workers must be at least 1, got {concurrency} and {workers}"
         )
     if part == "judge":
+        if price or max_usd or tokenizer:
+            raise UsageError("part='judge' asks for no answer; leave price, max_usd, tokenizer out")
         return _judge_only(policy, out, evaluator, workers, on_episode, task)
     for option in task:
         known = [field.name for field in dataclasses.fields(Task)]
@@ -103,6 +115,7 @@ def evaluate(
     if policy is None:
         raise UsageError("a run needs a policy; only part='judge' does without one")
     made = make_policy(policy) if isinstance(policy, str) else policy
+    made = priced(made, price, max_usd=max_usd, tokenizer=tokenizer)
     plan, problems = resolve(Task(**task), made.settings, name)
     folder = Path(out) if out else default_folder(plan.name)
     return run_plan(

@@ -10,7 +10,7 @@ Fields, in the file as here:
 - ``policy``: mapping of ``kind``, ``model``, ``endpoint`` and the sampling options;
 - ``suite``, ``sizes``, ``problems``: ids with the digests of their sources;
 - ``samples``, ``turns``, ``seed``;
-- ``language``, ``ruleset`` (its label), ``precision``, ``device``, ``timing``;
+- ``language``, ``ruleset`` (its label), ``precision``, ``baseline``, ``device``, ``timing``;
 - ``prompt``, ``context``, ``reward``, ``feedback``: mappings, as `Plan` describes them;
 - ``digests``: ``problems`` and ``prompts``, each of all problems together.
 
@@ -79,6 +79,8 @@ class Plan:
     """The label, such as ``strict@1f0c2a77``."""
     precision: str = ""
     """In place of the ruleset's; empty for its own."""
+    baseline: str = ""
+    """What kernels are timed against, in place of the ruleset's; empty for its own."""
     device: str = "cpu"
     """On which kernels are judged, and of which prompts tell."""
     timing: bool = True
@@ -105,7 +107,7 @@ class Plan:
         Raises:
             UsageError: If this version has other rules under its label.
         """
-        found = precise_rules(self.ruleset.partition("@")[0], self.precision)
+        found = precise_rules(self.ruleset.partition("@")[0], self.precision, self.baseline)
         if found.label != self.ruleset:
             raise UsageError(
                 f"the run is judged under {self.ruleset!r}, and this version of kernelgym has "

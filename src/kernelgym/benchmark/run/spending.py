@@ -26,7 +26,7 @@ from kernelgym.errors import UsageError
 from kernelgym.prices import Price, Tokens
 from kernelgym.tokens import TokenCounter
 
-__all__ = ["Cap", "PricedPolicy", "byte_count", "read_price", "tokenizer_count"]
+__all__ = ["Cap", "PricedPolicy", "byte_count", "priced", "read_price", "tokenizer_count"]
 
 
 class Cap:
@@ -183,6 +183,49 @@ def tokenizer_count(name: str) -> TokenCounter:
             "name or folder of a tokenizer, or leave it out to count bytes"
         ) from None
     return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def priced(
+    policy: EvalPolicy,
+    price: str | Price = "",
+    *,
+    max_usd: float | None = None,
+    tokenizer: str = "",
+) -> EvalPolicy:
+    """Return a policy with its price and cap, if one is given.
+
+    Args:
+        policy: Answers.
+        price: A price, or what `read_price` takes.
+        max_usd: US dollars that the run must not exceed; None for no cap.
+        tokenizer: Name of the tokenizer that counts prompts; each UTF-8 byte counts for one token
+            if empty.
+
+    Raises:
+        UsageError: If a cap or tokenizer is given without a price, the policy costs nothing by the
+            token, or an argument makes no sense.
+    """
+    if not price:
+        for option, given in (("--max-usd", max_usd), ("--tokenizer", tokenizer)):
+            if given:
+                raise UsageError(
+                    f"{option} needs --price: what the model costs is not known; give --price "
+                    "IN,OUT in USD per million tokens"
+                )
+        return policy
+    settings = policy.settings
+    if "max_tokens" not in settings:
+        raise UsageError(
+            f"policy {settings.get('kind', 'given')!r} costs nothing by the token; leave --price "
+            "out"
+        )
+    return PricedPolicy(
+        policy,
+        price if isinstance(price, Price) else read_price(price, str(settings["model"])),
+        Cap(max_usd),
+        max_tokens=settings["max_tokens"],
+        count=tokenizer_count(tokenizer) if tokenizer else None,
+    )
 
 
 def read_price(given: str, model: str) -> Price:

@@ -57,6 +57,8 @@ class Task:
     language: str = "triton"
     ruleset: str = "strict"
     precision: str = ""
+    baseline: str = ""
+    """What kernels are timed against: eager, compile or best; the ruleset's own if empty."""
     device: str = "cpu"
     timing: bool = True
     prompt: str = "full"
@@ -93,7 +95,7 @@ def resolve(
         if value is not None and value < 1:
             raise UsageError(f"{option} must be at least 1, got {value}")
     device = check_device(task.device)
-    rules = precise_rules(task.ruleset, task.precision)
+    rules = precise_rules(task.ruleset, task.precision, task.baseline)
     check_language(task.language, device, rules.precision)
     problems = _chosen(task, device)
     plan = Plan(
@@ -106,6 +108,7 @@ def resolve(
         language=task.language,
         ruleset=rules.label,
         precision=task.precision,
+        baseline=task.baseline,
         device=device,
         timing=task.timing,
         prompt={

@@ -77,7 +77,6 @@ def device_lock(device: str, folder: str | Path | None = None) -> Iterator[None]
     path = where / f"{lock_name(find_device(device))}.lock"
     held = _of_this_thread.locks
     if path not in held:
-        where.mkdir(parents=True, exist_ok=True)
         # One object a thread: a second share of its own would wait for a worker that waits to time
         # a kernel, which waits for the first share.
         held[path] = DeviceLock(path, StageClock())
@@ -86,7 +85,7 @@ def device_lock(device: str, folder: str | Path | None = None) -> Iterator[None]
 
 
 class DeviceLock:
-    """A shared or exclusive lock on a file, created if missing.
+    """A shared or exclusive lock on a file, created with its folder if missing.
 
     A worker that waits to hold the lock alone holds a second lock, the gate, meanwhile. A worker
     that wants a share must pass the gate first. Without the gate, a steady stream of shared
@@ -101,6 +100,7 @@ class DeviceLock:
     """
 
     def __init__(self, path: Path, clock: StageClock) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._gate = path, path.with_suffix(".gate")
         self._half_done = path.with_suffix(".halfway")
         self._blocked_file = path.with_suffix(".vain")

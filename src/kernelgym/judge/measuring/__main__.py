@@ -37,6 +37,8 @@ def main() -> None:
 
 
 def _do(job: dict[str, Any]) -> dict[str, Any]:
+    if "prepared" in job:
+        return _prepared(job["device"], **job["prepared"])
     if "problem" not in job:
         from kernelgym.judge.measuring.rates import device_rates
 
@@ -47,6 +49,19 @@ def _do(job: dict[str, Any]) -> dict[str, Any]:
 
     problem, setting = Problem(**job["problem"]), TimeSetting(**job["setting"])
     return time_reference(problem, setting, job["device"], job["trials"], job["seconds"])
+
+
+def _prepared(device: str, digests: list[str], rules: dict[str, Any]) -> dict[str, Any]:
+    """Return the digests of problems whose compiled baseline is stored."""
+    import torch
+
+    from kernelgym.judge.timing.baseline_store import Kept, device_name
+    from kernelgym.paths import cache_folder
+    from kernelgym.rulesets import Ruleset
+
+    name = device_name(torch.device(device))
+    kept = Kept(cache_folder() / "baselines", Ruleset.from_dict(rules), name)
+    return {"digests": [digest for digest in digests if kept.has(digest)]}
 
 
 if __name__ == "__main__":

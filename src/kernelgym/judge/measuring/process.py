@@ -15,15 +15,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.reference_time import ReferenceTime, TimeSetting
+from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
-__all__ = ["measure_device", "measure_reference"]
+__all__ = ["compile_threads", "measure_device", "measure_reference", "prepared_baselines"]
 
 _DEVICE_S = 300.0
 _TRIALS_SHARE = 0.3
@@ -38,6 +41,7 @@ def measure_reference(
     trials: int = 100,
     timeout_s: float = 300.0,
     memory_bytes: int = 0,
+    threads: int = 0,
 ) -> ReferenceTime:
     """Time a problem's reference in a fresh process.
 
@@ -48,6 +52,7 @@ def measure_reference(
         trials: Calls to time; fewer where they take more than three tenths of `timeout_s`.
         timeout_s: Seconds after which the process is killed, compiling included.
         memory_bytes: The memory budget; a problem that needs more is not run. 0 sets no limit.
+        threads: Processes that compile at the same time; 0 for one a core.
 
     Returns:
         The times; without any and with a message if the reference fails or takes too long.
@@ -64,8 +69,37 @@ def measure_reference(
             "trials": trials,
             "seconds": _TRIALS_SHARE * timeout_s,
         }
-        result = _run(job, timeout_s)
+        more = {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)} if threads else {}
+        result = _run(job, timeout_s, more)
     return ReferenceTime(problem.id, problem.digest, setting, device, **result)
+
+
+def compile_threads(workers: int) -> int:
+    """Return the processes that each of several measurements compiles with; 0 for one's own.
+
+    A core stays idle for each, or timed programs would wait for their host.
+    """
+    return 0 if workers == 1 else max(1, (os.cpu_count() or 1) // workers - 1)
+
+
+def prepared_baselines(problems: Sequence[Problem], rules: Ruleset, device: str) -> frozenset[str]:
+    """Return the ids of problems whose compiled baseline is prepared.
+
+    Args:
+        problems: The problems; their code is not run.
+        rules: By which kernels will be judged.
+        device: Where.
+
+    Raises:
+        JudgeError: If that cannot be found out, such as without the device.
+    """
+    digests = {"digests": [problem.digest for problem in problems]}
+    job = {"device": device, "prepared": digests | {"rules": dataclasses.asdict(rules)}}
+    result = _run(job, _DEVICE_S)
+    if "message" in result:
+        raise JudgeError(str(result["message"]))
+    there = set(result["digests"])
+    return frozenset(problem.id for problem in problems if problem.digest in there)
 
 
 def measure_device(device: str) -> dict[str, Any]:
@@ -80,7 +114,9 @@ def measure_device(device: str) -> dict[str, Any]:
     return result
 
 
-def _run(job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def _run(
+    job: dict[str, Any], timeout_s: float, variables: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return a job's result, or how its process ended."""
     with tempfile.TemporaryDirectory(prefix="kernelgym-measuring-") as folder:
         caches = {
@@ -93,7 +129,7 @@ def _run(job: dict[str, Any], timeout_s: float) -> dict[str, Any]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=kept_variables(TRUSTED) | caches,
+            env={**kept_variables(TRUSTED), **caches, **variables},
             start_new_session=True,
             text=True,
         )

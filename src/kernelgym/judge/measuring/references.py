@@ -5,23 +5,28 @@ Contract:
   CPU, the monotonic clock does. Inputs are drawn once; all calls run without gradients.
 - A compiled model's outputs are compared with the eager ones first: what computes something else
   has no time.
-- The device lock is held while trials run, so that no kernel is judged at that time.
+- The device lock is held alone while trials run, and shared by every other use of the device, so
+  that several references can be measured at once: what one compiles disturbs no other's trials
+  (`kernelgym.judge.measuring.sharing`).
 
 Does not cover deadlines and the process (`kernelgym.judge.measuring.process`).
 """
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from kernelgym.judge.device.l2_cache import L2Cache
 from kernelgym.judge.device.lock import DeviceLock, lock_name
 from kernelgym.judge.inputs.seeds import seed_all
+from kernelgym.judge.measuring.sharing import shared_while_compiling
 from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.tensors import tensors_of
@@ -56,28 +61,38 @@ def time_reference(
     torch.backends.cudnn.allow_tf32 = setting.tf32 != "off"
     names = names_of(problem.source, problem.id)
     seed_all(_SEED)
-    inputs = [_moved(value, setting, on) for value in names["get_inputs"]()]
+    drawn = names["get_inputs"]()
     seed_all(_SEED)
-    model = names["Model"](*names["get_init_inputs"]()).to(on)
-    if setting.precision != "own":
-        model = model.to(_DTYPES[setting.precision])
+    model = names["Model"](*names["get_init_inputs"]())
+    clock = StageClock()
+    lock = DeviceLock(cache_folder() / f"{lock_name(device)}.lock", clock)
 
     def call(run: Callable[..., Any]) -> Any:
         seed_all(_SEED)
         with torch.no_grad():
             return run(*inputs)
 
-    wanted = [each.clone() for each in tensors_of(call(model))]
-    started = time.monotonic()
-    run = _compiled(model, setting.mode)
-    for _ in range(2):
-        given = [each.clone() for each in tensors_of(call(run))]
-    _wait(on)
-    compile_s = time.monotonic() - started
-    if difference := _difference(given, wanted, setting):
+    wait = functools.partial(_wait, on)
+    eager = setting.mode == "eager"
+    with lock.shared() if eager else shared_while_compiling(lock, wait):
+        inputs = [_moved(value, setting, on) for value in drawn]
+        del drawn
+        model = model.to(on)
+        if setting.precision != "own":
+            model = model.to(_DTYPES[setting.precision])
+        wanted = [each.clone() for each in tensors_of(call(model))]
+        operations = _operations(lambda: call(model))
+        clock.read()
+        started = time.monotonic()
+        run = _compiled(model, setting.mode)
+        for _ in range(2):
+            given = [each.clone() for each in tensors_of(call(run))]
+        _wait(on)
+        compile_s = time.monotonic() - started - clock.read().queue_s
+        difference = _difference(given, wanted, setting)
+        del wanted, given
+    if difference:
         return {"message": f"{setting.mode} computes something else than eager: {difference}"}
-    del wanted, given
-    lock = DeviceLock(cache_folder() / f"{lock_name(device)}.lock", StageClock())
     with lock.exclusive(), torch.no_grad():
         times = _trials(run, inputs, on, trials, seconds)
     return {
@@ -87,8 +102,20 @@ def time_reference(
         "max": max(times),
         "median": statistics.median(times),
         "trials": len(times),
-        "compile_s": 0.0 if setting.mode == "eager" else compile_s,
+        "operations": operations,
+        "compile_s": 0.0 if eager else compile_s,
     }
+
+
+def _operations(call: Callable[[], Any]) -> float:
+    """Return a call's floating-point operations, as far as torch counts them."""
+    counter = FlopCounterMode(display=False)
+    try:
+        with counter:
+            call()
+    except Exception:  # the same call went through without the counter
+        return 0.0
+    return float(counter.get_total_flops())
 
 
 def _moved(value: Any, setting: TimeSetting, device: torch.device) -> Any:

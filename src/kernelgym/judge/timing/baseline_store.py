@@ -41,7 +41,14 @@ class Kept:
 
     def path(self, problem: Problem) -> Path:
         """Return the path of a problem's compiled baseline."""
-        text = "\0".join([problem.digest, *self._parts])
+        return self._path(problem.digest)
+
+    def has(self, digest: str) -> bool:
+        """Return True if a problem's compiled baseline is stored, by its digest."""
+        return self._path(digest).is_file()
+
+    def _path(self, digest: str) -> Path:
+        text = "\0".join([digest, *self._parts])
         return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.tar"
 
     def find(self, problem: Problem) -> bytes | None:

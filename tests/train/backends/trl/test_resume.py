@@ -136,7 +136,7 @@ def early(patch: pytest.MonkeyPatch) -> None:
 POINTS = [
     pytest.param(sampling, 2, marks=pytest.mark.slow),
     pytest.param(optimising, 2, marks=pytest.mark.slow),
-    (saving, 2),
+    pytest.param(saving, 2, marks=pytest.mark.slow),
     (saved, 4),
     pytest.param(early, 0, marks=pytest.mark.slow),
 ]
@@ -197,12 +197,16 @@ def test_more_steps_can_be_asked_for(unbroken: Path, tmp_path: Path) -> None:
     assert found == wanted
 
 
-@pytest.mark.parametrize("settings", [(), LORA], ids=["whole", "adapter"])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param((), id="whole"), pytest.param(LORA, id="adapter", marks=pytest.mark.slow)],
+)
 def test_a_run_that_is_done_takes_no_further_step(
-    settings: tuple[str, ...], unbroken: Path, unbroken_lora: Path, tmp_path: Path
+    settings: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(unbroken_lora if settings else unbroken, folder)
+    played = request.getfixturevalue("unbroken_lora" if settings else "unbroken")
+    shutil.copytree(played, folder)
     before = outcome(folder)
     found, _ = tiny.run(folder, tiny.config(*settings), resume=True, seed=0)
     assert outcome(folder) == before

@@ -1,0 +1,1 @@
+"""Finished runs on a GPU: noise of speedups, KernelBench folders judged anew, baselines."""

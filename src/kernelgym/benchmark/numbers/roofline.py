@@ -1,0 +1,180 @@
+"""How close kernels come to the hardware's limit: roofline, SOL score.
+
+Contract: pure. The limit of a problem on a device is the longer of two times (Williams, Waterman
+and Patterson, CACM 52(4), 2009): moving the bytes of its inputs and outputs at the measured
+bandwidth, and doing the operations of its reference at the measured rate of matrix products. The
+SOL score (Lin and others, arXiv 2603.19173) is how much of the way from the reference to that limit
+a kernel covers.
+
+Not covered: operations that a cleverer kernel need not do, weights (`Timing.moved_bytes` leaves
+them out), and lower precisions than the reference's. Where they matter, a kernel may be faster than
+its limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.errors import UsageError
+from kernelgym.types import Timing
+
+__all__ = ["Limit", "mean_share", "mean_sol_score", "roofline_ms", "roofline_share", "sol_score"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What one problem asks of a device, beside moving its bytes."""
+
+    operations: float = 0.0
+    """Floating-point operations of the reference in one call; 0 if unknown."""
+    operations_per_s: float = 0.0
+    """Measured rate of matrix products at the problem's precision; 0 if unknown."""
+    bytes_per_s: float = 0.0
+    """Measured bandwidth, where a verdict has none of its own; 0 if unknown."""
+
+    def __post_init__(self) -> None:
+        given = (self.operations, self.operations_per_s, self.bytes_per_s)
+        if not all(0.0 <= each < math.inf for each in given):
+            raise UsageError(f"operations and rates are finite and not negative, got {given}")
+
+
+def roofline_ms(
+    moved_bytes: float, operations: float, bytes_per_s: float, operations_per_s: float
+) -> float:
+    """Return the least time that the hardware needs, in milliseconds.
+
+    Args:
+        moved_bytes: Inputs and outputs of one call.
+        operations: Floating-point operations of one call; 0 if unknown.
+        bytes_per_s: Measured bandwidth.
+        operations_per_s: Measured rate of matrix products at the problem's precision; 0 if unknown.
+
+    Raises:
+        UsageError: If the bandwidth is not positive, or anything is negative.
+    """
+    if not bytes_per_s > 0.0 or min(moved_bytes, operations, operations_per_s) < 0.0:
+        raise UsageError("a roofline needs a positive bandwidth, and nothing negative")
+    computing = operations / operations_per_s if operations and operations_per_s else 0.0
+    return 1000.0 * max(moved_bytes / bytes_per_s, computing)
+
+
+def limit_ms(timing: Timing, limit: Limit | None = None) -> float | None:
+    """Return a problem's least time in milliseconds; None if unknown.
+
+    Bandwidth and bytes are the verdict's own (`Timing.floor_ms`), since the judge measured them on
+    the device that the kernel ran on; the limit's bandwidth stands in where it has none.
+
+    Args:
+        timing: The kernel's.
+        limit: What else the problem asks of the device; None counts bytes alone.
+    """
+    if not timing.moved_bytes:
+        return None
+    given = limit or Limit()
+    bandwidth = given.bytes_per_s
+    if timing.floor_ms:
+        bandwidth = 1000.0 * timing.moved_bytes / timing.floor_ms
+    if not bandwidth:
+        return None
+    return roofline_ms(timing.moved_bytes, given.operations, bandwidth, given.operations_per_s)
+
+
+def roofline_share(timing: Timing, limit: Limit | None = None) -> float | None:
+    """Return the share of the hardware's limit reached; None if unknown.
+
+    That is `limit_ms` over the kernel's time. A share above 1 says that the kernel left work out or
+    computed in a lower precision, or that bytes or operations are counted too high.
+
+    Args:
+        timing: The kernel's.
+        limit: What the problem asks of the device; None counts bytes alone.
+    """
+    least = limit_ms(timing, limit)
+    return None if least is None else least / timing.kernel_ms
+
+
+def sol_score(kernel_ms: float, reference_ms: float, least_ms: float) -> float | None:
+    """Return the share of the way from reference to limit.
+
+    ``1 / (1 + (kernel - limit) / (reference - limit))`` (arXiv 2603.19173): 0.5 for a kernel as
+    fast as the reference, 1 at the limit, towards 0 for a slow one. A kernel below the limit has 1.
+
+    Args:
+        kernel_ms: Time of the kernel.
+        reference_ms: Time of the reference.
+        least_ms: The limit.
+
+    Returns:
+        The score; None where the reference is at the limit or below, so that there is no way to
+        cover.
+
+    Raises:
+        UsageError: If a time is not positive and finite.
+    """
+    if not all(0.0 < each < math.inf for each in (kernel_ms, reference_ms, least_ms)):
+        raise UsageError(
+            f"a SOL score needs positive times, got {kernel_ms}, {reference_ms}, {least_ms} ms"
+        )
+    if least_ms >= reference_ms:
+        return None
+    gap = reference_ms - least_ms
+    return gap / (gap + max(0.0, kernel_ms - least_ms))
+
+
+def mean_share(
+    outcomes: Iterable[Outcome], limits: Mapping[str, Limit], *, within: bool = False
+) -> Rate | None:
+    """Return the mean share of the roofline; None if unknown.
+
+    Correct, timed kernels count. A share above 1 counts as 1.
+
+    Args:
+        outcomes: The episodes.
+        limits: By the problem's id; problems without one are left out.
+        within: Take the best turn of whole episodes, not the first answer.
+    """
+    clusters = []
+    for problem, timings in _timed(outcomes, limits, within):
+        found = [roofline_share(timing, limits[problem]) for timing in timings]
+        known = [min(1.0, share) for share in found if share is not None]
+        clusters.append((math.fsum(known), float(len(known))))
+    return cluster_rate(clusters)
+
+
+def mean_sol_score(
+    outcomes: Iterable[Outcome], limits: Mapping[str, Limit], *, within: bool = False
+) -> Rate | None:
+    """Return the mean SOL score of correct, timed kernels.
+
+    Args:
+        outcomes: The episodes.
+        limits: By the problem's id; problems without one are left out.
+        within: Take the best turn of whole episodes, not the first answer.
+
+    Returns:
+        The mean; None if no kernel has a score.
+    """
+    clusters = []
+    for problem, timings in _timed(outcomes, limits, within):
+        found = [
+            sol_score(timing.kernel_ms, timing.reference_ms, least)
+            for timing in timings
+            if (least := limit_ms(timing, limits[problem]))
+        ]
+        known = [score for score in found if score is not None]
+        clusters.append((math.fsum(known), float(len(known))))
+    return cluster_rate(clusters)
+
+
+def _timed(
+    outcomes: Iterable[Outcome], limits: Mapping[str, Limit], within: bool
+) -> Iterable[tuple[str, list[Timing]]]:
+    """Yield the timings of each problem that has a limit."""
+    for problem, group in by_problem(outcomes).items():
+        if problem in limits:
+            verdicts = [outcome.verdict(within) for outcome in group]
+            yield problem, [each.timing for each in verdicts if each and each.timing is not None]

@@ -1,0 +1,459 @@
+"""Kernel specs: a kernel, what it computes, and at which shapes.
+
+A spec is a JSON file; ``docs/specs.md`` describes it and ``kernel_spec.schema.json``, beside this
+module, is its schema. `kernelgym.suites.spec_suite` makes problems and a kernel of it.
+
+Contract: `read_spec` returns a spec whose parts fit together, or raises a `UsageError` in one line
+that says what is missing. Nothing of a spec is run.
+
+Not here: other projects' forms (`kernelgym.suites.spec_imports`), and the texts of modules
+(`kernelgym.suites.spec_modules`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import keyword
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.languages import LANGUAGES
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.arithmetic import evaluate, names_in
+from kernelgym.suites.json_records import read_record
+
+__all__ = [
+    "DTYPE_BYTES",
+    "Arange",
+    "ConstAxis",
+    "Contract",
+    "ExprAxis",
+    "Full",
+    "Init",
+    "KernelSpec",
+    "Launch",
+    "Offsets",
+    "Ones",
+    "Permutation",
+    "Randint",
+    "Randn",
+    "Reference",
+    "Safetensors",
+    "Scalar",
+    "Shape",
+    "Tensor",
+    "Tolerances",
+    "Uniform",
+    "VarAxis",
+    "Zeros",
+    "read_spec",
+    "spec_from",
+]
+
+DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
+    {
+        **{"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2},
+        **{"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1},
+    }
+)
+"""Bytes of one element, by the name of its type."""
+Dtype = Literal[
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
+]
+_TOLERANCES = "+tolerances"
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConstAxis:
+    """An axis that has one size."""
+
+    value: int
+    type: Literal["const"] = "const"
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VarAxis:
+    """An axis whose size each shape gives."""
+
+    type: Literal["var"] = "var"
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExprAxis:
+    """An axis whose size follows from axes that stand before it."""
+
+    expression: str
+    type: Literal["expr"] = "expr"
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Randn:
+    """Normally distributed."""
+
+    kind: Literal["randn"] = "randn"
+    mean: float = 0.0
+    std: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Uniformly distributed."""
+
+    kind: Literal["uniform"] = "uniform"
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """Zeros."""
+
+    kind: Literal["zeros"] = "zeros"
+
+
+@dataclass(frozen=True, slots=True)
+class Ones:
+    """Ones."""
+
+    kind: Literal["ones"] = "ones"
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """One value."""
+
+    value: float
+    kind: Literal["full"] = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Arange:
+    """``start, start + step, ...``, along the tensor in rows."""
+
+    kind: Literal["arange"] = "arange"
+    start: float = 0.0
+    step: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Randint:
+    """Whole numbers from `low` to below `high`: arithmetic over axes."""
+
+    high: int | str
+    kind: Literal["randint"] = "randint"
+    low: int | str = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """The numbers below the last axis's size, shuffled in each row."""
+
+    kind: Literal["permutation"] = "permutation"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Where ragged rows begin: 0, whole numbers that never fall, `total`."""
+
+    total: int | str
+    kind: Literal["offsets"] = "offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class Safetensors:
+    """A tensor of a safetensors file, named relative to the spec."""
+
+    path: str
+    key: str
+    kind: Literal["safetensors"] = "safetensors"
+
+
+Init = (
+    Randn | Uniform | Zeros | Ones | Full | Arange | Randint | Permutation | Offsets | Safetensors
+)
+"""What a tensor holds at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor that the kernel reads or writes."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    """Sizes: whole numbers, axes, or arithmetic over axes."""
+    dtype: Dtype = "float32"
+    role: Literal["input", "output", "inout"] = "input"
+    """An ``inout`` tensor is copied, handed to the kernel, and returned after the outputs."""
+    layout: Literal["contiguous", "transposed", "channels_last"] = "contiguous"
+    """``transposed``: the last two axes are swapped in memory."""
+    init: Init | None = None
+    """``randn`` for floating-point types if not given; other types need one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One number that the kernel is given."""
+
+    name: str
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes to be judged at."""
+
+    axes: Mapping[str, int]
+    """Of each variable axis."""
+    weight: float = 1.0
+    """How much its speedup counts, beside the other shapes' weights."""
+    role: Literal["tune", "hidden", "both"] = "tune"
+    """``tune``: its time counts. ``hidden``: the kernel has to be correct, and what proposes
+    kernels learns nothing of it. ``both``: its time counts, and nothing else is learnt."""
+    name: str = ""
+    """Made of its axes if empty, such as ``rows=1024-columns=64``."""
+    scalars: Mapping[str, bool | int | float] = field(default_factory=dict)
+    """Values in place of the scalars' own."""
+    inits: Mapping[str, Init] = field(default_factory=dict)
+    """What tensors hold at first, in place of their own."""
+
+    @property
+    def timed(self) -> bool:
+        """True if its speedup counts."""
+        return self.role != "hidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How much may differ: ``atol + rtol * abs(kernel's value)``."""
+
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a kernel is given, and what it returns."""
+
+    axes: Mapping[str, ConstAxis | VarAxis | ExprAxis] = field(default_factory=dict)
+    tensors: tuple[Tensor, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    """One with all constant axes if none is given."""
+    tolerances: Tolerances | None = None
+    """In place of the ruleset's."""
+    allow_approximate: bool = False
+    """Whether a search may make results less accurate than the start's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a kernel is compiled and launched."""
+
+    grid: tuple[int | str, ...] = ()
+    """Programs along x, y and z: arithmetic over axes and meta-parameters."""
+    meta: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Meta-parameters with their choices; the first is the one that the kernel starts with."""
+    flags: tuple[str, ...] = ()
+    """Compiler flags, of C++ and CUDA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What is right: a function `run`, its file, or a problem."""
+
+    run: str = ""
+    """Source that defines ``run``; its parameters are named as tensors, scalars or axes."""
+    path: str = ""
+    """File that holds such a source, relative to the spec."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """One kernel with its contract."""
+
+    name: str
+    """Letters, digits, ``_``, ``-`` and ``.``."""
+    kind: Literal["cpp", "cuda", "triton"]
+    """The kernel's language."""
+    entry: str
+    """The function to call, or ``ModelNew`` where the source is a module that defines it."""
+    source: str = ""
+    path: str = ""
+    """File that holds the source, relative to the spec."""
+    returns: Literal["value", "arguments"] = "value"
+    """Whether the entry returns its outputs, or is handed tensors to write them to."""
+    arguments: tuple[int | str, ...] = ()
+    """What the entry is called with: names, or arithmetic over axes. If empty: input tensors,
+    then outputs that it writes to, then scalars."""
+    reference: Reference | None = None
+    contract: Contract = field(default_factory=Contract)
+    launch: Launch = field(default_factory=Launch)
+    description: str = ""
+    weight: float = 1.0
+    """Share of a budget, beside the weights of other specs in a folder."""
+    version: int = 1
+
+    @property
+    def is_extension(self) -> bool:
+        """True if the source is C++ that torch builds, and no Python."""
+        return "load_inline" in LANGUAGES[self.kind].own_kernel.builders
+
+    @property
+    def has_device_code(self) -> bool:
+        """True if the source is built by a compiler for devices."""
+        return bool(LANGUAGES[self.kind].own_kernel.device_marker)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Shapes, at least one."""
+        return self.contract.shapes or (Shape({}),)
+
+    def shape_name(self, shape: Shape) -> str:
+        """Return a shape's name, such as ``rows=1024-columns=64``."""
+        return shape.name or "-".join(f"{a}={n}" for a, n in shape.axes.items()) or "default"
+
+    def sizes(self, shape: Shape) -> dict[str, int]:
+        """Return every axis's size at a shape."""
+        values: dict[str, int] = {}
+        for name, axis in self.contract.axes.items():
+            match axis:
+                case ConstAxis():
+                    values[name] = axis.value
+                case VarAxis():
+                    values[name] = shape.axes[name]
+                case ExprAxis():
+                    values[name] = evaluate(axis.expression, values)
+        return values
+
+    def call_bytes(self, shape: Shape) -> tuple[int, int]:
+        """Return the bytes of one call's inputs and outputs at a shape."""
+        values, taken = self.sizes(shape), [0, 0]
+        for tensor in self.contract.tensors:
+            count = math.prod(evaluate(size, values) for size in tensor.shape)
+            number = count * DTYPE_BYTES[tensor.dtype]
+            taken[0] += number if tensor.role != "output" else 0
+            taken[1] += number if tensor.role != "input" else 0
+        return taken[0], taken[1]
+
+    def rules(self, base: str | Ruleset) -> Ruleset:
+        """Return a ruleset, with the spec's tolerances if it has any.
+
+        Tolerances of its own make other rules, whose label stands in each verdict.
+        """
+        rules, own = find_ruleset(base), self.contract.tolerances
+        if own is None:
+            return rules
+        return dataclasses.replace(
+            rules,
+            name=f"{rules.name.removesuffix(_TOLERANCES)}{_TOLERANCES}",
+            tolerance="allclose",
+            atol=own.atol,
+            rtol=own.rtol,
+        )
+
+
+def read_spec(path: str | Path) -> KernelSpec:
+    """Read a spec's file; sources that it names are read, too.
+
+    Raises:
+        UsageError: If it cannot be read, or its parts do not fit together.
+    """
+    from kernelgym.suites.spec_imports import converted
+
+    path = Path(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the kernel spec {path}: {why}") from None
+    try:
+        return spec_from(converted(data, path), path.parent)
+    except UnknownName as error:
+        error.args = (f"{path}: {error}",)
+        raise
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def spec_from(data: object, folder: Path) -> KernelSpec:
+    """Return a checked spec from JSON.
+
+    Args:
+        data: What `json.loads` returned.
+        folder: What paths are relative to.
+
+    Raises:
+        UsageError: See `read_spec`.
+    """
+    from kernelgym.suites.spec_checks import check_spec
+
+    spec = read_record(KernelSpec, data)
+    spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
+    if spec.reference is not None and not spec.reference.problem:
+        run = _text(spec.reference.run, spec.reference.path, folder, "reference.run")
+        spec = dataclasses.replace(spec, reference=Reference(run=run, path=spec.reference.path))
+    if spec.reference is not None and spec.reference.problem.endswith(".py"):
+        problem = str((folder / spec.reference.problem).resolve())
+        spec = dataclasses.replace(spec, reference=Reference(problem=problem))
+    spec = _placed(spec, folder)
+    if not _NAME.fullmatch(spec.name):
+        raise UsageError(
+            f"name {spec.name!r:.80} is no folder's name; letters, digits, _, - and . are"
+        )
+    check_spec(spec)
+    return spec
+
+
+def is_name(text: str) -> bool:
+    """Return True if a text can name a variable in generated modules."""
+    return text.isidentifier() and not keyword.iskeyword(text) and not text.startswith("_")
+
+
+def _text(text: str, path: str, folder: Path, name: str) -> str:
+    """Return a text that is given, or that a file holds."""
+    if bool(text) == bool(path):
+        what = f"{name} and its path are both given" if text else f"{name}, or its path, is missing"
+        raise UsageError(f"{what}; give one of them")
+    if text:
+        return text
+    try:
+        return (folder / path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {folder / path}: {error}") from None
+
+
+def _placed(spec: KernelSpec, folder: Path) -> KernelSpec:
+    """Return a spec whose safetensors files are named by whole paths."""
+
+    def placed(init: Any) -> Any:
+        if not isinstance(init, Safetensors):
+            return init
+        return dataclasses.replace(init, path=str((folder / init.path).resolve()))
+
+    contract = spec.contract
+    tensors = tuple(dataclasses.replace(t, init=placed(t.init)) for t in contract.tensors)
+    shapes = tuple(
+        dataclasses.replace(s, inits={name: placed(init) for name, init in s.inits.items()})
+        for s in contract.shapes
+    )
+    return dataclasses.replace(
+        spec, contract=dataclasses.replace(contract, tensors=tensors, shapes=shapes)
+    )
+
+
+def names_used(expressions: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Return the names that several expressions use."""
+    return tuple(dict.fromkeys(name for each in expressions for name in names_in(each)))

@@ -1,0 +1,320 @@
+"""Checks that a kernel spec's parts fit together, before anything runs.
+
+Contract: `check_spec` raises a `UsageError` in one line that names the part: an axis that is not
+defined, an output that nothing writes, a grid that is no arithmetic, a reference that is missing
+(with the line to add), shapes whose sizes are no sizes. `check_memory` refuses shapes beyond a
+memory budget.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernelgym.errors import UnknownName, UsageError
+from kernelgym.judging_memory import in_gigabytes, judging_bytes
+from kernelgym.suites.arithmetic import evaluate, names_in
+from kernelgym.suites.spec import (
+    ConstAxis,
+    ExprAxis,
+    KernelSpec,
+    Safetensors,
+    Shape,
+    Tensor,
+    VarAxis,
+    is_name,
+    names_used,
+)
+from kernelgym.suites.spec_sources import cpp_function, is_jit, run_parameters, unwritten_by_triton
+
+__all__ = ["check_memory", "check_spec"]
+
+_RUN = "import torch\\n\\ndef run({}):\\n    return ..."
+
+
+def check_spec(spec: KernelSpec) -> None:
+    """Make sure that a spec's parts fit together.
+
+    Raises:
+        UsageError: If they do not.
+    """
+    if spec.version != 1:
+        raise UsageError(f"version is {spec.version}, and only version 1 is known")
+    if not 0.0 < spec.weight < math.inf:
+        raise UsageError(f"weight is {spec.weight}; give a number above 0")
+    _check_names(spec)
+    _check_axes(spec)
+    _check_tensors(spec)
+    _check_reference(spec)
+    _check_shapes(spec)
+    _check_launch(spec)
+    _check_arguments(spec)
+    _check_outputs(spec)
+
+
+def check_memory(spec: KernelSpec, budget: int, device: str) -> None:
+    """Make sure that each shape can be judged.
+
+    Args:
+        spec: The spec.
+        budget: Most bytes that judging a kernel may take.
+        device: Where it would be judged, for the message.
+
+    Raises:
+        UsageError: If a shape takes more.
+    """
+    for shape in spec.shapes:
+        needed = judging_bytes(*spec.call_bytes(shape))
+        if needed > budget:
+            raise UsageError(
+                f"shape {spec.shape_name(shape)!r} of {spec.name!r} takes {in_gigabytes(needed)} "
+                f"to judge, and the memory budget on {device!r} is {in_gigabytes(budget)}; make "
+                "the shape smaller"
+            )
+
+
+def _check_names(spec: KernelSpec) -> None:
+    contract = spec.contract
+    kinds = {
+        "axis": contract.axes,
+        "tensor": [tensor.name for tensor in contract.tensors],
+        "scalar": [scalar.name for scalar in contract.scalars],
+        "meta-parameter": spec.launch.meta,
+    }
+    seen: dict[str, str] = {}
+    for kind, names in kinds.items():
+        for name in names:
+            if not is_name(name):
+                raise UsageError(f"{kind} {name!r:.80} is no name; letters, digits and _ are")
+            if name in seen:
+                raise UsageError(f"{name!r} names a {seen[name]} and a {kind}; rename one")
+            seen[name] = kind
+    if not is_name(spec.entry):
+        raise UsageError(f"entry {spec.entry!r:.80} is no function's name")
+
+
+def _check_axes(spec: KernelSpec) -> None:
+    before: list[str] = []
+    for name, axis in spec.contract.axes.items():
+        if isinstance(axis, ConstAxis) and axis.value < 1:
+            raise UsageError(f"axis {name!r} is {axis.value}; a size is 1 or more")
+        if isinstance(axis, ExprAxis):
+            _check_known(names_in(axis.expression), before, f"axis {name!r}", "axes before it")
+        before.append(name)
+
+
+def _check_known(used: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
+    known = list(known)
+    for name in used:
+        if name not in known:
+            raise UsageError(
+                f"{where} uses {name!r}, which is not defined; {what}: {', '.join(known) or 'none'}"
+            )
+
+
+def _check_tensors(spec: KernelSpec) -> None:
+    contract = spec.contract
+    for tensor in contract.tensors:
+        where = f"tensor {tensor.name!r}"
+        for size in tensor.shape:
+            _check_known(names_in(size), contract.axes, f"the shape of {where}", "axes")
+        rank = len(tensor.shape)
+        if tensor.layout == "transposed" and rank < 2:
+            raise UsageError(f"{where} is transposed, which takes 2 axes or more; it has {rank}")
+        if tensor.layout == "channels_last" and rank != 4:
+            raise UsageError(f"{where} is channels_last, which takes 4 axes; it has {rank}")
+        if tensor.role == "output":
+            if tensor.init is not None:
+                raise UsageError(f"{where} is an output, and has an init; leave it out")
+            continue
+        if tensor.init is None and "float" not in tensor.dtype:
+            raise UsageError(
+                f"{where} of type {tensor.dtype} has no init; give one, such as "
+                '"init": {"kind": "randint", "high": 100}'
+            )
+        _check_init(spec, tensor, tensor.init, where)
+    for shape in contract.shapes:
+        for name, init in shape.inits.items():
+            found = [t for t in contract.tensors if t.name == name and t.role != "output"]
+            if not found:
+                inputs = [t.name for t in contract.tensors if t.role != "output"]
+                raise UnknownName("input tensor in a shape's inits", name, inputs)
+            _check_init(spec, found[0], init, f"tensor {name!r}")
+
+
+def _check_init(spec: KernelSpec, tensor: Tensor, init: object, where: str) -> None:
+    for attribute in ("low", "high", "total"):
+        value = getattr(init, attribute, 0)
+        if isinstance(value, int | str):
+            used = names_in(value)
+            _check_known(used, spec.contract.axes, f"the init of {where}", "axes")
+    kind = getattr(init, "kind", "randn")
+    if kind in ("randn", "uniform") and "float" not in tensor.dtype:
+        raise UsageError(f"{where} of type {tensor.dtype} cannot be {kind}; give randint")
+    if kind == "offsets" and (len(tensor.shape) != 1 or "int" not in tensor.dtype):
+        raise UsageError(f"{where} holds offsets, which are whole numbers along one axis")
+    if kind == "permutation" and not tensor.shape:
+        raise UsageError(f"{where} is a permutation, and has no axis")
+    if isinstance(init, Safetensors) and not Path(init.path).is_file():
+        raise UsageError(f"{where} is read from {init.path}, which is no file")
+
+
+def _check_reference(spec: KernelSpec) -> None:
+    contract, reference = spec.contract, spec.reference
+    inputs = [tensor.name for tensor in contract.tensors if tensor.role != "output"]
+    inputs += [scalar.name for scalar in contract.scalars]
+    if reference is None or not (reference.run or reference.problem):
+        run = _RUN.format(", ".join(inputs) or "x")
+        raise UsageError(
+            f'"reference" is missing, which says what is right; add the line "reference": '
+            f'{{"run": "{run}"}}, or "reference": {{"problem": "ID or FILE"}}'
+        )
+    if reference.problem:
+        if not contract.tensors and (contract.axes or contract.scalars or contract.shapes):
+            raise UsageError(
+                "the contract has axes, scalars or shapes, and no tensors; list the tensors, or "
+                "leave the contract to the problem"
+            )
+        return
+    if not contract.tensors:
+        raise UsageError(
+            "contract.tensors is missing; list what the kernel reads and writes, such as "
+            '{"name": "x", "shape": ["rows"]}, {"name": "y", "shape": ["rows"], "role": "output"}'
+        )
+    taken = run_parameters(reference.run)
+    known = [*inputs, *contract.axes]
+    _check_known(taken, known, "the reference's run", "inputs and axes")
+    unread = [
+        tensor.name
+        for tensor in contract.tensors
+        if tensor.role != "output" and tensor.name not in taken
+    ]
+    if unread:
+        raise UsageError(f"the reference's run does not take the input {unread[0]!r}")
+
+
+def _check_shapes(spec: KernelSpec) -> None:
+    contract = spec.contract
+    variable = [name for name, axis in contract.axes.items() if isinstance(axis, VarAxis)]
+    if variable and not contract.shapes:
+        raise UsageError(
+            f"contract.shapes is missing, which gives {', '.join(variable)} sizes; add the line "
+            f'"shapes": [{{"axes": {{"{variable[0]}": 1024}}}}]'
+        )
+    scalars = [scalar.name for scalar in contract.scalars]
+    names: set[str] = set()
+    for shape in contract.shapes:
+        name = spec.shape_name(shape)
+        if name in names:
+            raise UsageError(f"two shapes are {name!r}; leave one out, or name them")
+        if not re.fullmatch(r"[^\s/#,]+", name):
+            raise UsageError(f"a shape's name is {name!r}; leave out spaces and / # ,")
+        names.add(name)
+        _check_shape(spec, shape, variable, scalars)
+    if not any(shape.timed for shape in spec.shapes):
+        raise UsageError("every shape is hidden; give one with the role tune, whose time counts")
+
+
+def _check_shape(spec: KernelSpec, shape: Shape, variable: list[str], scalars: list[str]) -> None:
+    where = f"shape {spec.shape_name(shape)!r}"
+    for axis in shape.axes:
+        if axis not in variable:
+            raise UnknownName(f"variable axis of {where}", axis, variable)
+    for axis in variable:
+        if axis not in shape.axes:
+            raise UsageError(f"{where} gives no size for the axis {axis!r}")
+    for scalar in shape.scalars:
+        if scalar not in scalars:
+            raise UnknownName(f"scalar of {where}", scalar, scalars)
+    if not 0.0 < shape.weight < math.inf:
+        raise UsageError(f"the weight of {where} is {shape.weight}; give a number above 0")
+    values = spec.sizes(shape)
+    for axis, size in values.items():
+        if size < 1:
+            raise UsageError(f"axis {axis!r} is {size} at {where}; a size is 1 or more")
+    for tensor in spec.contract.tensors:
+        for each in tensor.shape:
+            if evaluate(each, values) < 1:
+                raise UsageError(f"{each!r} of tensor {tensor.name!r} is no size at {where}")
+
+
+def _check_launch(spec: KernelSpec) -> None:
+    launch = spec.launch
+    if len(launch.grid) > 3:
+        raise UsageError(f"launch.grid has {len(launch.grid)} parts; 3 at most: x, y and z")
+    known = [*spec.contract.axes, *launch.meta]
+    _check_known(names_used(launch.grid), known, "launch.grid", "axes and meta-parameters")
+    for name, choices in launch.meta.items():
+        if not choices or len(set(choices)) < len(choices):
+            raise UsageError(f"launch.meta.{name} lists choices, each once, and one at least")
+    first = {name: choices[0] for name, choices in launch.meta.items()}
+    for shape in spec.shapes:
+        for part in launch.grid:
+            if evaluate(part, spec.sizes(shape) | first) < 1:
+                raise UsageError(
+                    f"launch.grid {part!r} is below 1 at shape {spec.shape_name(shape)!r}"
+                )
+    jit = not spec.is_extension and spec.entry != "ModelNew" and is_jit(spec.source, spec.entry)
+    if jit and not launch.grid:
+        raise UsageError(
+            f"launch.grid is missing: {spec.entry!r} is launched by a grid, such as "
+            '"launch": {"grid": ["ceil_div(n, BLOCK)"], "meta": {"BLOCK": [1024]}}'
+        )
+    if launch.grid and not jit:
+        raise UsageError(f"launch.grid is for kernels of Triton, and {spec.entry!r} is none")
+    if launch.flags and not spec.is_extension:
+        raise UsageError("launch.flags are a C++ compiler's, and the kernel is in Python")
+
+
+def _check_arguments(spec: KernelSpec) -> None:
+    contract = spec.contract
+    given = [*(t.name for t in contract.tensors), *(s.name for s in contract.scalars)]
+    known = [*contract.axes, *spec.launch.meta]
+    for each in spec.arguments:
+        if each not in given:
+            _check_known(names_in(each), known, "arguments", "tensors and scalars alone, axes")
+
+
+def _check_outputs(spec: KernelSpec) -> None:
+    contract = spec.contract
+    if not contract.tensors or spec.entry == "ModelNew":
+        return
+    outputs = [tensor.name for tensor in contract.tensors if tensor.role != "input"]
+    if not outputs:
+        raise UsageError(
+            "no tensor is an output; give the one that the kernel writes the role output"
+        )
+    if not spec.is_extension:
+        jit = is_jit(spec.source, spec.entry)
+        if jit and spec.returns != "arguments":
+            raise UsageError(f'{spec.entry!r} returns nothing; add the line "returns": "arguments"')
+        handed = _handed(spec)
+        silent = unwritten_by_triton(spec.source, spec.entry, handed) if jit else []
+        never = [name for name in outputs if name in silent]
+    else:
+        kind, parameters = cpp_function(spec.source, spec.entry)
+        if "__global__" in kind:
+            raise UsageError(
+                f"{spec.entry!r} is a __global__ kernel; name a function that launches it, takes "
+                "torch::Tensor and is in the same source"
+            )
+        if spec.returns == "value" and kind == "void":
+            raise UsageError(
+                f"nothing writes the output {outputs[0]!r}: {spec.entry!r} returns void; let it "
+                'return its outputs, or add the line "returns": "arguments"'
+            )
+        constant = [i for i, text in enumerate(parameters) if re.search(r"\bconst\b.*\*", text)]
+        handed = _handed(spec)
+        never = [handed[i] for i in constant if i < len(handed) and handed[i] in outputs]
+    if spec.returns == "arguments":
+        never += [name for name in outputs if name not in _handed(spec)]
+    if never:
+        raise UsageError(f"nothing writes the output {never[0]!r}: {spec.entry!r} cannot reach it")
+
+
+def _handed(spec: KernelSpec) -> list[str]:
+    from kernelgym.suites.spec_modules import arguments_of
+
+    return [str(each) for each in arguments_of(spec)]

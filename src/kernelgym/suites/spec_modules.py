@@ -1,0 +1,317 @@
+"""The modules of a kernel spec: a problem a shape, one kernel.
+
+Contract: the texts follow from the spec alone. The problem's ``Model`` and the kernel's
+``ModelNew`` are constructed with the sizes of all axes and the scalars, and called with the input
+tensors, so that one kernel serves each shape and holds no shape's sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernelgym.errors import UsageError
+from kernelgym.suites.arithmetic import as_python, evaluate
+from kernelgym.suites.spec import (
+    Arange,
+    Full,
+    Init,
+    KernelSpec,
+    Offsets,
+    Ones,
+    Permutation,
+    Randint,
+    Randn,
+    Safetensors,
+    Shape,
+    Tensor,
+    Uniform,
+    Zeros,
+    names_used,
+)
+from kernelgym.suites.spec_sources import declaration, is_jit, run_parameters
+
+__all__ = ["arguments_of", "kernel_source", "problem_source"]
+
+_READ_TENSOR = '''\
+def _read_tensor(path, key, digest):
+    """Return a tensor of a safetensors file, whose digest has to be as it was."""
+    import hashlib
+    import json
+
+    with open(path, "rb") as file:
+        data = file.read()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError(f"{path} has changed since the spec was read")
+    length = int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8 : 8 + length])[key]
+    begin, end = (8 + length + offset for offset in entry["data_offsets"])
+    dtype = {
+        "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+        "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+        "U8": torch.uint8, "BOOL": torch.bool,
+    }[entry["dtype"]]
+    values = torch.frombuffer(bytearray(data[begin:end]), dtype=dtype)
+    return values.reshape(entry["shape"])
+
+
+'''
+
+
+def arguments_of(spec: KernelSpec) -> tuple[int | str, ...]:
+    """Return what a spec's entry is called with, in order."""
+    if spec.arguments:
+        return spec.arguments
+    tensors = spec.contract.tensors
+    given = [tensor.name for tensor in tensors if tensor.role != "output"]
+    if spec.returns == "arguments":
+        given += [tensor.name for tensor in tensors if tensor.role == "output"]
+    return (*given, *(scalar.name for scalar in spec.contract.scalars))
+
+
+def problem_source(spec: KernelSpec, shape: Shape, reference: str = "") -> str:
+    """Return the module of a problem.
+
+    Args:
+        spec: The spec.
+        shape: Sizes, and what tensors hold at first.
+        reference: Source of the problem that the spec names, if it names one.
+    """
+    contract = spec.contract
+    if not contract.tensors:
+        return reference
+    inputs, outputs = spec.call_bytes(shape)
+    head = (
+        f"# {spec.name}, {spec.shape_name(shape)}: generated from a kernel spec.\n"
+        f"# Bytes of one call: {inputs} of inputs, {outputs} of outputs.\n"
+    )
+    run = spec.reference.run if spec.reference is not None else ""
+    names, held = _constructed(spec), _input_names(spec)
+    constructed: list[float] = [*spec.sizes(shape).values()]
+    constructed += [shape.scalars.get(s.name, s.value) for s in contract.scalars]
+    copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
+    lines = ["import torch", "from torch import nn", "", ""]
+    if reference:
+        lines += ["_reference_inputs = get_init_inputs", "_Reference = Model", "", ""]
+    if _reads_files(spec, shape):
+        lines += [*_READ_TENSOR.splitlines()]
+    lines += ["class Model(nn.Module):"]
+    lines += _constructor(
+        names, "self.reference = _Reference(*_reference_inputs())" if reference else ""
+    )
+    taken = held if reference else run_parameters(run)
+    called = ", ".join(each if each in held else f"self.{each}" for each in taken)
+    function = "self.reference" if reference else "run"
+    lines += ["", f"    def forward({', '.join(['self', *held])}):"]
+    lines += [f"        {name} = {name}.clone()" for name in copied]
+    if copied:
+        lines += [f"        found = {function}({called})", *_returned(spec, copied)]
+    else:
+        lines += [f"        return {function}({called})"]
+    lines += ["", "", "def get_inputs():"]
+    values = spec.sizes(shape)
+    for tensor in contract.tensors:
+        if tensor.role != "output":
+            init = shape.inits.get(tensor.name, tensor.init) or Randn()
+            lines += [f"    {line}" for line in _made(tensor, init, values)]
+    lines += [f"    return [{', '.join(held)}]", "", "", "def get_init_inputs():"]
+    lines += [f"    return {constructed!r}", ""]
+    return head + (reference or run).rstrip() + "\n\n\n" + "\n".join(lines)
+
+
+def kernel_source(spec: KernelSpec) -> str:
+    """Return the module of the spec's kernel."""
+    if spec.entry == "ModelNew":
+        return spec.source
+    contract, launch = spec.contract, spec.launch
+    lines: list[str] = []
+    if not spec.is_extension:
+        lines += [spec.source.rstrip(), "", "", "import torch", "from torch import nn", "", ""]
+        callee = spec.entry
+    else:
+        lines += _extension(spec)
+        callee = f"extension.{spec.entry}"
+    first = {name: choices[0] for name, choices in launch.meta.items()}
+    jit = not spec.is_extension and is_jit(spec.source, spec.entry)
+    names, held = _constructed(spec), _input_names(spec)
+    lines += ["class ModelNew(nn.Module):"]
+    if not contract.tensors:
+        lines += ["    def __init__(self, *_):", "        super().__init__()", ""]
+        lines += ["    def forward(self, *inputs):", f"        return {callee}(*inputs)", ""]
+        return "\n".join(lines)
+    lines += [*_constructor(names), "", f"    def forward({', '.join(['self', *held])}):"]
+    arguments = arguments_of(spec)
+    outputs = [tensor for tensor in contract.tensors if tensor.role == "output"]
+    made = outputs if spec.returns == "arguments" else []
+    used = [*arguments, *(launch.grid if jit else ()), *(s for t in made for s in t.shape)]
+    tensors = [tensor.name for tensor in contract.tensors]
+    for name in names_used(tuple(used)):
+        if name in first:
+            lines += [f"        {name} = {first[name]}"]
+        elif name in names:
+            lines += [f"        {name} = self.{name}"]
+    copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
+    lines += [f"        {name} = {name}.clone()" for name in copied]
+    for tensor in made:
+        lines += [f"        {tensor.name} = {_empty(tensor, held)}"]
+    called = [each if each in tensors else as_python(each) for each in arguments]
+    if jit:
+        named = [name for name in first if name not in arguments]
+        called += [f"{name}={first[name]}" for name in named]
+        grid = ", ".join(as_python(part) for part in launch.grid)
+        callee = f"{callee}[({grid},)]"
+    call = f"{callee}({', '.join(str(each) for each in called)})"
+    if spec.returns == "arguments":
+        every = [*(tensor.name for tensor in outputs), *copied]
+        lines += [f"        {call}", f"        return {_one_or_all(every)}", ""]
+    elif copied:
+        lines += [f"        found = {call}", *_returned(spec, copied), ""]
+    else:
+        lines += [f"        return {call}", ""]
+    return "\n".join(lines)
+
+
+def literal(text: str) -> str:
+    """Return a string literal that a reader can read."""
+    if '"""' in text or text.endswith(('"', "\\")) or "\r" in text or "\0" in text:
+        return repr(text)
+    return f'{"r" if chr(92) in text else ""}"""{text}"""'
+
+
+def _extension(spec: KernelSpec) -> list[str]:
+    choices = {name: given[0] for name, given in spec.launch.meta.items()}
+    text = spec.source if spec.source.startswith("\n") else f"\n{spec.source}"
+    constants = "".join(f"\nconstexpr int {name} = {value};" for name, value in choices.items())
+    text = f"{constants}{text}".rstrip() + "\n"
+    lines = ["import torch", "from torch import nn"]
+    lines += ["from torch.utils.cpp_extension import load_inline", ""]
+    flags = ", ".join(json.dumps(flag) for flag in spec.launch.flags)
+    name = f"spec_{hashlib.sha256(spec.name.encode()).hexdigest()[:8]}"
+    if spec.has_device_code:
+        lines += [f"declaration = {json.dumps(declaration(spec.source, spec.entry))}"]
+    lines += [f"source = {literal(text)}", "", "extension = load_inline(", f'    name="{name}",']
+    if spec.has_device_code:
+        lines += ["    cpp_sources=declaration,", "    cuda_sources=source,"]
+    else:
+        lines += ["    cpp_sources=source,"]
+    lines += [f'    functions=["{spec.entry}"],']
+    if flags:
+        option = "extra_cuda_cflags" if spec.has_device_code else "extra_cflags"
+        lines += [f"    {option}=[{flags}],"]
+    return [*lines, ")", "", ""]
+
+
+def _constructed(spec: KernelSpec) -> list[str]:
+    return [*spec.contract.axes, *(scalar.name for scalar in spec.contract.scalars)]
+
+
+def _input_names(spec: KernelSpec) -> list[str]:
+    return [tensor.name for tensor in spec.contract.tensors if tensor.role != "output"]
+
+
+def _constructor(names: list[str], more: str = "") -> list[str]:
+    lines = [f"    def __init__({', '.join(['self', *names])}):", "        super().__init__()"]
+    lines += [f"        self.{name} = {name}" for name in names]
+    return [*lines, f"        {more}"] if more else lines
+
+
+def _returned(spec: KernelSpec, copied: list[str]) -> list[str]:
+    """Return lines that return `found` and the tensors that were changed."""
+    outputs = [tensor for tensor in spec.contract.tensors if tensor.role == "output"]
+    if not outputs:
+        return [f"        return {_one_or_all(copied)}"]
+    found = "found" if len(outputs) == 1 else "*found"
+    return [f"        return {found}, {', '.join(copied)}"]
+
+
+def _one_or_all(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def _empty(tensor: Tensor, inputs: list[str]) -> str:
+    sizes = ", ".join(as_python(size) for size in tensor.shape)
+    where = f", device={inputs[0]}.device" if inputs else ""
+    shape = f"({sizes},)" if tensor.shape else "()"
+    return _laid_out(f"torch.empty({shape}, dtype=torch.{tensor.dtype}{where})", tensor)
+
+
+def _laid_out(value: str, tensor: Tensor) -> str:
+    match tensor.layout:
+        case "transposed":
+            return f"{value}.transpose(-1, -2).contiguous().transpose(-1, -2)"
+        case "channels_last":
+            return f"{value}.contiguous(memory_format=torch.channels_last)"
+    return value
+
+
+def _reads_files(spec: KernelSpec, shape: Shape) -> bool:
+    inits = {tensor.name: tensor.init for tensor in spec.contract.tensors} | dict(shape.inits)
+    return any(isinstance(init, Safetensors) for init in inits.values())
+
+
+def _made(tensor: Tensor, init: Init, values: Mapping[str, int]) -> list[str]:
+    """Return lines that make a tensor."""
+    sizes = [evaluate(size, values) for size in tensor.shape]
+    shape, kind = repr(tuple(sizes)), f"dtype=torch.{tensor.dtype}"
+    count = 1
+    for size in sizes:
+        count *= size
+    match init:
+        case Randn(mean=mean, std=std):
+            made = f"torch.randn({shape}, {kind})"
+            if (mean, std) != (0.0, 1.0):
+                made = f"({made} * {std!r} + {mean!r})"
+        case Uniform(low=low, high=high):
+            made = f"torch.empty({shape}, {kind}).uniform_({low!r}, {high!r})"
+        case Zeros():
+            made = f"torch.zeros({shape}, {kind})"
+        case Ones():
+            made = f"torch.ones({shape}, {kind})"
+        case Full(value=value):
+            made = f"torch.full({shape}, {value!r}).to(torch.{tensor.dtype})"
+        case Arange(start=start, step=step):
+            made = f"(torch.arange({count}) * {step!r} + {start!r}).reshape({shape})"
+            made += f".to(torch.{tensor.dtype})"
+        case Randint(low=low, high=high):
+            least, most = evaluate(low, values), evaluate(high, values)
+            if least >= most:
+                raise UsageError(f"tensor {tensor.name!r}: randint from {least} to {most} is empty")
+            made = f"torch.randint({least}, {most}, {shape}).to(torch.{tensor.dtype})"
+        case Permutation():
+            made = f"torch.rand({shape}).argsort(-1).to(torch.{tensor.dtype})"
+        case Offsets(total=total):
+            whole = evaluate(total, values)
+            inner = f"torch.randint(0, {whole + 1}, ({max(count - 2, 0)},)).sort().values"
+            made = f"torch.cat([torch.tensor([0]), {inner}, torch.tensor([{whole}])])[:{count}]"
+            made += f".to(torch.{tensor.dtype})"
+        case Safetensors(path=path, key=key):
+            digest = _digest(path, key, tensor, sizes)
+            made = f"_read_tensor({path!r}, {key!r}, {digest!r})"
+    return [f"{tensor.name} = {_laid_out(made, tensor)}"]
+
+
+_STORED = {
+    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"},
+    **{"int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"},
+}
+
+
+def _digest(path: str, key: str, tensor: Tensor, sizes: list[int]) -> str:
+    """Return a safetensors file's digest, if it holds the tensor."""
+    try:
+        data = Path(path).read_bytes()
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the safetensors file {path}: {error}") from None
+    entry = header.get(key)
+    if not isinstance(entry, dict):
+        known = ", ".join(name for name in header if name != "__metadata__")
+        raise UsageError(f"{path} holds no tensor {key!r}; it holds {known or 'none'}")
+    if (entry["dtype"], entry["shape"]) != (_STORED[tensor.dtype], sizes):
+        raise UsageError(
+            f"{key!r} in {path} is {entry['dtype']} of {entry['shape']}, and tensor "
+            f"{tensor.name!r} is {_STORED[tensor.dtype]} of {sizes}"
+        )
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,139 @@
+"""What a spec's sources say: signatures, and what a kernel writes.
+
+Contract: texts are read and never run. Of C++ only a function's own declaration is read, found
+outside of comments; a source in which it cannot be found is a `UsageError`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from kernelgym.errors import UsageError
+
+__all__ = ["cpp_function", "declaration", "is_jit", "run_parameters", "unwritten_by_triton"]
+
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_STORES = ("store", "atomic_", "store_tensor_descriptor")
+
+
+def run_parameters(source: str) -> tuple[str, ...]:
+    """Return the parameters of a reference's ``run``.
+
+    Raises:
+        UsageError: If the source is no Python, has no `run`, or one that takes other arguments.
+    """
+    found = _function(source, "run", "the reference")
+    taken = found.args
+    if taken.vararg or taken.kwarg or taken.posonlyargs or taken.kwonlyargs:
+        raise UsageError("the reference's run takes arguments by name alone; leave out * and /")
+    return tuple(argument.arg for argument in taken.args)
+
+
+def is_jit(source: str, entry: str) -> bool:
+    """Return True if a Python function is compiled by Triton.
+
+    Raises:
+        UsageError: If the source is no Python, or does not define the function.
+    """
+    found = _function(source, entry, "the source")
+    return any("jit" in ast.unparse(each) for each in found.decorator_list)
+
+
+def unwritten_by_triton(source: str, entry: str, arguments: list[str]) -> list[str]:
+    """Return arguments that a kernel in Triton stores nothing through.
+
+    A parameter counts as written if a store's or an atomic's pointer is computed from it, or if it
+    is handed to a function other than Triton's own.
+
+    Args:
+        source: The module.
+        entry: The kernel in it.
+        arguments: What it is called with, in the order of its parameters.
+    """
+    function = _function(source, entry, "the source")
+    parameters = [argument.arg for argument in function.args.args]
+    reached: set[str] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if not name.startswith(("tl.", "triton.")):
+            reached |= _names([*node.args, *(keyword.value for keyword in node.keywords)])
+        elif node.func.attr.startswith(_STORES) if isinstance(node.func, ast.Attribute) else False:
+            pointer = next((k.value for k in node.keywords if k.arg == "pointer"), None)
+            reached |= _names([pointer] if pointer is not None else node.args[:1])
+    before = -1
+    while len(reached) != before:
+        before = len(reached)
+        for node in ast.walk(function):
+            targets: list[ast.expr] = []
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    pass
+                case (
+                    ast.AugAssign(target=target, value=value)
+                    | ast.NamedExpr(target=target, value=value)
+                ):
+                    targets = [target]
+                case _:
+                    continue
+            if _names(targets) & reached:
+                reached |= _names([value])
+    return [
+        given for given, name in zip(arguments, parameters, strict=False) if name not in reached
+    ]
+
+
+def cpp_function(source: str, entry: str) -> tuple[str, tuple[str, ...]]:
+    """Return a C++ function's return type, and its parameters' texts.
+
+    Raises:
+        UsageError: If the source does not define the function.
+    """
+    text = _DIRECTIVE.sub("", _COMMENT.sub(lambda match: '""' if match[1] else " ", source))
+    head = rf"([\w:<>,*&\s]*?[\w>*&])\s*\b{re.escape(entry)}\s*"
+    match = re.search(head + r"\(([^{};]*)\)\s*(?:noexcept\s*)?\{", text)
+    if match is None:
+        raise UsageError(f"the source defines no function {entry!r}; entry names one of its own")
+    kind = " ".join(match[1].split()).removeprefix("static ").removeprefix("inline ")
+    return kind, tuple(_split(" ".join(match[2].split())))
+
+
+def declaration(source: str, entry: str) -> str:
+    """Return a C++ function's declaration.
+
+    Raises:
+        UsageError: If the source does not define the function.
+    """
+    kind, parameters = cpp_function(source, entry)
+    plain = [re.sub(r"\s*=.*", "", parameter) for parameter in parameters]
+    return f"{kind} {entry}({', '.join(plain)});"
+
+
+def _split(parameters: str) -> list[str]:
+    found, depth, current = [], 0, ""
+    for character in parameters:
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            found.append(current.strip())
+            current = ""
+        else:
+            current += character
+    return [*found, current.strip()] if current.strip() else found
+
+
+def _function(source: str, name: str, what: str) -> ast.FunctionDef:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise UsageError(f"{what} is not valid Python: {error}") from None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+    raise UsageError(f"{what} defines no function {name!r}")
+
+
+def _names(nodes: list[ast.expr]) -> set[str]:
+    return {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}

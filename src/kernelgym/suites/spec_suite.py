@@ -1,0 +1,117 @@
+"""The problems of a kernel spec: one a shape, as a suite.
+
+Ids are the spec's name and the shape's, such as ``row_softmax/rows=1024``. Shapes that are hidden
+or ``both`` are of the split ``hidden``, all others of the split ``tune``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from kernelgym.errors import UsageError
+from kernelgym.rulesets import Ruleset
+from kernelgym.suites.base import Ids, check_choice, find_problem, non_empty, select_ids
+from kernelgym.suites.spec import KernelSpec, Shape, read_spec
+from kernelgym.suites.spec_modules import kernel_source, problem_source
+from kernelgym.types import Kernel, Problem
+
+__all__ = ["SpecSuite", "kernel_of", "problem_of", "spec_problem"]
+
+
+def problem_of(spec: KernelSpec, shape: Shape) -> Problem:
+    """Return the problem of one shape.
+
+    Raises:
+        UsageError: If the problem that a spec refers to cannot be found, or a file be read.
+    """
+    reference = ""
+    if spec.reference is not None and spec.reference.problem:
+        from kernelgym.suites import get_problem
+
+        reference = get_problem(spec.reference.problem).source
+    name = spec.shape_name(shape)
+    source = problem_source(spec, shape, reference)
+    return Problem(f"{spec.name}/{name}", spec.name, 0, name, source, spec.name)
+
+
+def kernel_of(spec: KernelSpec) -> Kernel:
+    """Return a spec's kernel."""
+    return Kernel(kernel_source(spec), spec.kind)
+
+
+def spec_problem(given: str) -> Problem:
+    """Return one problem of a spec's file.
+
+    Args:
+        given: The file, and after ``#`` the shape's name if the spec has several.
+
+    Raises:
+        UsageError: If the file is no spec, or has several shapes and none is named.
+    """
+    path, _, name = given.partition("#")
+    suite = SpecSuite(path)
+    if name:
+        return suite.get(f"{suite.name}/{name}")
+    if len(suite.spec.shapes) > 1:
+        raise UsageError(
+            f"{path} has {len(suite.spec.shapes)} shapes; name one, as in "
+            f"{path}#{suite.spec.shape_name(suite.spec.shapes[0])}"
+        )
+    return suite.problems()[0]
+
+
+class SpecSuite:
+    """The problems of one kernel spec.
+
+    Args:
+        given: The spec, or its file.
+
+    Raises:
+        UsageError: If the file is no spec.
+    """
+
+    levels: tuple[int, ...] = (0,)
+    splits: tuple[str, ...] = ("tune", "hidden")
+
+    def __init__(self, given: KernelSpec | str | Path) -> None:
+        self.spec = given if isinstance(given, KernelSpec) else read_spec(given)
+        self.name = self.spec.name
+
+    def problems(
+        self,
+        level: int | None = None,
+        ids: Ids | None = None,
+        split: str | None = None,
+        exclude_degenerate: bool = False,
+        precision: str = "own",
+    ) -> tuple[Problem, ...]:
+        """See `kernelgym.suites.base.Suite.problems`; nothing is known to be degenerate here."""
+        check_choice(f"level of {self.name}", level, self.levels)
+        check_choice(f"split of {self.name}", split, self.splits)
+        hidden = {None: None, "tune": False, "hidden": True}[split]
+        chosen = tuple(
+            problem
+            for problem, shape in zip(self._problems, self.spec.shapes, strict=True)
+            if hidden is None or hidden == (shape.role != "tune")
+        )
+        if ids is not None and chosen:
+            chosen = select_ids(chosen, ids)
+        return non_empty(chosen, self.name, level=level, ids=ids, split=split)
+
+    def get(self, problem_id: str) -> Problem:
+        """See `kernelgym.suites.base.Suite.get`."""
+        return find_problem(self._problems, problem_id)
+
+    def rules(self, base: str | Ruleset) -> Ruleset:
+        """Return a ruleset, with the spec's tolerances if it has any."""
+        return self.spec.rules(base)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The spec's own kernel."""
+        return kernel_of(self.spec)
+
+    @cached_property
+    def _problems(self) -> tuple[Problem, ...]:
+        return tuple(problem_of(self.spec, shape) for shape in self.spec.shapes)

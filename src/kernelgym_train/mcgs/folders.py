@@ -1,0 +1,310 @@
+"""Searches over a folder of kernels, with one budget.
+
+A folder's kernels are its kernel specs (``*.json``) and its pairs of ``NAME.problem.py`` and
+``NAME.kernel.py``. Files whose name begins with ``_`` or ``.`` are left out.
+
+Contract:
+
+- every file is read before anything is judged, and one that cannot be used ends the command;
+- half of the budget is split by weight, the rest in rounds by weight and by what each kernel gained
+  (`kernelgym_train.mcgs.sharing`); a search with nothing left to try gives its share to the others;
+- under a limit of time kernels are searched one after the other, each in its share by weight of the
+  time and the evaluations that are left;
+- a kernel whose search fails ends no other: its message is in the result;
+- each kernel has its own folder, as if it were searched alone, and goes on from it.
+
+``outdir/result.json`` (version 1): ``kernels`` (results by name, as of
+`kernelgym_train.mcgs.finishing`), ``failed`` (messages by name), ``speedup`` (geometric mean by
+weight over the kernels that were searched), ``evaluations``, ``seconds``, ``stopped``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelgym import Kernel, UsageError, get_problem
+from kernelgym.types import Evaluator
+from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.controller import Duelling
+from kernelgym_train.mcgs.files import SearchFolder, write_whole
+from kernelgym_train.mcgs.session import Session, check_algorithm, stopped_by_ctrl_c
+from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
+from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
+
+__all__ = ["VERSION", "read_tasks", "search_folder", "whole_sentence"]
+
+VERSION = 1
+_PROBLEM, _KERNEL = ".problem.py", ".kernel.py"
+
+
+def read_tasks(folder: str | Path, language: str) -> tuple[Task, ...]:
+    """Return the tasks of a folder, by name.
+
+    Args:
+        folder: The folder.
+        language: Language of kernels that stand beside a problem.
+
+    Raises:
+        UsageError: If there is none, a file cannot be used, or two have one name.
+    """
+    folder, found = Path(folder), list[Task]()
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
+    for path in files:
+        if path.suffix == ".json":
+            try:
+                found.append(task_of_spec(path))
+            except UsageError as error:
+                told = str(error)
+                raise UsageError(told if str(path) in told else f"{path}: {told}") from None
+        elif path.name.endswith(_PROBLEM):
+            kernel = path.with_name(path.name.removesuffix(_PROBLEM) + _KERNEL)
+            if kernel not in files:
+                raise UsageError(f"{path} has no kernel beside it; add {kernel.name}")
+            try:
+                source = kernel.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"cannot read the kernel {kernel}: {error}") from None
+            name = path.name.removesuffix(_PROBLEM)
+            try:
+                found.append(task_of(get_problem(path), Kernel(source, language), name))
+            except UsageError as error:
+                raise UsageError(f"{kernel}: {error}") from None
+    if not found:
+        raise UsageError(
+            f"folder {str(folder)!r} holds no kernel; put kernel specs (*.json) into it, or pairs "
+            f"of NAME{_PROBLEM} and NAME{_KERNEL}"
+        )
+    for task in found:
+        if [other.name for other in found].count(task.name) > 1:
+            raise UsageError(f"two kernels of {str(folder)!r} are named {task.name!r}; rename one")
+    return tuple(found)
+
+
+def search_folder(
+    tasks: Sequence[Task],
+    evaluator_for: Callable[[Task], Evaluator],
+    outdir: Path,
+    *,
+    budget: Budget,
+    algo: str,
+    approximate: bool,
+    seed: int,
+    workers: int,
+    resume: bool,
+    require_quiet: bool = False,
+    compare: Duelling | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Any]:
+    """Search for a faster kernel of each task; return what ``result.json`` holds.
+
+    Args:
+        tasks: The tasks, no two of one name.
+        evaluator_for: Returns an evaluator that follows a task's rules; it stays open.
+        outdir: Folder for results.
+        budget: Limits of all searches together; patience and the like hold for each.
+        algo: As for `kernelgym_train.mcgs.optimize`, like all that is not named.
+        approximate: See there.
+        seed: See there.
+        workers: See there.
+        resume: Go on with the searches in `outdir`, and begin those that it does not hold.
+        require_quiet: Whether a kernel fails on a host on which verdicts of it differ by 10 %.
+        compare: Compares two kernels; `kernelgym.duel` if None.
+        say: Is told a line for the reader at the terminal.
+        clock: Returns seconds.
+
+    Raises:
+        UsageError: If the budget is too little, or `outdir` holds one of the searches already.
+    """
+    check_algorithm(algo)
+    weights = {task.name: task.weight for task in tasks}
+    shares = first_shares(budget.builds, weights)
+    for task in tasks:
+        place = SearchFolder(outdir, task.name)
+        if place.is_begun and not resume:
+            raise UsageError(
+                f"there is a search in {str(place.path)!r}; go on with it by resume=true, or give "
+                "another outdir"
+            )
+    options: dict[str, Any] = {"algo": algo, "approximate": approximate, "seed": seed}
+    options |= {"workers": workers, "clock": clock, "alone": False}
+    if compare is not None:
+        options["compare"] = compare
+
+    def opened(task: Task, limits: Budget) -> Session:
+        told = _named(task.name, say)
+        return Session(task, evaluator_for(task), outdir, budget=limits, say=told, **options)
+
+    with contextlib.ExitStack() as stack:
+        run = _Run(tasks, budget, opened, stack, require_quiet, say, clock)
+        stack.enter_context(stopped_by_ctrl_c(run.stop, say))
+        if budget.seconds:
+            run.one_by_one()
+        else:
+            run.in_rounds(shares)
+        result = run.result()
+    write_whole(outdir, result)
+    return result
+
+
+class _Run:
+    """The searches of one folder while they run."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        budget: Budget,
+        opened: Callable[[Task, Budget], Session],
+        stack: contextlib.ExitStack,
+        require_quiet: bool,
+        say: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._tasks = {task.name: task for task in tasks}
+        self._budget, self._opened, self._stack = budget, opened, stack
+        self._require_quiet, self._say, self._clock = require_quiet, say, clock
+        self._began = clock()
+        self._sessions: dict[str, Session] = {}
+        self._results: dict[str, dict[str, Any]] = {}
+        self._failed: dict[str, str] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Dispatch nothing any more, in any search."""
+        self._stopped = True
+        for session in self._sessions.values():
+            session.stop()
+
+    def one_by_one(self) -> None:
+        """Search each kernel to its end, in its share of the rest."""
+        waiting = dict(self._weights)
+        for name, weight in self._weights.items():
+            share = weight / sum(waiting.values())
+            seconds = self._budget.seconds - (self._clock() - self._began)
+            builds = int((self._budget.builds - self._evaluations) * share)
+            if seconds > 0:
+                self._explore(name, max(1, builds), contests=True, seconds=seconds * share)
+                self._finish(name)
+            del waiting[name]
+
+    def in_rounds(self, shares: Mapping[str, int]) -> None:
+        """Let all searches evaluate in rounds, and finish each.
+
+        Args:
+            shares: Evaluations of the first round.
+        """
+        for name, builds in shares.items():
+            self._explore(name, builds)
+        while not self._stopped and (left := self._budget.builds - self._evaluations) > 0:
+            open_ = {name: self._weights[name] for name in self._sessions if self._is_open(name)}
+            progress = {name: self._sessions[name].progress for name in open_}
+            gains = {
+                name: expected_gain(each.leads, each.evaluations) for name, each in progress.items()
+            }
+            if not open_:
+                break
+            for name, more in next_shares(left, open_, gains).items():
+                if more:
+                    self._explore(name, progress[name].evaluations + more)
+        for name in self._sessions:
+            self._explore(name, contests=True)
+            self._finish(name)
+
+    def result(self) -> dict[str, Any]:
+        """Return what came out of all."""
+        for name in self._tasks:
+            if name not in self._results and name not in self._failed:
+                why = "interrupted" if self._stopped else "no time was left"
+                self._failed[name] = f"{why} before it was searched"
+        whole = sum(self._weights[name] for name in self._results)
+        value = sum(
+            self._weights[name] / whole * math.log(result["speedup"])
+            for name, result in self._results.items()
+        )
+        reasons = {result["stopped"] for result in self._results.values()}
+        return {
+            "version": VERSION,
+            "kernels": self._results,
+            "failed": self._failed,
+            "speedup": math.exp(value),
+            "evaluations": self._evaluations,
+            "seconds": round(self._clock() - self._began, 1),
+            "stopped": ", ".join(sorted(reasons)),
+        }
+
+    @property
+    def _weights(self) -> dict[str, float]:
+        return {name: task.weight for name, task in self._tasks.items()}
+
+    @property
+    def _evaluations(self) -> int:
+        return sum(session.progress.evaluations for session in self._sessions.values())
+
+    def _is_open(self, name: str) -> bool:
+        """Return True if a search can go on with more evaluations."""
+        progress = self._sessions[name].progress
+        return name not in self._failed and progress.stopped == "budget_builds"
+
+    def _explore(
+        self, name: str, builds: int = 0, *, contests: bool = False, seconds: float = 0.0
+    ) -> None:
+        """Let a search evaluate until a limit is met.
+
+        Args:
+            name: The kernel's.
+            builds: Its evaluations in all; 0 for as many as before.
+            contests: Whether the best few are compared.
+            seconds: For how long, from now; 0 for no limit.
+        """
+        if name in self._failed or (self._stopped and name not in self._sessions):
+            return
+        with self._guarded(name):
+            if name not in self._sessions:
+                limits = dataclasses.replace(self._budget, builds=builds, seconds=seconds)
+                session = self._stack.enter_context(self._opened(self._tasks[name], limits))
+                self._sessions[name] = session
+                if session.result is None:
+                    session.begin(self._require_quiet)
+            session = self._sessions[name]
+            if session.result is not None and not builds:
+                return
+            limits = dataclasses.replace(session.budget, builds=builds or session.budget.builds)
+            session.explore(limits, contests=contests)
+
+    def _finish(self, name: str) -> None:
+        if name in self._failed or name not in self._sessions:
+            return
+        with self._guarded(name):
+            session = self._sessions[name]
+            self._results[name] = session.result or session.finish()
+
+    @contextlib.contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """Let a kernel that fails end no other."""
+        try:
+            yield
+        except Exception as error:
+            self._failed[name] = str(error) or type(error).__name__
+            self._say(f"{name} failed: {self._failed[name]}")
+
+
+def _named(name: str, say: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda line: say(f"{name}: {line}")
+
+
+def whole_sentence(result: Mapping[str, Any], outdir: Path) -> str:
+    """Return a folder's result in one sentence."""
+    kernels, failed = result["kernels"], result["failed"]
+    faster = sum(bool(each["best"]["diff"]) for each in kernels.values())
+    told = f", {len(failed)} failed ({', '.join(failed)})" if failed else ""
+    return (
+        f"{faster} of {len(kernels) + len(failed)} kernels are faster{told}: "
+        f"{result['speedup']:.3g}x on average after {result['evaluations']} evaluations in "
+        f"{result['seconds']:.0f} s: {outdir / 'result.json'}"
+    )

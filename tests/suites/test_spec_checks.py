@@ -1,0 +1,88 @@
+"""What does not fit together in a kernel spec is refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym.errors import UsageError
+from kernelgym.suites.spec import read_spec
+from kernelgym.suites.spec_checks import check_memory
+from support.specs import CPP, SPEC, TRITON, TRITON_SPEC, changed, written
+
+CASES = [
+    ({"reference": None}, r'"reference" is missing.*def run\(x, factor\)'),
+    ({"reference": {"run": "def go(x): pass"}}, "no function 'run'"),
+    ({"reference": {"run": "def run(x, scale): pass"}}, "'scale', which is not defined"),
+    ({"reference": {"run": "def run(factor): pass"}}, "does not take the input 'x'"),
+    ({"reference": {"run": "def run(x:"}}, "not valid Python"),
+    ({"contract__tensors__0__shape": ["rows", "depth"]}, "'depth', which is not defined"),
+    ({"contract__axes__count": {"type": "expr", "expression": "area"}}, "axes before it: rows"),
+    ({"contract__axes__columns": {"type": "const", "value": 0}}, "'columns' is 0"),
+    ({"contract__tensors__1__role": "input"}, "does not take the input 'y'"),
+    ({"contract__tensors__1__init": "zeros"}, "'y' is an output"),
+    ({"contract__tensors__0__dtype": "int32"}, "has no init"),
+    ({"contract__tensors__0__layout": "channels_last"}, "takes 4 axes"),
+    ({"contract__shapes": []}, "contract.shapes is missing"),
+    ({"contract__shapes__0__axes": {}}, "no size for the axis 'rows'"),
+    ({"contract__shapes__0__axes": {"rows": 0}}, "'rows' is 0"),
+    ({"contract__shapes__0__weight": 0.0}, "weight"),
+    ({"contract__shapes__1__axes": {"rows": 4}}, "two shapes are 'rows=4'"),
+    ({"contract__shapes": [{"axes": {"rows": 4}, "role": "hidden"}]}, "every shape is hidden"),
+    ({"contract__shapes__0__scalars": {"gain": 2}}, "gain"),
+    ({"contract__scalars__0__name": "rows"}, "names a axis|names an axis|rename one"),
+    ({"source": CPP.replace("torch::Tensor scaled", "void scaled")}, "nothing writes .*'y'.*void"),
+    ({"entry": "scale"}, "no function 'scale'"),
+    ({"source": "__global__ void scaled(float* x) {}"}, "__global__"),
+    ({"returns": "arguments", "arguments": ["x", "factor"]}, "nothing writes the output 'y'"),
+    ({"launch": {"grid": ["rows"]}}, "for kernels of Triton"),
+    ({"path": "scaled.cpp"}, "both given"),
+    ({"source": "", "path": "missing.cpp"}, "cannot read"),
+    ({"name": "../up"}, "no folder's name"),
+    ({"version": 2}, "only version 1"),
+]
+TRITON_CASES = [
+    ({"launch__grid": ["count / BLOCK"]}, "is no arithmetic"),
+    ({"launch__grid": ["open('x')"]}, "is no arithmetic"),
+    ({"launch__grid": ["ceil_div(count, WIDTH)"]}, "'WIDTH', which is not defined"),
+    ({"launch__grid": ["count - count"]}, "below 1"),
+    ({"launch__grid": []}, "launch.grid is missing"),
+    ({"launch__meta__BLOCK": []}, "lists choices"),
+    ({"returns": "value"}, "returns nothing"),
+    ({"arguments": ["x", "x", "count", "factor"]}, "nothing writes the output 'y'"),
+    ({"source": TRITON.replace("at = y", "at = x")}, "nothing writes the output 'y'"),
+    ({"arguments": ["x", "y", "total", "factor"]}, "'total', which is not defined"),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "change", "why"),
+    [
+        *((SPEC, change, why) for change, why in CASES),
+        *((TRITON_SPEC, change, why) for change, why in TRITON_CASES),
+    ],
+)
+def test_bad_specs_are_refused_in_one_line(
+    spec: dict[str, Any], change: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, changed(spec, **change))
+    with pytest.raises(UsageError, match=why) as caught:
+        read_spec(path)
+    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", '{"name": ', "null"])
+def test_what_is_no_spec_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="spec"):
+        read_spec(path)
+
+
+def test_shapes_beyond_memory_are_refused(tmp_path: Path) -> None:
+    spec = read_spec(written(tmp_path, changed(SPEC, contract__shapes__2__axes={"rows": 10**9})))
+    with pytest.raises(UsageError, match=r"rows=1000000000.*129.1 GB.*12.0 GB"):
+        check_memory(spec, 12 * 10**9, "cpu")
+    check_memory(spec, 200 * 10**9, "cpu")

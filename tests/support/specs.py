@@ -1,0 +1,117 @@
+"""Kernel specs for tests: a softmax in C++ and variations of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.kernel_file import read_kernel_file
+
+CPP = """
+#include <torch/extension.h>
+
+torch::Tensor scaled(torch::Tensor x_in, double factor) {
+  auto x_c = x_in.contiguous();
+  const int64_t count = x_c.numel();
+  auto out = torch::empty_like(x_c);
+  const float* x = x_c.data_ptr<float>();
+  float* y = out.data_ptr<float>();
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = x[i] * static_cast<float>(factor);
+  }
+  return out;
+}
+"""
+TRITON = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x, y, count, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = offsets < count
+    at = y + offsets
+    tl.store(at, tl.load(x + offsets, mask=inside) * factor, mask=inside)
+"""
+SPEC: dict[str, Any] = {
+    "name": "scaled",
+    "kind": "cpp",
+    "source": CPP,
+    "entry": "scaled",
+    "reference": {"run": "def run(x, factor):\n    return x * factor\n"},
+    "contract": {
+        "axes": {
+            "rows": "var",
+            "columns": {"type": "const", "value": 8},
+            "count": {"type": "expr", "expression": "rows * columns"},
+        },
+        "tensors": [
+            {"name": "x", "shape": ["rows", "columns"]},
+            {"name": "y", "shape": ["rows", "columns"], "role": "output"},
+        ],
+        "scalars": [{"name": "factor", "value": 1.5}],
+        "shapes": [
+            {"axes": {"rows": 4}, "weight": 2.0},
+            {"axes": {"rows": 31}, "role": "both"},
+            {"axes": {"rows": 1237}, "role": "hidden"},
+        ],
+    },
+}
+TRITON_SPEC: dict[str, Any] = {
+    **copy.deepcopy(SPEC),
+    "kind": "triton",
+    "source": TRITON,
+    "entry": "scale_kernel",
+    "returns": "arguments",
+    "arguments": ["x", "y", "count", "factor"],
+    "launch": {"grid": ["ceil_div(count, BLOCK)"], "meta": {"BLOCK": [64, 128], "num_warps": [4]}},
+}
+
+MATMUL = read_kernel_file(EXAMPLES["matmul"][1].source).cpp
+PRODUCT: dict[str, Any] = {
+    "name": "product",
+    "kind": "cpp",
+    "source": MATMUL,
+    "entry": "matrix_product",
+    "launch": {"flags": ["-O2"]},
+    "reference": {"run": "def run(a, b):\n    return a @ b\n"},
+    "contract": {
+        "axes": {"n": "var"},
+        "tensors": [
+            {"name": "a", "shape": ["n", "n"]},
+            {"name": "b", "shape": ["n", "n"]},
+            {"name": "y", "shape": ["n", "n"], "role": "output"},
+        ],
+        "shapes": [
+            {"axes": {"n": 48}, "weight": 3},
+            {"axes": {"n": 96}, "weight": 1, "role": "both"},
+            {"axes": {"n": 1237}, "role": "hidden"},
+        ],
+    },
+}
+
+
+def changed(spec: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return a copy with other values; ``a__b`` names b in a, and None takes it out."""
+    made = copy.deepcopy(spec)
+    for path, value in changes.items():
+        *outer, last = path.split("__")
+        place = made
+        for name in outer:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+        if value is None:
+            del place[last]
+        else:
+            place[int(last) if isinstance(place, list) else last] = value
+    return made
+
+
+def written(folder: Path, spec: dict[str, Any], name: str = "spec.json") -> Path:
+    """Write a spec's file, and return its path."""
+    path = folder / name
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    return path

@@ -1,0 +1,146 @@
+"""What moves came to, in a search and in earlier ones."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym import UsageError
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.events import read_events
+from kernelgym_train.mcgs.tactics import (
+    START,
+    Edges,
+    Experience,
+    add_tactics,
+    read_tactics,
+    tactics_path,
+)
+from support import searches
+
+CONTEXT = {"task": "one", "ruleset": "strict@1", "device": "cpu"}
+PRIORS = (("a", 0.5), ("b", 0.3), ("c", 0.2))
+MOVES = st.sampled_from("abc")
+RESULTS = st.lists(st.tuples(MOVES | st.just(START), MOVES, st.booleans()), max_size=40)
+
+
+def experience(results: list[tuple[str, str, bool]]) -> Experience:
+    made = Experience()
+    for after, move, gained in results:
+        made.add(after, move, gained)
+    return made
+
+
+@given(RESULTS, MOVES)
+def test_priors_stay_above_zero_and_add_up(
+    results: list[tuple[str, str, bool]], after: str
+) -> None:
+    found = experience(results).weighed(after, PRIORS)
+    assert [move for move, _ in found] == [move for move, _ in PRIORS]
+    assert sum(share for _, share in found) == pytest.approx(1.0)
+    # 0.1 to 1.1 times the rules', before they add up to 1 again.
+    for (_, share), (_, before) in zip(found, PRIORS, strict=True):
+        assert share >= before * 0.1 / 1.1 - 1e-12
+
+
+def test_what_gains_is_tried_sooner() -> None:
+    found = dict(experience([("a", "c", True)] * 4 + [("a", "b", False)] * 4).weighed("a", PRIORS))
+    assert found["c"] > 0.2 and found["b"] < 0.3
+    elsewhere = dict(experience([("a", "c", True)] * 4).weighed("b", PRIORS))
+    after_a = dict(experience([("a", "c", True)] * 4).weighed("a", PRIORS))
+    assert 0.2 < elsewhere["c"] < after_a["c"]
+    assert Experience().weighed("a", PRIORS) == PRIORS
+
+
+def test_late_results_count_more() -> None:
+    late = dict(experience([("a", "b", False)] * 9 + [("a", "b", True)] * 9).weighed("a", PRIORS))
+    early = dict(experience([("a", "b", True)] * 9 + [("a", "b", False)] * 9).weighed("a", PRIORS))
+    assert late["b"] > early["b"]
+
+
+@settings(max_examples=15)
+@given(RESULTS)
+def test_what_is_written_is_read(results: list[tuple[str, str, bool]]) -> None:
+    made = experience(results)
+    with tempfile.TemporaryDirectory() as name:
+        add_tactics(Path(name), CONTEXT, made.fresh)
+        again = Experience()
+        again.begin(read_tactics(Path(name), CONTEXT))
+    for after in (START, "a"):
+        for mine, read in zip(
+            made.weighed(after, PRIORS), again.weighed(after, PRIORS), strict=True
+        ):
+            assert mine == pytest.approx(read, abs=1e-4)
+
+
+def test_contexts_are_never_merged(tmp_path: Path) -> None:
+    fresh: Edges = {(START, "a"): [10.0, 5.0]}
+    other = CONTEXT | {"device": "cuda"}
+    add_tactics(tmp_path, CONTEXT, fresh)
+    add_tactics(tmp_path, other, {(START, "b"): [1.0, 0.0]})
+    before = read_tactics(tmp_path, other)
+    add_tactics(tmp_path, CONTEXT, fresh)
+    assert read_tactics(tmp_path, CONTEXT) == {START: {"a": {"attempts": 18.0, "successes": 9.0}}}
+    assert read_tactics(tmp_path, other) == before and START in before
+    assert read_tactics(tmp_path, CONTEXT | {"ruleset": "strict@2"}) == {}
+    # Kernels of one context share what moves came to.
+    assert read_tactics(tmp_path, CONTEXT | {"task": "two"}) == read_tactics(tmp_path, CONTEXT)
+    whole = json.loads(tactics_path(tmp_path).read_text())
+    assert sorted(entry["searches"] for entry in whole["contexts"].values()) == [1, 2]
+    assert all("task" not in entry["context"] for entry in whole["contexts"].values())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"version": 9, "contexts": {}}', '{"version": 1, "contexts": {"x": 3}}']
+)
+def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) -> None:
+    tactics_path(tmp_path).write_text(text)
+    judge = searches.evaluator()
+    with pytest.raises(UsageError, match="global_tactic_graph"):
+        searches.run(tmp_path, judge, 2)
+    assert not judge.judged and not (tmp_path / "kernels").exists()
+    with pytest.raises(UsageError, match="global_tactic_graph"):
+        add_tactics(tmp_path, CONTEXT, {(START, "a"): [1.0, 1.0]})
+    assert tactics_path(tmp_path).read_text() == text
+
+
+def proposals(outdir: Path) -> list[dict[str, Any]]:
+    log = read_events(outdir / "kernels" / "matmul" / "events.jsonl")
+    return [dict(event.fields) for event in log if event.name == "proposed"]
+
+
+def counted(outdir: Path) -> float:
+    whole = json.loads(tactics_path(outdir).read_text())
+    (entry,) = whole["contexts"].values()
+    return sum(c["attempts"] for moves in entry["edges"].values() for c in moves.values())
+
+
+def test_a_search_adds_what_it_found_once(tmp_path: Path) -> None:
+    judge = searches.evaluator()
+    searches.run(tmp_path, judge, 4)
+    first = counted(tmp_path)
+    assert 3.0 < first <= 4.0
+    searches.run(tmp_path, judge, 4, resume=True)  # has nothing left to do
+    assert counted(tmp_path) == first
+    searches.run(tmp_path, judge, 6, resume=True)
+    assert 0.8 * first + 1.5 < counted(tmp_path) <= 0.8 * first + 2.0 + 1e-6
+    sources = [each["prior_source"] for each in proposals(tmp_path)]
+    assert sources[0] == "rules" and "rules+run" in sources
+
+
+def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
+    searches.run(tmp_path, searches.evaluator(), 6)
+    kept = tmp_path / "kernels" / "first"
+    (tmp_path / "kernels" / "matmul").rename(kept)
+    judge: ScriptedEvaluator = searches.evaluator()
+    searches.run(tmp_path, judge, 4, budget=Budget(4))
+    (began, *_) = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
+    assert began.fields["tactics"][START]
+    assert any(each["prior_source"].endswith("+file") for each in proposals(tmp_path))
