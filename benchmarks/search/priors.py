@@ -1,4 +1,4 @@
-"""Compare searches with priors from a kernel's text, and without, on a measured table.
+"""Compare searches with and without priors from a kernel's text.
 
 Run ``python -m benchmarks.search.priors EXAMPLE NAME [--seeds 50] [--out FILE]`` on a table that
 ``benchmarks.search.measure EXAMPLE NAME`` wrote. Searches start from the example's own kernel and

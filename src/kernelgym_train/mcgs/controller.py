@@ -262,7 +262,7 @@ class Controller:
         return self.progress.wall_s.get(leader, self.progress.start_wall_s)
 
     def rounds_left(self, most: int, keep: float = 0.0) -> int:
-        """Return how many rounds of a duel there is time for: 3 to `most`.
+        """Return how many rounds of a duel time allows: 3 to `most`.
 
         Args:
             most: Rounds where time has no limit.

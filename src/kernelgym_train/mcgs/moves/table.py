@@ -62,7 +62,7 @@ MOVES: Mapping[str, Move] = MappingProxyType(
 
 @functools.cache
 def known_moves() -> Mapping[str, Move]:
-    """Return all moves by id, those of other packages after those that come along.
+    """Return all moves by id, those of other packages last.
 
     Raises:
         UsageError: If another package's entry point cannot be loaded, is no move, or has the id of
