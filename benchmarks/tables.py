@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.runs import rows as runs
+from benchmarks.search.rows import searches
 from benchmarks.table_rows import (
     broken_device,
     cases,
@@ -302,6 +303,18 @@ SECTIONS = (
         env_overhead,
         "One step beside the judge: reading the answer, screening, scoring, feedback, the next "
         "observation.",
+    ),
+    *_recorded(
+        Section(
+            "Searches on the CPU",
+            "search_cpu.json",
+            "python -m benchmarks.search.cpu --out FILE",
+            searches,
+            "What a search makes of a plain C++ kernel, by duels of its best with its start; goals "
+            "are those of the median over seeds on a quiet machine. A search on a busy host comes "
+            "to few evaluations in its time, and its intervals are wide: such a row shows what is "
+            "claimed there, and not what the moves are worth.",
+        ),
     ),
     *_recorded(
         Section(

@@ -262,7 +262,7 @@ class Controller:
         return self.progress.wall_s.get(leader, self.progress.start_wall_s)
 
     def rounds_left(self, most: int, keep: float = 0.0) -> int:
-        """Return how many rounds of a duel there is time for: 3 to `most`.
+        """Return how many rounds of a duel time allows: 3 to `most`.
 
         Args:
             most: Rounds where time has no limit.
@@ -318,14 +318,14 @@ class Controller:
                 self.record("repeated", fields)
                 continue
             variant, risk = choice.proposal.variant, choice.proposal.risk
+            rules = source_of(self._around.proposer)
             self._folder.write_variant(key, variant, self._task.start, self._context, risk)
             fields |= {
                 "links": [list(link) for link in choice.links],
-                "source": source_of(self._around.proposer),
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
-                "experience": progress.experience.source(choice.move),
+                "prior_source": "+".join((rules, *progress.experience.source(choice.move))),
             }
             self.record("proposed", fields)
             return key
