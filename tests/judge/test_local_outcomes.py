@@ -79,6 +79,10 @@ def _check_cpp(evaluator, name):
     verdict = evaluator.evaluate(AFFINE, kernel)
     assert verdict.status is status, verdict
     assert verdict.compiled == (status is not Status.COMPILE_ERROR)
+    if not verdict.compiled:
+        assert verdict.build is None
+    else:
+        assert verdict.build.digest and "affine" in verdict.build.functions[0].name
 
 
 def test_kernelbench_ruleset_agrees_on_plain_kernels(kernelbench):
@@ -90,7 +94,7 @@ def test_kernelbench_ruleset_agrees_on_plain_kernels(kernelbench):
 def test_a_verdict_says_how_it_came_about(strict):
     verdict = strict.evaluate(AFFINE, TRITON)
     assert verdict.ruleset == strict.ruleset.label
-    assert verdict.device == "cpu"
+    assert verdict.device == "cpu" and verdict.build is None  # interpreted
     assert verdict.isolation
     assert verdict.wall_s > 0
     on_own_inputs = verdict.trials - len(strict.ruleset.distributions)  # one each
