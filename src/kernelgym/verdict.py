@@ -199,7 +199,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFunction:
-    """What a compiler made of one function. Sizes are in bytes; None where unknown."""
+    """What a compiler made of one function.
+
+    Sizes are in bytes; None where unknown.
+    """
 
     name: str
     """The linker's name, such as ``_Z3addPfi``; at most 200 characters."""

@@ -83,6 +83,16 @@ def _check_cpp(evaluator, name):
         assert verdict.build is None
     else:
         assert verdict.build.digest and "affine" in verdict.build.functions[0].name
+    assert list(evaluator.artifacts(kernel)) == (["extension.so"] if verdict.compiled else [])
+
+
+def test_building_alone_gives_what_a_verdict_has(strict):
+    kernel = CPP_OUTCOMES["wrong"][0]
+    build = strict.build(kernel)
+    assert build == strict.evaluate(AFFINE, kernel).build and build.digest
+    assert strict.artifacts(kernel)["extension.so"].startswith(b"\x7fELF")
+    assert strict.build(CPP_OUTCOMES["does not compile"][0]) is None
+    assert strict.build(TRITON) is None and strict.artifacts(TRITON) == {}
 
 
 def test_kernelbench_ruleset_agrees_on_plain_kernels(kernelbench):

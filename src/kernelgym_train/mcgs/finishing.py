@@ -111,6 +111,7 @@ def finish(
         "over_reference": over,
         "evaluations": progress.evaluations,
         "duplicates": progress.duplicates,
+        "twins": len(progress.graph.twins),
         "failures": dict(sorted(progress.failures.items())),
         "seconds": round(controller.seconds, 1),
         "stopped": progress.stopped,
@@ -130,6 +131,10 @@ def finish(
         },
         "minimised": minimised,
     }
+    if (built_for := getattr(evaluator, "artifacts", None)) is not None:
+        folder.write_built(None, built_for(task.start))
+        if best is not None:
+            folder.write_built(best, built_for(progress.variants[best].kernel()))
     controller.record("finished", {"result": result})
     folder.write_result(result)
     write_story(controller, folder, result)

@@ -1,4 +1,4 @@
-"""Machine code of object files: equal where programs are, and read from anything without harm."""
+"""Machine code: equal where programs are, and read without harm."""
 
 import itertools
 import struct

@@ -19,7 +19,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ _IN_USE_S = 60.0  # a library is copied within milliseconds after `find` returns
 _OBJECT_IN_USE_S = 86400.0  # an object file is used only at the end of a build, by the linker
 _ABANDONED_S = 3600.0
 _STAGING = "staging-"
+_NOTE = "-built.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,38 @@ class LibraryCache:
         """Move an object file into the cache, replacing an equal one."""
         os.replace(source, self.folder / name)
         return self.folder / name
+
+    def note(self, kernel: str, paths: Sequence[Path], scratch: Path) -> None:
+        """Note which files were built for a kernel, for `built_for`.
+
+        Args:
+            kernel: Digest of the kernel.
+            paths: The files, in this folder.
+            scratch: Folder for a temporary file, on the same disk.
+        """
+        folders = (path.relative_to(self.folder) for path in paths if path.exists())
+        fd, made = tempfile.mkstemp(dir=scratch)
+        with os.fdopen(fd, "w") as file:
+            json.dump([str(path) for path in folders], file)
+        self.file_object(Path(made), f"{kernel}{_NOTE}")
+
+    def built_for(self, kernel: str) -> dict[str, bytes]:
+        """Return what was built for a kernel, by name, if still there.
+
+        Args:
+            kernel: Digest of the kernel.
+        """
+        found: dict[str, bytes] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError), locked(self._lock, fcntl.LOCK_SH):
+            for number, name in enumerate(
+                json.loads((self.folder / f"{kernel}{_NOTE}").read_text())
+            ):
+                path = self.folder / name
+                plain = path.name if path.parent != self.folder else path.name.partition("-")[2]
+                stem, dot, suffix = plain.rpartition(".")
+                plain = plain if plain not in found else f"{stem}_{number + 1}{dot}{suffix}"
+                found[plain] = path.read_bytes()
+        return found
 
     def cut_back(self) -> None:
         """Remove the least recently used entries while above the limit."""

@@ -1,4 +1,4 @@
-"""Reads what compilers made of an extension: digests of its machine code, and resources.
+"""Reads what compilers made of an extension: digests of code, resources.
 
 Object files are read, not the linked library: there a reference names its target, while a library
 holds distances that change with everything between. So equal code has equal digests wherever the
@@ -139,7 +139,7 @@ _ELSEWHERE = re.compile(r"/[^:]*:\d+:\d+: (optimized|missed|note): ")
 
 
 def own_reports(log: str) -> str:
-    """Return a log without what optimisers say of other files than the kernel's.
+    """Return a log without optimisers' reports on other files.
 
     Those are named by their whole path, as headers are: with a report such as ``-fopt-info-vec``
     they are most of the log.

@@ -115,6 +115,7 @@ class Attempt:
             outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
             if not session.channel.build_failed:
                 outcome.build = build_of(session.channel.made.values())
+                self._processes.note_builds(kernel, session)
             return outcome
 
     def _reference(self) -> Reference:
