@@ -18,6 +18,7 @@ from typing import Any
 from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.together import Shared, Together
 from kernelgym_train.mcgs.variant import launch_key
 
 __all__ = ["Judged", "Judging", "build_key"]
@@ -52,14 +53,24 @@ class Judging:
         awaited: Judges kernels.
         problem: The problem.
         progress: The search as it stands.
+        together: Which states are built together; None if each is built alone.
     """
 
-    def __init__(self, awaited: AwaitedEvaluator, problem: Problem, progress: Progress) -> None:
+    def __init__(
+        self,
+        awaited: AwaitedEvaluator,
+        problem: Problem,
+        progress: Progress,
+        together: Together | None = None,
+    ) -> None:
         self._awaited, self._problem, self._progress = awaited, problem, progress
+        self._together = together
         self._build: Callable[[Kernel], Build | None] | None
         self._build = getattr(awaited.evaluator, "build", None)
         self._built: dict[str, str] = {}
         self._prepared: dict[str, tuple[Kernel, str]] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._ready: dict[int, bool] = {}
 
     def begin(self, key: str) -> Coroutine[Any, Any, Judged]:
         """Judge a state that was dispatched, unless it is a twin.
@@ -69,7 +80,30 @@ class Judging:
         """
         variant = self._progress.variants[key]
         self._prepared[key] = variant.kernel(), launch_key(variant)
+        if self._together is not None and self._build is not None:
+            if (shared := self._together.find(key)) is not None:
+                return self._judge_shared(key, shared, self._together, self._build)
         return self._judge(key)
+
+    async def _judge_shared(
+        self,
+        key: str,
+        shared: Shared,
+        together: Together,
+        build: Callable[[Kernel], Build | None],
+    ) -> Judged:
+        """Judge a state in a build of many, or alone."""
+        async with self._locks.setdefault(shared.build, asyncio.Lock()):
+            if shared.build not in self._ready:
+                made = await asyncio.to_thread(build, shared.kernel)
+                self._ready[shared.build] = made is not None
+                if made is None:
+                    together.part(shared.build)
+        if self._ready[shared.build]:
+            verdict = await self._awaited.evaluate(self._problem, shared.kernel)
+            if verdict.correct:
+                return Judged("", verdict)  # the machine code is that of many states
+        return await self.insist(key)
 
     async def _judge(self, key: str) -> Judged:
         kernel, launch = self._prepared[key]

@@ -43,6 +43,7 @@ from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.together import Together
 from kernelgym_train.mcgs.variant import Variant, launch_key, state_key
 
 __all__ = ["SAME_CODE", "Controller", "Duelling"]
@@ -93,6 +94,7 @@ class Controller:
         workers: Kernels judged at the same time.
         duel: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        together: Whether states that are likely to be judged are built together.
         clock: Returns seconds.
     """
 
@@ -112,6 +114,7 @@ class Controller:
         workers: int,
         duel: Duelling,
         say: Callable[[str], None],
+        together: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._task, self._evaluator, self.progress = task, evaluator, progress
@@ -120,6 +123,7 @@ class Controller:
         self._around = Surroundings(
             progress.graph, progress.variants, proposer, seed, progress.history
         )
+        self._together = Together(self._around) if together else None
         self._duel, self._say, self._clock = duel, say, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
@@ -184,7 +188,7 @@ class Controller:
         """Evaluate until a limit is met, then compare the best few."""
         async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
             running: deque[tuple[str, asyncio.Task[Judged]]] = deque()
-            judge = Judging(awaited, self._task.problem, self.progress)
+            judge = Judging(awaited, self._task.problem, self.progress, self._together)
 
             def begin(key: str) -> None:
                 running.append((key, asyncio.create_task(judge.begin(key))))

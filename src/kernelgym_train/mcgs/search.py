@@ -90,6 +90,7 @@ def search(
     require_quiet: bool = False,
     proposer: Proposer | None = None,
     compare: Duelling = duel,
+    together: bool = True,
     say: Callable[[str], None] = lambda line: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
@@ -108,6 +109,8 @@ def search(
         require_quiet: Whether to refuse a host on which verdicts of the start differ by 10 %.
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
+        together: Whether states that are likely to be judged are built together, where the
+            evaluator can build without judging.
         say: Is told a line for the reader at the terminal.
         clock: Returns seconds.
     """
@@ -159,6 +162,7 @@ def search(
             workers=workers,
             duel=compare,
             say=say,
+            together=together,
             clock=clock,
         )
         if not log.past:

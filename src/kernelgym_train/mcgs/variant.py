@@ -18,7 +18,15 @@ from kernelgym.languages import LANGUAGES
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 
-__all__ = ["Step", "Variant", "context_key", "launch_key", "read_variant", "state_key"]
+__all__ = [
+    "Step",
+    "Variant",
+    "builds_extension",
+    "context_key",
+    "launch_key",
+    "read_variant",
+    "state_key",
+]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,7 +56,7 @@ class Variant:
     def kernel(self) -> Kernel:
         """Render it."""
         source = self.source
-        if _builds_extension(self.language):
+        if builds_extension(self.language):
             source = read_kernel_file(source).with_flags(self.flags).source
         return Kernel(source, self.language)
 
@@ -64,7 +72,7 @@ def read_variant(kernel: Kernel) -> Variant:
     Raises:
         UsageError: If the kernel's module is none that a search can change.
     """
-    if not _builds_extension(kernel.language):
+    if not builds_extension(kernel.language):
         return Variant(kernel.source, kernel.language)
     flags = read_kernel_file(kernel.source).flags
     return Variant(kernel.source, kernel.language, flags=flags)
@@ -80,7 +88,7 @@ def _key(source: str, language: str, flags: tuple[str, ...]) -> str:
     variant = Variant(source, language, flags)
     module = ast.parse(variant.source)
     cpp = ""
-    if _builds_extension(variant.language):
+    if builds_extension(variant.language):
         file = variant.file
         cpp = normal_cpp(file.cpp)
         # The text and the flags count once, in the form that a compiler sees.
@@ -101,7 +109,7 @@ def launch_key(variant: Variant) -> str:
     do the same.
     """
     module = ast.parse(variant.source)
-    if _builds_extension(variant.language):
+    if builds_extension(variant.language):
         # What `Variant.kernel` gives: its flags may have changed the linker's.
         file = read_kernel_file(variant.kernel().source)
         module = ast.parse(file.with_flags(()).with_cpp("").source)
@@ -119,7 +127,7 @@ def context_key(parts: Iterable[tuple[str, str | Sequence[str]]]) -> str:
     return _digest(dict(parts))
 
 
-def _builds_extension(language: str) -> bool:
+def builds_extension(language: str) -> bool:
     """Return True if kernels of a language hold C++ that ``load_inline`` builds."""
     return "load_inline" in LANGUAGES[language].own_kernel.builders
 
