@@ -143,7 +143,7 @@ def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
     searches.run(tmp_path, judge, 4, budget=Budget(4))
     (began, *_) = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
     assert began.fields["tactics"][START]
-    assert any(each["experience"].endswith("file") for each in proposals(tmp_path))
+    assert any(each["prior_source"].endswith("file") for each in proposals(tmp_path))
 
 
 def test_each_event_is_watched_also_the_past(tmp_path: Path) -> None:
