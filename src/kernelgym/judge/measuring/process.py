@@ -75,9 +75,10 @@ def measure_reference(
 
 
 def compile_threads(workers: int) -> int:
-    """Return the processes that each of several measurements compiles with; 0 for one's own.
+    """Return how many processes each measurement compiles with.
 
-    A core stays idle for each, or timed programs would wait for their host.
+    That is 0, which leaves it to torch, for one measurement at a time. A core stays idle for
+    each, or timed programs would wait for their host.
     """
     return 0 if workers == 1 else max(1, (os.cpu_count() or 1) // workers - 1)
 

@@ -26,7 +26,7 @@ _MEASURES = ("benchmark_gpu", "benchmark_gpu_with_cuda_graph")
 
 @contextlib.contextmanager
 def shared_while_compiling(lock: DeviceLock, wait: Callable[[], object]) -> Iterator[None]:
-    """Hold a share of the device for the block, but not while Inductor compiles.
+    """Share the device for the block, except while Inductor compiles.
 
     Args:
         lock: The device's lock, as this thread has it.
@@ -52,7 +52,7 @@ def shared_while_compiling(lock: DeviceLock, wait: Callable[[], object]) -> Iter
 def without_share(
     work: Callable[..., Any], lock: DeviceLock, wait: Callable[[], object]
 ) -> Callable[..., Any]:
-    """Return a function that gives up a share of the device while it works."""
+    """Return a function that gives up the share while it works."""
 
     @functools.wraps(work)
     def worked(*args: Any, **kwargs: Any) -> Any:
