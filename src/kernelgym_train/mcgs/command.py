@@ -19,6 +19,7 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
+from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.live import live_table
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import search
@@ -147,7 +148,9 @@ def _print_plan(settings: SearchSettings, task: Task) -> None:
     start = read_variant(task.start)
     for shape in task.shapes:
         print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
-    proposer = RuleProposer(start, approximate=settings.approximate or task.approximate)
+    approximate = settings.approximate or task.approximate
+    more = launch_choices(task.spec, start.language)
+    proposer = RuleProposer(start, approximate=approximate, more=more)
     for move, prior in proposer.priors(start):
         count = 0
         while proposer.propose(start, move, count) is not None:

@@ -75,6 +75,7 @@ class RuleProposer:
         approximate: Whether moves that change results for good may be made.
         moves: Ids of the moves to use; all if None.
         static: Whether priors follow from the kernel's text; each move's own weight if not.
+        more: Moves of the task's own, which are used beside the rules'.
 
     Raises:
         UnknownName: If there is no such move.
@@ -88,6 +89,7 @@ class RuleProposer:
         approximate: bool = False,
         moves: Collection[str] | None = None,
         static: bool = True,
+        more: Sequence[Move] = (),
     ) -> None:
         known = known_moves()
         for name in moves or ():
@@ -103,6 +105,7 @@ class RuleProposer:
             and (moves is None or move.id in moves)
             and (approximate or move.risk != "approximate")
         }
+        self._moves |= {move.id: move for move in more}
         if not self._moves:
             raise UsageError(f"no move is known for kernels in {start.language!r}")
         self._offered = functools.lru_cache(maxsize=4096)(self._offered)  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ from kernelgym_train.mcgs.controller import Controller, Duelling
 from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish
+from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -115,7 +116,8 @@ class Session:
         self._algo, self._seed, self._workers = algo, seed, workers
         self._compare, self._together = compare, together
         self._say, self._watch, self._clock = say, watch, clock
-        self.proposer = proposer or RuleProposer(start, approximate=self.approximate)
+        more = launch_choices(task.spec, start.language)
+        self.proposer = proposer or RuleProposer(start, approximate=self.approximate, more=more)
         self.progress = Progress.begin(state_key(start), start)
         self._tactics = read_tactics(outdir, self.context)
         self._log = EventLog.open(self.folder.events)

@@ -1,0 +1,51 @@
+"""Choices of a spec's meta-parameters, as moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelgym import Kernel, Problem, Verdict
+from kernelgym.suites.spec import read_spec
+from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.launch_choices import launch_choices
+from kernelgym_train.mcgs.proposing import RuleProposer
+from kernelgym_train.mcgs.search import optimize_spec
+from kernelgym_train.mcgs.task import task_of_spec
+from kernelgym_train.mcgs.variant import read_variant
+from support.specs import SPEC, TRITON_SPEC, changed, written
+
+META = {"WIDTH": [16, 32, 64], "DEPTH": [2, 4], "FIXED": [1]}
+TUNED: dict[str, Any] = changed(SPEC, launch={"meta": META})
+
+
+def test_each_other_choice_is_a_proposal(tmp_path: Path) -> None:
+    task = task_of_spec(written(tmp_path, TUNED))
+    start = read_variant(task.start)
+    proposer = RuleProposer(start, more=launch_choices(task.spec, "cpp"))
+    made = [proposer.propose(start, "launch_choice", number) for number in range(4)]
+    steps = [(each.step.target, each.step.choice) for each in made if each is not None]
+    assert steps == [("WIDTH", "32"), ("WIDTH", "64"), ("DEPTH", "4")] and made[3] is None
+    first = made[0]
+    assert first is not None and "constexpr int WIDTH = 32;" in first.variant.file.cpp
+    again = proposer.propose(first.variant, "launch_choice", 0)
+    assert again is not None and len(again.variant.applied) == 1
+    assert "launch_choice" in dict(proposer.priors(start))
+
+
+def test_a_search_takes_the_best_choice(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        wide = "constexpr int WIDTH = 64;" in kernel.source
+        return verdict("correct", speedup=3.0 if wide else 1.0)
+
+    path = written(tmp_path, TUNED)
+    result = optimize_spec(path, ScriptedEvaluator(judged), tmp_path / "o", budget=Budget(20))
+    assert result["best"]["moves"] == [["launch_choice", "WIDTH", "64"]]
+    assert abs(result["speedup"] - 3.0) < 1e-9 and result["risk"] == "reassociates"
+
+
+def test_without_choices_there_is_no_move(tmp_path: Path) -> None:
+    spec = task_of_spec(written(tmp_path, changed(SPEC, launch={"meta": {"A": [1]}}))).spec
+    assert launch_choices(spec, "cpp") == () == launch_choices(None, "cpp")
+    assert launch_choices(read_spec(written(tmp_path, TRITON_SPEC)), "triton") == ()
