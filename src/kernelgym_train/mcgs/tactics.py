@@ -42,7 +42,7 @@ START = "start"
 VERSION = 1
 _RECENT, _KEPT = 0.95, 0.8
 _LEAST = 0.1
-_STRENGTH = 2.0  # attempts that an estimate of all moves, or of all edges of one, stands for
+_STRENGTH = 8.0  # attempts that an estimate stands for: few results change little
 
 Edges = dict[tuple[str, str], list[float]]
 """[attempts, successes] by (last move, move)."""

@@ -19,7 +19,7 @@ from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.command import run_search
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.proposing import RuleProposer
+from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec, search
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, TaskShape, together
 from kernelgym_train.mcgs.task import Task, task_of_spec
@@ -46,7 +46,7 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
 
 def found(outdir: Path, task: Task, judge: ScriptedEvaluator, **given: Any) -> dict[str, Any]:
     options = {"algo": "best_first", "approximate": False, "seed": 0, "workers": 2, "resume": False}
-    return search(task, judge, outdir, budget=Budget(30), **{**options, **given})
+    return search(task, judge, outdir, **{"budget": Budget(30), **options, **given})
 
 
 def test_value_is_the_weighted_sum_over_tuned_shapes(tmp_path: Path) -> None:
@@ -117,6 +117,7 @@ class Looking(RuleProposer):
     def __init__(self, start: Variant, outdir: Path) -> None:
         super().__init__(start)
         self.outdir, self.looks, self.seen = outdir, 0, set[str]()
+        self.asked = set[tuple[Variant, str, int]]()
 
     def look(self, variant: Variant) -> None:
         texts = [repr(variant), *(repr(each) for each in vars(self).values())]
@@ -125,15 +126,18 @@ class Looking(RuleProposer):
         for text in [*texts, *map(str, files), *(path.read_text() for path in files)]:
             self.seen |= set(SHOWN.findall(text)) | set(KEPT.findall(text))
 
-    def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
-        self.look(variant)
-        return super().priors(variant)
+    def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
+        if (variant, move, attempt) not in self.asked:
+            self.asked.add((variant, move, attempt))
+            self.look(variant)
+        return super().propose(variant, move, attempt)
 
 
 def test_a_proposer_that_looks_sees_no_hidden_shape(tmp_path: Path) -> None:
     task = task_of_spec(spec())
     proposer = Looking(read_variant(task.start), tmp_path)
-    result = found(tmp_path, task, ScriptedEvaluator(judged), proposer=proposer)
+    judge = ScriptedEvaluator(judged)
+    result = found(tmp_path, task, judge, proposer=proposer, budget=Budget(20))
     assert result["failures"]["wrong"] >= 2 and proposer.looks > 10
     # What a shape that is shown said is found where it looks; of the others nothing is.
     assert proposer.seen == {"differs (at n=48)", "kept secret"}

@@ -143,4 +143,20 @@ def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
     searches.run(tmp_path, judge, 4, budget=Budget(4))
     (began, *_) = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
     assert began.fields["tactics"][START]
-    assert any(each["prior_source"].endswith("+file") for each in proposals(tmp_path))
+    assert any(each["prior_source"].endswith("file") for each in proposals(tmp_path))
+
+
+def test_each_event_is_watched_also_the_past(tmp_path: Path) -> None:
+    seen: list[str] = []
+    searches.run(tmp_path, searches.evaluator(), 3, watch=lambda event: seen.append(event.name))
+    log = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
+    assert seen == [event.name for event in log]
+    searches.run(
+        tmp_path,
+        searches.evaluator(),
+        4,
+        resume=True,
+        watch=lambda event: seen.append(event.name),
+    )
+    more = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
+    assert seen[len(log) :] == [event.name for event in more]
