@@ -1,7 +1,8 @@
 """`register_block`: a tile of sums is kept in vector registers.
 
 For a nest of two loops over elements around a loop over terms, such as a matrix product. Each
-element's sum keeps its order. Vectors are the compiler's own (``vector_size``), so that a width
+element's sum keeps its order. Sums may start from elements of an input, and what is stored may call
+functions of a sum. Vectors are the compiler's own (``vector_size``), so that a width
 that the machine lacks is slower and not wrong.
 """
 
@@ -55,7 +56,7 @@ def _nest(function: Function, rows: Loop) -> Accumulation | None:
     i, j, k = rows.variable, columns.variable, found.terms.variable
     if i in columns.lower.names | columns.upper.names | found.terms.lower.names:
         return None
-    if i in found.terms.upper.names or {i, j} & identifiers(found.total.value):
+    if i in found.terms.upper.names:
         return None
     if found.total.name not in identifiers(found.store.value):
         return None
@@ -63,8 +64,10 @@ def _nest(function: Function, rows: Loop) -> Accumulation | None:
         return None
     kind = found.total.type
     known = {name: "int" for name in (i, j, k)} | {found.total.name: kind}
-    parts = (found.add.value, found.store.value)
-    if not all(is_arithmetic(function, part, j, kind, known) for part in parts):
+    if not is_arithmetic(function, found.add.value, j, kind, known):
+        return None
+    begin = found.total.value
+    if {i, j} & identifiers(begin) and not is_arithmetic(function, begin, j, kind, known):
         return None
     return found if stride_along(found.store.target, j) == 1 else None
 
@@ -76,8 +79,9 @@ def _tile(
     i, j, kind = rows.variable, found.elements.variable, found.total.type
     name, width = found.total.name, vectors * lanes
     taken = {*identifiers(rows.node), *function.arrays, *function.types}
-    row, column, row_at, column_at, vector, tile = (
-        fresh(wanted, taken) for wanted in (f"{i}_0", f"{j}_0", "r", "v", "vector_t", "tile")
+    row, column, row_at, column_at, vector, tile, lane = (
+        fresh(wanted, taken)
+        for wanted in (f"{i}_0", f"{j}_0", "r", "v", "vector_t", "tile", "lane")
     )
 
     def many(node: Node) -> str | None:
@@ -103,9 +107,19 @@ def _tile(
         ]
 
     here = f"{tile}[{row_at}][{column_at}]"
-    start = f"({text_of(found.total.value)}) - {vector}{{}}"  # minus zero keeps the sign of zero
+    # Minus zero keeps the sign of zero.
+    start = f"({rewritten(found.total.value, many)}) - {vector}{{}}"
     add = f"{here} {found.add.operator} {rewritten(found.add.value, many)};"
-    store = f"*({vector}*)&{text_of(found.store.target)} = {rewritten(found.store.value, many)};"
+    known = {each: "int" for each in (i, j, found.terms.variable)} | {name: kind}
+    if is_arithmetic(function, found.store.value, j, kind, known):
+        value = rewritten(found.store.value, many)
+        store = f"*({vector}*)&{text_of(found.store.target)} = {value};"
+    else:  # a function of a sum is called for each
+        store = (
+            f"for (int {lane} = 0; {lane} < {lanes}; ++{lane}) {{ "
+            f"const {found.elements.type} {j} = {column} + {column_at} * {lanes} + {lane}; "
+            f"const {kind} {name} = {here}[{lane}]; {text_of(found.store.node)} }}"
+        )
     terms, elements = found.terms, found.elements
     deeper = rows.node.start_point.column + 8 - elements.node.start_point.column
     body = indent_of(text_of(elements.node.child_by_field_name("body")), deeper)

@@ -366,3 +366,12 @@ def test_output_that_is_read_stays_in_the_caches() -> None:
     read = "y[r * columns + c] = y[r * columns + c] + std::exp("
     changed = with_text(start, "y[r * columns + c] = std::exp(", read)
     assert not any(each.step.move == "cache_policy_cg" for each in proposals(changed, changed))
+
+
+def test_block_calls_a_function_of_each_sum(tmp_path: Path) -> None:
+    start = STARTS["linear_gelu"]
+    proposer = RuleProposer(start)
+    (copied,) = [each for each in proposals(start, start) if "colmajor" in each.step.move]
+    found = proposer.propose(copied.variant, "register_block", 0)
+    assert found is not None and found.risk == "exact" and "std::erf" in found.variant.file.cpp
+    check("linear_gelu", [copied, found], tmp_path)
