@@ -17,7 +17,10 @@ from kernelgym.types import Status
 from support.programs import forward_only, problem
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
-KINDS = STRICT.distributions
+KINDS = (*STRICT.distributions, "lattice")
+EVERY = dataclasses.replace(STRICT, distributions=KINDS)
+NO_ZEROS = tuple(kind for kind in KINDS if kind != "lattice")
+LOGARITHM = tuple(f"{kind}:positive" for kind in NO_ZEROS)
 VARIANTS = [variant for kind in (*KINDS, "spiked:mild") for variant in variants(kind)]
 SAMPLERS = {
     "rand": lambda: torch.rand(40, 500),
@@ -75,6 +78,14 @@ def test_samplers_draw_what_the_kind_says(name, variant):
             assert torch.isin(own, usual.abs() if variant.endswith(":positive") else usual).all()
             if scale == 0.5 and not variant.endswith(":positive"):
                 assert bool((values.flatten()[far] < 0).any())
+        case "lattice":
+            steps = (2 * values / scale).to(torch.float64)
+            assert torch.equal(steps, steps.round()) and float(steps.abs().max()) <= 4
+            rows = values.reshape(-1, values.shape[-1])
+            assert int((rows == 0).all(-1).sum()) == 1
+            if not variant.endswith(":positive"):
+                same = (rows[:, None] == -rows[None]).all(-1).triu(1)
+                assert bool(same.any())
         case "spiked:mild":
             assert int((sizes > 3.9).sum()) == 10 and float(sizes.max()) <= 8.1
 
@@ -150,16 +161,24 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
     [
         ("return x.relu()", "torch.rand(30, 40)", KINDS),
         ("return x.softmax(-1)", "torch.rand(30, 40)", KINDS),
-        ("return x.log()", "torch.rand(30, 40)", tuple(f"{kind}:positive" for kind in KINDS)),
-        ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted")),
+        ("return x.log()", "torch.rand(30, 40)", LOGARITHM),
+        ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted", "lattice")),
         ("return x * 2", "torch.randint(0, 9, (30, 40)).float()", ()),
         ("return x.cumsum(0)", "torch.ones(30, 40)", ()),
         (
             "return nn.functional.one_hot((x * 3).long(), 3) * x[..., None]",
             "torch.rand(30, 40)",
-            ("narrow",),
+            ("narrow", "lattice"),
         ),
-        ("assert (x < 1).all() and (x >= 0).all()\nreturn x", "torch.rand(30, 40)", ("narrow",)),
+        (
+            "assert (x < 1).all() and (x >= 0).all()\nreturn x",
+            "torch.rand(30, 40)",
+            ("narrow", "lattice"),
+        ),
+        ("return x / x.norm(dim=-1, keepdim=True)", "torch.randn(30, 40)", NO_ZEROS),
+        ("return x.argmax(-1)", "torch.randn(30, 40)", NO_ZEROS),
+        ("return nn.functional.normalize(x)", "torch.randn(30, 40)", KINDS),
+        ("return x.sort(-1).values", "torch.randn(30, 40)", KINDS),
         ("assert (x < 1).all() and (x > 0.9).any()\nreturn x", "torch.rand(30, 40)", ()),
         ("return torch.round(1e6 * x) / 1e6", "torch.rand(300, 400)", None),
         ("return x + torch.rand_like(x)", "torch.rand(30, 40)", None),
@@ -167,7 +186,7 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
     ],
 )
 def test_problems_get_the_kinds_they_can_bear(source, inputs, bears):
-    reference = _prepared(source, inputs)
+    reference = _prepared(source, inputs, EVERY)
     kinds = tuple(sorted(set(reference.plan) - {GIVEN}, key=reference.plan.index))
     if bears is not None:
         assert set(kinds) <= {*bears, *(f"{kind}:positive" for kind in bears)}

@@ -9,9 +9,14 @@ or a softmax stays so. Integers and permutations are drawn as the problem draws 
 ``wide``     8 to 64 times the magnitude, both signs
 ``narrow``   an eighth to a quarter of the magnitude, both signs
 ``spiked``   an eighth of the magnitude, except a few random elements of 200 to 400 times it
+``lattice``  few distinct values, multiples of half the magnitude, with ties and exact zeros: one
+             row is all zeros, and one the negative of another
 ``salted``   the problem's own, except one to three elements 8 to 16 times as far out; at least one
              of these has a sign that the problem's own values lack
 ===========  ====================================================================================
+
+``lattice`` is for kernels that divide by what may be zero, or that take the first of equal values
+for the only one: a sign as ``x / abs(x)``, a norm without its eps.
 
 ``salted`` is for kernels that sample their input and take a short cut if it looks like the
 problem's own: a kernel that does not read every element cannot tell the two apart.
@@ -148,8 +153,24 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
             case "spiked":
                 values.mul_(0.5 if self._mild else 0.125)
                 self._add_spikes(values, scale, 4.0 if self._mild else 200.0)
+            case "lattice":
+                values.div_(scale).mul_(2).round_().clamp_(-4, 4).mul_(scale * 0.5)
+                self._tie_rows(values)
             case _:
                 raise ValueError(f"unknown kind of inputs {self._kind!r}")
+
+    def _tie_rows(self, values: torch.Tensor) -> None:
+        """Make one row all zeros, and another one the negative of its neighbour."""
+        width = values.shape[-1] if values.dim() > 1 else 0
+        rows = values.numel() // width if width else 0
+        if rows < 2:
+            return
+        chosen = torch.randperm(rows, device="cpu")[:3].tolist()
+        across = torch.arange(width, device=values.device)
+        _put(values, chosen[0] * width + across, torch.zeros(width, device=values.device))
+        if rows > 2 and not self._positive:
+            copied = values.reshape(-1)[chosen[1] * width + across]
+            _put(values, chosen[2] * width + across, -copied)
 
     def _add_spikes(self, values: torch.Tensor, scale: Any, height: float) -> None:
         count = max(-(-values.numel() // _ELEMENTS_PER_SPIKE), min(2, values.numel()))
