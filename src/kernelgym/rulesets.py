@@ -118,6 +118,9 @@ class Ruleset:
     perturb_state: bool = True
     """Replace weights and buffers that are constant when constructed (a LayerNorm's ones and
     zeros) by secret values of the same kind, by name, on both sides."""
+    small_variances: bool = False
+    """Make some of the running variances among them so small that the layer's eps decides, where
+    the reference is well conditioned on them."""
     require_custom_kernel: bool = True
     """Ask a watched run for evidence that a custom kernel did work that torch does in the
     reference; without it a correct kernel is `rejected`."""
@@ -180,6 +183,9 @@ class Ruleset:
     """How Triton's interpreter treats what a GPU decides. ``gpu``: `tl.dot` of fp32 operands rounds
     them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give
     NaN, and data races between the programs of a launch are errors."""
+    ask_nan: bool = False
+    """Call kernels whose extensions were compiled by flags that assume finite numbers once more,
+    on inputs with a NaN. An output that loses it is the soft finding ``nan_not_propagated``."""
     hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import", "frame_access")
     """Codes of screening findings that reject a kernel."""
     timing: TimingProtocol = TimingProtocol()
@@ -236,6 +242,8 @@ _ADDED: Mapping[str, Any] = MappingProxyType(
         "unknown_operators": "cheap",
         "small_share": 0.0,
         "least_share": 0.0,
+        "small_variances": False,
+        "ask_nan": False,
     }
 )
 """Fields that rulesets did not always have, and the value without effect: a ruleset without them

@@ -17,11 +17,11 @@ from kernelgym.types import Status
 from support.programs import forward_only, problem
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
-KINDS = (*STRICT.distributions, "lattice")
+KINDS = (*dict.fromkeys((*STRICT.distributions, "lattice")),)
 EVERY = dataclasses.replace(STRICT, distributions=KINDS)
 NO_ZEROS = tuple(kind for kind in KINDS if kind != "lattice")
 LOGARITHM = tuple(f"{kind}:positive" for kind in NO_ZEROS)
-VARIANTS = [variant for kind in (*KINDS, "spiked:mild") for variant in variants(kind)]
+VARIANTS = [variant for kind in (*KINDS, "clustered", "spiked:mild") for variant in variants(kind)]
 SAMPLERS = {
     "rand": lambda: torch.rand(40, 500),
     "randn": lambda: torch.randn(40, 500),
@@ -86,6 +86,10 @@ def test_samplers_draw_what_the_kind_says(name, variant):
             if not variant.endswith(":positive"):
                 same = (rows[:, None] == -rows[None]).all(-1).triu(1)
                 assert bool(same.any())
+        case "clustered" | "clustered:positive":
+            rows = values.reshape(-1, values.shape[-1]) / scale
+            places = ((rows > 2).float().mean(0) > 0.6).nonzero().flatten()
+            assert places.numel() == 64 and bool((places.diff() == 1).all())
         case "spiked:mild":
             assert int((sizes > 3.9).sum()) == 10 and float(sizes.max()) <= 8.1
 
@@ -197,6 +201,21 @@ def test_problems_get_the_kinds_they_can_bear(source, inputs, bears):
         given = reference.expect(reference.inputs(index), 3)
         finite = [bool(leaf.isfinite().all()) for leaf in tensors_of(expected.output)]
         assert finite == [bool(leaf.isfinite().all()) for leaf in tensors_of(given.output)]
+
+
+@pytest.mark.parametrize(
+    ("source", "gets"),
+    [
+        ("return x.topk(4, -1).values", True),
+        ("return x.sort(0).values", True),
+        ("return x.median(-1).values", True),
+        ("return x.amax(-1)", False),
+    ],
+)
+def test_ranked_elements_lie_side_by_side(source, gets):
+    every = dataclasses.replace(STRICT, distributions=("clustered",))
+    plan = _prepared(source, "torch.randn(64, 128)", every).plan
+    assert ("clustered" in plan) == gets
 
 
 def test_convolutions_get_milder_spikes_and_a_larger_factor():

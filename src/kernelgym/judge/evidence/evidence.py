@@ -54,6 +54,7 @@ __all__ = [
     "prepare",
     "profiled",
     "read_profile",
+    "started",
     "with_launches",
     "without_own_kernels",
 ]
@@ -120,7 +121,7 @@ def gather(
         with open_session() as session:
             prepare(session)
             try:
-                run = _started(case, session, load, reference)
+                run = started(case, session, load, reference)
                 session.trace("record", all_threads=bool(library.unseen))
                 with counted(run.reference.model) as counter:
                     outcome = session.call(run.reference, len(run.reference.plan))
@@ -144,7 +145,7 @@ def gather(
         with open_session() as session:
             try:
                 session.trace("ablate")
-                run = _started(case, session, load, reference)
+                run = started(case, session, load, reference)
             except Rejected as end:
                 failure = str(end)
                 continue
@@ -156,12 +157,17 @@ def gather(
     return _refused("no_evidence_run", message, Evidence(crashed=True))
 
 
-def _started(
+def started(
     case: Case,
     session: Session,
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
 ) -> LiveRun:
+    """Load and construct a kernel in a session's process; return the live run.
+
+    Raises:
+        Rejected: If the kernel fails.
+    """
     load(session)
     run = LiveRun(case, reference(), session)
     session.model.await_load()

@@ -19,10 +19,15 @@ import torch
 
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own_errors
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import GIVEN, variants
+from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, variants
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.constant_state import (
+    constant_state,
+    has_variances,
+    put_state,
+    vary,
+)
 from kernelgym.judge.reference.operator_class import Watching
 from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
@@ -60,6 +65,8 @@ class Conditions:
     """The kind of inputs on which few elements of the outputs are copies of an input's: the
     problem's own unless those give little but copies. On inputs without negative values, for
     example, a ReLU has nothing to do."""
+    small_variances: bool = False
+    """Whether some of the running variances may be made very small."""
     fits: bool = True
     """Whether the device has memory for fp64 runs if no other worker uses it."""
 
@@ -102,9 +109,11 @@ def examine(
         own = runner.expect(inputs, _SEED)
     ruleset = ruleset.at(lowest(precisions_of([runner.model.state_dict(), inputs])))
     mutates = own.mutates_inputs
-    operation = _operation(runner, inputs, mutates) if twin else ""
+    operation, ranks = _operation(runner, inputs, mutates) if twin else ("", False)
     factor = ruleset.factor_for(operation) if twin else None
-    perturbs = ruleset.perturb_state and _bears_other_state(runner, inputs, own)
+    bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factor)
+    small_variances = ruleset.perturb_state and ruleset.small_variances and bears_state(True)
+    perturbs = small_variances or (ruleset.perturb_state and bears_state(False))
     if perturbs:
         own = runner.expect(inputs, _SEED)
     has_work = _copied(own.output, inputs) <= _MOST_COPIED
@@ -115,6 +124,8 @@ def examine(
         more = partial(_errors_of_few, runner, draw, ruleset)
         known[GIVEN] = more(GIVEN, own)
         for kind in ruleset.distributions:
+            if kind in FOR_RANKS and not ranks:
+                continue
             for variant in variants(kind, operation):
                 found = _try(runner, draw, variant, ruleset, own, factor)
                 if found is not None:
@@ -129,6 +140,7 @@ def examine(
         MappingProxyType(known),
         GIVEN if has_work else _telling(runner, draw, usable),
         fits=not runner.too_large,
+        small_variances=small_variances,
     )
 
 
@@ -137,7 +149,8 @@ def bears(expected: Expected, ruleset: Ruleset) -> bool:
     return own_errors(expected.output, expected.precise, ruleset) is not None
 
 
-def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
+def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> tuple[str, bool]:
+    """Return the class of the problem's operations, and whether it ranks elements."""
     watching = Watching()
     with torch.no_grad():
         seed_all(_SEED, runner.device)
@@ -148,28 +161,39 @@ def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
         except Exception as error:
             if lacked_memory(error):
                 raise
-            return ""  # some models do not run under a torch function mode
-    return watching.operation
+            return "", False  # some models do not run under a torch function mode
+    return watching.operation, watching.ranks
 
 
-def _bears_other_state(runner: Runner, inputs: list[Any], before: Expected) -> bool:
+def _bears_other_state(
+    runner: Runner,
+    inputs: list[Any],
+    before: Expected,
+    ruleset: Ruleset,
+    factor: float | None,
+    small_variances: bool,
+) -> bool:
     """Return True if replaced constant state leaves the output useful.
 
-    The replacement stays if so, and is undone if not.
+    With small variances, the reference must also be well conditioned. The replacement stays if so,
+    and is undone if not.
     """
     constants = constant_state(runner.model)
-    if not constants:
+    if not constants or (small_variances and not has_variances(constants)):
         return False
     kept = {name: value.clone() for name, value in constants.items()}
-    put_state(runner.model, vary(constants, _SEED))
+    put_state(runner.model, vary(constants, _SEED, small_variances))
     runner.renew_twin()
+    borne = False
     try:
         after = runner.expect(inputs, _SEED)
+        borne = _is_useful(after.output, before.output)
+        if borne and small_variances:
+            borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factor)
     except Exception as error:
         if _is_to_be_raised(error, runner):
             raise
-        after = None
-    if after is not None and _is_useful(after.output, before.output):
+    if borne:
         return True
     put_state(runner.model, kept)
     runner.renew_twin()
@@ -246,12 +270,14 @@ def _copied(output: Any, inputs: list[Any]) -> float:
 
 def _same_elements(out: torch.Tensor, tensor: torch.Tensor) -> int:
     if same_bytes(out, tensor):
-        return out.numel()
+        return int(out.numel())
     alike = all(
         getattr(out, name) == getattr(tensor, name)
         for name in ("shape", "dtype", "device", "layout")
     )
-    return int((out == tensor).sum()) if alike and out.layout is torch.strided else 0
+    if not alike or out.layout is not torch.strided:
+        return 0
+    return int((out == tensor).sum())
 
 
 def _is_useful(output: Any, usual: Any) -> bool:

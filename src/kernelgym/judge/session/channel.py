@@ -20,6 +20,7 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.builder import Built, sealed_copy
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
+from kernelgym.judge.compiling.request import assumes_finite
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena
 from kernelgym.judge.processes.candidate_handle import (
@@ -76,6 +77,8 @@ class Channel:
         self._failed_build: Built | None = None
         self.library_work = NOTHING_LEFT
         """Work that the extensions leave to libraries, read from the files that were built."""
+        self.assumes_finite = False
+        """Whether an extension was compiled by flags that assume finite numbers."""
         self.build_failed = False
         """Whether a request failed because an extension did not compile."""
 
@@ -188,6 +191,7 @@ class Channel:
         built: Built = self._build(arguments, self._yielding.clear)
         if built.path:
             self.library_work |= built.work
+            self.assumes_finite = self.assumes_finite or assumes_finite(arguments)
             return {"module": built.module}, (sealed_copy(built.path),)
         self._failed_build = built
         return {"failed": built.log}, ()
