@@ -133,6 +133,6 @@ def test_flags_that_assume_finite_numbers_are_known(key, flag, assumes):
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), st.lists))
-def test_requests_of_any_form_can_be_asked_for_such_flags(value):
+def test_requests_of_any_form_can_be_asked_for_flags(value):
     assert assumes_finite(value) is False
     assert assumes_finite({"cflags": value}) in (True, False)

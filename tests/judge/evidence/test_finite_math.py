@@ -59,7 +59,7 @@ def test_a_kernel_that_drops_nan_gives_a_soft_finding():
     assert " 1 elements " in found.message
 
 
-def test_a_kernel_that_fails_on_nan_gives_a_soft_finding():
+def test_a_kernel_that_fails_on_nan_gives_a_finding():
     def fail(*_):
         raise Rejected(Status.RUNTIME_ERROR, "index out of range")
 
@@ -74,7 +74,7 @@ def test_a_problem_that_refuses_nan_gives_no_finding():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("flags", "asked"), [("-Ofast", True), ("-O2", False)])
-def test_only_kernels_built_for_finite_numbers_are_asked(flags, asked, cache_dir):
+def test_only_kernels_built_by_fast_math_are_asked(flags, asked, cache_dir):
     kernel = replaced(CPP, "-O2", flags)
     with LocalEvaluator(ruleset=RULES, cache_dir=cache_dir, timing=False) as evaluator:
         verdict = evaluator.evaluate(AFFINE, kernel)

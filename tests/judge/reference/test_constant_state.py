@@ -70,7 +70,7 @@ def test_values_keep_their_sign_and_size(centre, seed):
 
 
 @given(st.integers(0, 2**62), st.integers(1, 40))
-def test_some_variances_become_very_small_and_all_stay_positive(seed, size):
+def test_some_variances_are_small_and_all_are_positive(seed, size):
     constants = {"norm.running_var": torch.ones(size), "norm.weight": torch.ones(size)}
     drawn = vary(constants, seed, small_variances=True)
     variance = drawn["norm.running_var"]
@@ -79,7 +79,7 @@ def test_some_variances_become_very_small_and_all_stay_positive(seed, size):
     assert bool((variance[small] <= 0.016).all()) and bool((drawn["norm.weight"] > 0.4).all())
 
 
-def test_small_variances_are_drawn_where_the_layer_bears_them():
+def test_small_variances_need_a_layer_that_bears_them():
     rules = dataclasses.replace(STRICT, small_variances=True)
     norm = "self.norm = nn.BatchNorm1d(64).eval()"
     plain = problem("return self.norm(x)", "torch.randn(20, 64)", init=norm)

@@ -119,7 +119,7 @@ def test_where_the_second_processs_clock_is_right_its_time_counts():
         (measured(0.8, True), measured(0.9, True, baseline="compile"), 0.8),
     ],
 )
-def test_on_the_cpu_the_workers_shorter_time_counts_if_both_are_near(first, second, counts):
+def test_on_a_cpu_the_shorter_of_near_times_counts(first, second, counts):
     keeper = Keeper(first, second, on_cuda=False)
     verdict = keeper.verdict()
     assert verdict.speedup == counts and codes(verdict) == [CLOCK_MISMATCH]
@@ -135,7 +135,7 @@ UNSETTLED = [
 
 
 @pytest.mark.parametrize("second", UNSETTLED)
-def test_on_a_gpu_a_clock_that_stays_disputed_gives_no_time(second):
+def test_on_a_gpu_a_disputed_clock_gives_no_time(second):
     verdict = Keeper(measured(0.8, True), second).verdict()
     assert verdict.correct and not verdict.timed and verdict.speedup == 0.0
     assert codes(verdict) == [CLOCK_MISMATCH] and "contradicts" in verdict.message

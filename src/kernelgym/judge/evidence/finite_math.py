@@ -1,4 +1,4 @@
-"""Ask a kernel compiled by flags that assume finite numbers what it makes of a NaN.
+"""Ask kernels built for finite numbers what they make of a NaN.
 
 ``-ffast-math``, its part ``-ffinite-math-only``, ``-Ofast`` and nvcc's ``--use_fast_math`` let a
 compiler drop checks for NaN. A kernel built with them may turn a NaN into a number, and hide that
@@ -40,7 +40,7 @@ def lost_nan(
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
 ) -> Finding | None:
-    """Return a finding if a kernel gives a number for the reference's NaN.
+    """Return a finding if a kernel loses the reference's NaN.
 
     Args:
         case: The kernel, and the problem, ruleset and seeds it was judged on.

@@ -183,7 +183,7 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
             _put(values, chosen[2] * width + across, -copied)
 
     def _gather_extremes(self, values: torch.Tensor, dim: int, scale: Any) -> None:
-        """Move a run of neighbours up in one half of an axis, and one down in the other."""
+        """Move a run of neighbours up, and one elsewhere on the axis down."""
         length = values.shape[dim]
         run = min(_RUN, length // 4)
         if not run:

@@ -208,7 +208,10 @@ def _try(
     own: Expected,
     factor: float | None,
 ) -> Expected | None:
-    """Return what the reference gives on one kind of inputs; None if it cannot bear the kind."""
+    """Return what the reference gives on one kind of inputs.
+
+    None if it cannot bear the kind.
+    """
     try:
         inputs, changed = draw(_SEED, variant)
         if not changed:
@@ -236,9 +239,10 @@ def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
 
 
 def _telling(runner: Runner, draw: Draw, usable: list[str]) -> str:
-    """Return the kind of inputs of which the reference copies least, at worst of some draws.
+    """Return the kind of inputs of which the reference copies least.
 
-    One draw does not tell: a GELU copies what lies above 5, which ``shifted`` inputs may do or not.
+    The worst of some draws counts. One draw does not tell: a GELU copies what lies above 5, which
+    ``shifted`` inputs may do or not.
     """
 
     def most_copied(kind: str) -> float:
@@ -257,9 +261,9 @@ def _telling(runner: Runner, draw: Draw, usable: list[str]) -> str:
 
 
 def _copied(output: Any, inputs: list[Any]) -> float:
-    """Return the share of the outputs' elements that an input has at the same place.
+    """Return the share of the outputs' elements that are copies.
 
-    1 if every output has the same bytes as some input.
+    An input has them at the same place. 1 if every output has the same bytes as some input.
     """
     given, copies, elements = tensors_of(inputs), 0, 0
     for out in tensors_of(output):

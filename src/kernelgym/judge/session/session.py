@@ -262,7 +262,9 @@ class Session:
     def answered(
         self, inputs: list[Any], expected: Expected, forward_seed: int
     ) -> tuple[Any, list[torch.Tensor]]:
-        """Make one call; return the candidate's claim and its outputs, and leave it halted.
+        """Make one call; return the candidate's claim and its outputs.
+
+        The candidate stays halted.
 
         Args:
             inputs: The call's inputs.

@@ -234,7 +234,7 @@ class Attempt:
         return evidence
 
     def _elsewhere(self, run: LiveRun) -> _Elsewhere:
-        """Return what a second process of the kernel needs: it, loading, and a reference."""
+        """Return how to open a second process, load it, and get a reference."""
         run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
         kernel = self._kernel
 
