@@ -13,11 +13,11 @@ from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected
-from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Untimed
+from kernelgym.judge.timing.measure import Measurement, Untimed
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Finding, Kernel, Severity, Status, Timing
-from kernelgym.verdict import UNCONFIRMED_SPEED
+from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
 from support.peers import PROBLEM, SEEDS
 
 KERNEL = Kernel("", "triton")

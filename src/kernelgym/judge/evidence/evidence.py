@@ -45,6 +45,7 @@ from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
+from kernelgym.verdict import SMALL_SHARE
 
 __all__ = [
     "Evidence",
@@ -296,8 +297,8 @@ def _with_small_share(
     )
     if own < rules.least_share and not left.fewer_than(work):
         message += ": replace an operator, not a sliver of its elements"
-        return _refused("small_share", message, found)
-    finding = Finding("small_share", message, Severity.SOFT)
+        return _refused(SMALL_SHARE, message, found)
+    finding = Finding(SMALL_SHARE, message, Severity.SOFT)
     return dataclasses.replace(found, findings=(*found.findings, finding))
 
 

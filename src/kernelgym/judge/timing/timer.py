@@ -23,10 +23,10 @@ from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
-from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Stopwatch, Untimed
+from kernelgym.judge.timing.measure import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity, Status
-from kernelgym.verdict import UNCONFIRMED_SPEED
+from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
 
 __all__ = ["Timer"]
 
