@@ -3,7 +3,7 @@
 Two verdicts can be compared only if their ruleset labels are equal. Two rulesets ship:
 
 - `strict` (default): fresh secret inputs for every call, an error bound taken from an fp64
-  reference, in-place changes of the inputs refused.
+  reference, in-place changes of the inputs refused, interpreted kernels judged as a GPU would.
 - `kernelbench`: KernelBench's own seeds, number of trials and tolerances.
 """
 
@@ -269,7 +269,20 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
     {
         entry.name: entry
         for entry in (
-            Ruleset("strict"),
+            Ruleset(
+                "strict",
+                front_end="cuda:90",
+                interpreter="gpu",
+                unknown_operators="dear",
+                small_share=0.1,
+                least_share=0.02,
+                distributions=(
+                    *("shifted", "wide", "narrow", "spiked"),
+                    *("lattice", "clustered", "salted"),
+                ),
+                small_variances=True,
+                ask_nan=True,
+            ),
             Ruleset(
                 "kernelbench",
                 precision="fp32",
@@ -290,14 +303,17 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
 )
 
 
+_PREVIOUS = Ruleset("strict")
+"""The ruleset `strict` before it asked Triton's front end, and priced slivers of work."""
 _EARLIER: Mapping[str, Ruleset] = MappingProxyType(
     {
-        label: dataclasses.replace(RULESETS[label.partition("@")[0]], precision="fp32")
-        for label in ("strict@19248b98", "kernelbench@9033ca20")
+        "strict@19248b98": dataclasses.replace(_PREVIOUS, precision="fp32"),
+        "kernelbench@9033ca20": RULESETS["kernelbench"],
+        _PREVIOUS.label: _PREVIOUS,
     }
 )
-"""Rulesets that shipped, by label, as far as prompts tell of them: their digests cannot be computed
-any more, since rulesets have other fields now."""
+"""Rulesets that shipped, by label, as far as prompts tell of them. The digests of the first two
+cannot be computed any more: fields were added that change every digest."""
 
 
 def ruleset(which: str | Ruleset) -> Ruleset:
@@ -353,7 +369,8 @@ def recorded_ruleset(label: str) -> Ruleset:
         UsageError: If no ruleset with that label ships or has shipped.
     """
     known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
-    ending = (dataclasses.replace(entry, stop_at_first_failure=True) for entry in RULESETS.values())
+    shipped = (*RULESETS.values(), _PREVIOUS)
+    ending = (dataclasses.replace(entry, stop_at_first_failure=True) for entry in shipped)
     found = known.get(label) or next((entry for entry in ending if entry.label == label), None)
     if found is None:
         raise UsageError(

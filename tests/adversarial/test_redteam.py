@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -11,19 +10,8 @@ import pytest
 from kernelgym.cli.redteam import judge_entries, load_corpus
 from kernelgym.judge import LocalEvaluator
 from kernelgym.redteam.corpus import select
-from kernelgym.rulesets import RULESETS
 
 pytestmark = pytest.mark.slow
-
-# What the corpus' later exploits need beside `strict`.
-AS_ON_A_GPU = dataclasses.replace(
-    RULESETS["strict"],
-    front_end="cuda:90",
-    interpreter="gpu",
-    unknown_operators="dear",
-    small_share=0.1,
-    least_share=0.02,
-)
 
 ENTRIES, PROBLEMS = load_corpus(Path(__file__).parent)
 PARAMETERS = [
@@ -42,7 +30,7 @@ def outcomes(request, tmp_path_factory):
     specs = [getattr(item, "callspec", None) for item in request.session.items]
     wanted = [spec.params["entry"] for spec in specs if spec and "entry" in spec.params]
     folder = os.environ.get("KERNELGYM_CACHE") or tmp_path_factory.mktemp("cache")
-    with LocalEvaluator("cpu", AS_ON_A_GPU, workers=2, cache_dir=folder) as evaluator:
+    with LocalEvaluator("cpu", "strict", workers=2, cache_dir=folder) as evaluator:
         found = judge_entries(evaluator, wanted, PROBLEMS)
         return {outcome.entry.name: outcome for _, outcome in found}
 
