@@ -1,7 +1,7 @@
 """Verdicts per second of the CPU judge, and what a C++ build costs.
 
 Run ``python -m benchmarks.judge.judge_cpu [--out FILE] [--memory 5000]``. Kernels are correct ones
-for Synthetic-L1, every one with a source of its own, judged by the strict ruleset (3 to 7 verified
+for Synthetic-L1, every one with a source of its own, judged by the strict ruleset (3 to 8 verified
 calls): Triton through the interpreter, and C++ whose libraries were built before, with and without
 timing. Each problem is prepared before the clock starts, by a verdict or two on other sources; what
 that pass takes is given beside it. Builds are of sources never seen, the first with an empty

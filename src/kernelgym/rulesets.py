@@ -3,7 +3,7 @@
 Two verdicts can be compared only if their ruleset labels are equal. Two rulesets ship:
 
 - `strict` (default): fresh secret inputs for every call, an error bound taken from an fp64
-  reference, in-place changes of the inputs refused.
+  reference, in-place changes of the inputs refused, interpreted kernels judged as a GPU would.
 - `kernelbench`: KernelBench's own seeds, number of trials and tolerances.
 """
 
@@ -121,6 +121,9 @@ class Ruleset:
     perturb_state: bool = True
     """Replace weights and buffers that are constant when constructed (a LayerNorm's ones and
     zeros) by secret values of the same kind, by name, on both sides."""
+    small_variances: bool = False
+    """Make some of the running variances among them so small that the layer's eps decides, where
+    the reference is well conditioned on them."""
     require_custom_kernel: bool = True
     """Ask a watched run for evidence that a custom kernel did work that torch does in the
     reference; without it a correct kernel is `rejected`."""
@@ -183,6 +186,9 @@ class Ruleset:
     """How Triton's interpreter treats what a GPU decides. ``gpu``: `tl.dot` of fp32 operands rounds
     them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give
     NaN, and data races between the programs of a launch are errors."""
+    ask_nan: bool = False
+    """Call kernels whose extensions were compiled by flags that assume finite numbers once more,
+    on inputs with a NaN. An output that loses it is the soft finding ``nan_not_propagated``."""
     hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import", "frame_access")
     """Codes of screening findings that reject a kernel."""
     timing: TimingProtocol = TimingProtocol()
@@ -239,6 +245,8 @@ _ADDED: Mapping[str, Any] = MappingProxyType(
         "unknown_operators": "cheap",
         "small_share": 0.0,
         "least_share": 0.0,
+        "small_variances": False,
+        "ask_nan": False,
     }
 )
 """Fields that rulesets did not always have, and the value without effect: a ruleset without them
@@ -264,7 +272,20 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
     {
         entry.name: entry
         for entry in (
-            Ruleset("strict"),
+            Ruleset(
+                "strict",
+                front_end="cuda:90",
+                interpreter="gpu",
+                unknown_operators="dear",
+                small_share=0.1,
+                least_share=0.02,
+                distributions=(
+                    *("shifted", "wide", "narrow", "spiked"),
+                    *("lattice", "clustered", "salted"),
+                ),
+                small_variances=True,
+                ask_nan=True,
+            ),
             Ruleset(
                 "kernelbench",
                 precision="fp32",
@@ -285,14 +306,17 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
 )
 
 
+_PREVIOUS = Ruleset("strict")
+"""The ruleset `strict` before it asked Triton's front end, and priced slivers of work."""
 _EARLIER: Mapping[str, Ruleset] = MappingProxyType(
     {
-        label: dataclasses.replace(RULESETS[label.partition("@")[0]], precision="fp32")
-        for label in ("strict@19248b98", "kernelbench@9033ca20")
+        "strict@19248b98": dataclasses.replace(_PREVIOUS, precision="fp32"),
+        "kernelbench@9033ca20": RULESETS["kernelbench"],
+        _PREVIOUS.label: _PREVIOUS,
     }
 )
-"""Rulesets that shipped, by label, as far as prompts tell of them: their digests cannot be computed
-any more, since rulesets have other fields now."""
+"""Rulesets that shipped, by label, as far as prompts tell of them. The digests of the first two
+cannot be computed any more: fields were added that change every digest."""
 
 
 def ruleset(which: str | Ruleset) -> Ruleset:
@@ -360,7 +384,7 @@ def recorded_ruleset(label: str) -> Ruleset:
     known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
     variants = (
         dataclasses.replace(precise_rules(entry, "", baseline), stop_at_first_failure=ends)
-        for entry in RULESETS.values()
+        for entry in (*RULESETS.values(), _PREVIOUS)
         for baseline in BASELINES
         for ends in (False, True)
     )

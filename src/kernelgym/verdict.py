@@ -14,11 +14,13 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 __all__ = [
+    "CLOCK_MISMATCH",
     "CONSTRUCTOR_FINDING",
     "FRONT_END",
     "HOST_BUSY",
     "MOST_FUNCTIONS",
     "MOST_WINDOWS",
+    "SMALL_SHARE",
     "UNCONFIRMED_SPEED",
     "Build",
     "BuiltFunction",
@@ -37,6 +39,13 @@ __all__ = [
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
+
+CLOCK_MISMATCH = "clock_mismatch"
+"""Code of the finding that the kernel's own clock contradicts the judge's. An untimed verdict with
+it lacks its time by the kernel's own fault."""
+
+SMALL_SHARE = "small_share"
+"""Code of the finding that torch does nearly all of the reference's work."""
 
 FRONT_END = "front_end"
 """Code of the finding on a kernel that Triton's front end refuses to compile for a GPU."""

@@ -412,6 +412,8 @@ def test_an_extension_may_work_below_autograd(text: str) -> None:
     "use",
     [
         "torch._C._disable_current_modes()",
+        "torch._C._pop_torch_dispatch_stack(None)",
+        "with torch.utils._python_dispatch._pop_mode_temporarily():\n    pass",
         "with torch._C._DisableTorchDispatch():\n    pass",
         "getattr(x, '__array_interface__')",
     ],

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.inputs.kinds import FOR_RANKS
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status, Verdict
 from support.programs import AFFINE, CPP, CPP_SOURCE, TRITON, doing, replaced
@@ -107,7 +108,8 @@ def test_a_verdict_says_how_it_came_about(strict):
     assert verdict.device == "cpu" and verdict.build is None  # interpreted
     assert verdict.isolation
     assert verdict.wall_s > 0
-    on_own_inputs = verdict.trials - len(strict.ruleset.distributions)  # one each
+    kinds = set(strict.ruleset.distributions) - FOR_RANKS
+    on_own_inputs = verdict.trials - len(kinds)  # one each
     assert 2 <= on_own_inputs <= 4
     assert not verdict.timed and "not timed" in verdict.message
     assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict

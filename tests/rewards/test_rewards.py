@@ -24,8 +24,8 @@ from kernelgym.rewards import (
 )
 from kernelgym.rewards import score as score_turn
 from kernelgym.testing import SAMPLE_KERNELS, verdict
-from kernelgym.types import Finding, Kernel, Reply, Status, Verdict
-from kernelgym.verdict import UNCONFIRMED_SPEED
+from kernelgym.types import Finding, Kernel, Reply, Severity, Status, Verdict
+from kernelgym.verdict import CLOCK_MISMATCH, SMALL_SHARE, UNCONFIRMED_SPEED
 from support.strategies import as_turn, presets, replies, speedups, verdicts
 
 KERNEL = SAMPLE_KERNELS["triton"]
@@ -177,6 +177,23 @@ def test_an_untidy_answer_earns_three_quarters_of_the_format_part() -> None:
     assert score_turn(REWARDS["stage1"], UNTIDY, FAST).parts["format"] == pytest.approx(0.225)
 
 
+def test_a_small_share_lowers_speed_and_nothing_else() -> None:
+    preset = RewardPreset("own", Weights(correct=0.5, speed=1.0), "optional", small_share=0.25)
+    found = Finding(SMALL_SHARE, "torch does 95 %", Severity.SOFT)
+    small = dataclasses.replace(FAST, findings=(found,))
+    whole, lowered = (score_turn(preset, TIDY, judged).parts for judged in (FAST, small))
+    assert lowered["speed"] == pytest.approx(0.25 * whole["speed"]) and whole["speed"] > 0
+    assert lowered["correct"] == whole["correct"] == 0.5
+
+
+def test_a_disputed_clock_is_no_reason_to_drop_a_turn() -> None:
+    untimed = dataclasses.replace(verdict("correct"), timing=None)
+    lying = Finding(CLOCK_MISMATCH, "it reported too little", Severity.SOFT)
+    disputed = dataclasses.replace(untimed, findings=(lying,))
+    assert score_turn(REWARDS["kevin"], TIDY, disputed).valid
+    assert not score_turn(REWARDS["kevin"], TIDY, untimed).valid
+
+
 @pytest.mark.parametrize(
     ("shape", "half", "one", "two", "beyond"),
     [
@@ -277,6 +294,7 @@ def test_the_judge_calls_a_withheld_speed_by_that_code() -> None:
         lambda: RewardPreset("a", Weights(correct=1.0), cheating_penalty=0.1),
         lambda: RewardPreset("a", Weights(correct=1.0), cheating_penalty=math.nan),
         lambda: RewardPreset("a", Weights(correct=1.0), untidy=1.1),
+        lambda: RewardPreset("a", Weights(correct=1.0), small_share=-0.1),
         lambda: RewardPreset("a", Weights(correct=1.0), cap=0.0),
         lambda: RewardPreset("a", Weights(correct=1.0), milestones=()),
         lambda: RewardPreset("a", Weights(correct=1.0), milestones=(2.0, 1.0)),

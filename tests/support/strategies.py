@@ -203,6 +203,7 @@ def own_presets(draw: st.DrawFn) -> RewardPreset:
         cap=draw(st.floats(0.5, 50)),
         milestones=tuple(sorted(draw(st.sets(st.floats(0.1, 20), min_size=1, max_size=4)))),
         untidy=untidy,
+        small_share=draw(st.floats(0, 1)),
         length_chars=(draw(st.integers(0, 500)), draw(st.integers(501, 9_000))),
         thinking_chars=(draw(st.integers(0, 5)), draw(st.integers(6, 100))),
         format_penalty=draw(st.floats(-2, 0)),

@@ -108,6 +108,8 @@ class JudgeOutcome:
     """What compilers made of its extensions."""
     checked_for: str = ""
     """The GPU that Triton's front end was asked to compile interpreted launches for."""
+    refusal: End | None = None
+    """What the front end refused: no GPU would have run a call, so none counts as passed."""
     evidence: Evidence | None = None
     """Evidence that the custom kernel, not torch, did the work."""
     timing: TimingOutcome | None = None
@@ -164,14 +166,14 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
         circumstances: Where and when it was judged; None while a retry is still possible.
     """
     reading = _read(outcome)
-    calls, evidence, end = outcome.calls, outcome.evidence, outcome.end
+    calls, evidence, end = outcome.calls, outcome.evidence, outcome.end or outcome.refusal
     at = circumstances or Circumstances()
     # A run that ended early has no custom share (None), even if its evidence had been gathered.
     counted = evidence if evidence and not evidence.complaint and end is None else None
     return Verdict(
         reading.status,
         compiled=outcome.loaded,
-        trials_passed=calls.passed if outcome.loaded else 0,
+        trials_passed=calls.passed if outcome.loaded and outcome.refusal is None else 0,
         trials=calls.planned if outcome.loaded else 0,
         max_abs_error=calls.max_abs_error,
         max_rel_error=calls.max_rel_error,
@@ -195,7 +197,8 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
 
 def _read(outcome: JudgeOutcome) -> _Reading:
     """Return the result of the first failed stage, or the last."""
-    calls, end, evidence, timing = outcome.calls, outcome.end, outcome.evidence, outcome.timing
+    calls, evidence, timing = outcome.calls, outcome.evidence, outcome.timing
+    end = outcome.end or outcome.refusal
     findings = outcome.noticed
     if end is not None:
         return _Reading(end.status, end.message, end.findings, end.mismatch)

@@ -74,6 +74,8 @@ class Language:
     """Device kinds on which an interpreter runs its kernels."""
     interpreter_note: str = ""
     """What prompts say where its interpreter runs kernels."""
+    as_gpu_note: str = ""
+    """What they say beside that if the interpreter has a GPU's compiler and values."""
     assembled_on: tuple[str, ...] = ()
     """Device kinds on which the judge's builder assembles what the language's compiler wrote."""
     watched_between_calls: bool = False

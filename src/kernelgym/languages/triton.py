@@ -132,6 +132,11 @@ TRITON = Language(
     interpreted_on=("cpu",),
     interpreter_note="Triton runs in its interpreter here: tensors are on the CPU, and every "
     "out-of-bounds access must be masked.",
+    as_gpu_note="Every launch must also compile for a GPU, as far as Triton's front end goes: no "
+    "NumPy, dictionaries or `try` in a kernel, and no globals but `tl.constexpr`. `tl.dot` of fp32 "
+    'tensors rounds them to TF32 unless it is given `input_precision="ieee"`; a masked load '
+    "without `other` gives NaN where the mask is off; programs of one launch must not depend on "
+    "each other's order.",
     assembled_on=("cuda",),
     watched_between_calls=True,
     find_trouble=_interpreter_trouble,

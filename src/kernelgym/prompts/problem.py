@@ -206,6 +206,8 @@ def _judgement(
         lines.append("- Only correctness is judged here; speed is not measured.")
     if entry.is_interpreted(device):
         lines.append(f"- {entry.interpreter_note}")
+        if rules.interpreter == "gpu" and entry.as_gpu_note:
+            lines.append(f"- {entry.as_gpu_note}")
     if rules.hard_findings:
         refused = "; ".join(_REFUSED.get(code, code) for code in rules.hard_findings)
         lines.append(f"- Refused without being run: {refused}.")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kernelgym.rewards.preset import RewardPreset
 from kernelgym.types import Reply, Score, Status, Turn, Verdict
-from kernelgym.verdict import UNCONFIRMED_SPEED
+from kernelgym.verdict import CLOCK_MISMATCH, SMALL_SHARE, UNCONFIRMED_SPEED
 
 __all__ = ["PARTS", "score"]
 
@@ -45,10 +45,13 @@ def score(
     }
     if verdict.correct:
         earlier = max((_speed(preset, turn.verdict) for turn in history), default=0.0)
+        gain = max(0.0, speed - earlier)
+        if any(finding.code == SMALL_SHARE for finding in verdict.findings):
+            speed, gain = speed * preset.small_share, gain * preset.small_share
         parts |= {
             "correct": weights.correct,
             "speed": weights.speed * speed,
-            "improvement": weights.improvement * max(0.0, speed - earlier),
+            "improvement": weights.improvement * gain,
             "custom": weights.custom * (verdict.custom_share or 0.0),
             "length": weights.length * _fading(len(reply.kernel.source), preset.length_chars),
         }
@@ -61,7 +64,8 @@ def _lacks_timing(preset: RewardPreset, verdict: Verdict) -> bool:
     """Say whether a kernel that should have been timed was not, through no fault of its own."""
     if preset.speed != "required" or not verdict.correct or verdict.timed:
         return False
-    return all(finding.code != UNCONFIRMED_SPEED for finding in verdict.findings)
+    own = (UNCONFIRMED_SPEED, CLOCK_MISMATCH)
+    return all(finding.code not in own for finding in verdict.findings)
 
 
 def _passed(verdict: Verdict) -> float:

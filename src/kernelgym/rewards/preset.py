@@ -62,6 +62,9 @@ class RewardPreset:
     """Rising speedups, for ``shape="milestones"``; those above `cap` are never reached."""
     untidy: float = 0.75
     """Share of the format part for an answer whose form has defects."""
+    small_share: float = 1.0
+    """Share of the speed and improvement parts for a correct kernel with the soft finding
+    ``small_share``: torch does nearly all of the work."""
     length_chars: tuple[int, int] = (2_000, 8_000)
     """Length of a kernel's source up to which the length part is whole, and from which it is 0."""
     thinking_chars: tuple[int, int] = (2_000, 8_000)
@@ -79,8 +82,9 @@ class RewardPreset:
         for name in ("format_penalty", "cheating_penalty"):
             if not -math.inf < getattr(self, name) <= 0.0:
                 raise UsageError(f"{name} must be finite and at most 0, got {getattr(self, name)}")
-        if not 0.0 <= self.untidy <= 1.0:
-            raise UsageError(f"untidy is a share: it must lie in [0, 1], got {self.untidy}")
+        for name in ("untidy", "small_share"):
+            if not 0.0 <= (share := getattr(self, name)) <= 1.0:
+                raise UsageError(f"{name} is a share: it must lie in [0, 1], got {share}")
         if not 0.0 < self.cap < math.inf:
             raise UsageError(f"cap must be finite and above 0, got {self.cap}")
         self._check_thresholds()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.compiling.request import BadRequest, read_request
+from kernelgym.judge.compiling.request import BadRequest, assumes_finite, read_request
 from kernelgym.judge.compiling.toolchain import find_compiler, searched_folders
 
 SEARCHED = frozenset({"/usr/include", "/usr/lib/gcc/include", "/opt/torch/lib"})
@@ -109,3 +109,30 @@ def test_searched_folders_hold_the_usual_ones():
     folders = searched_folders(find_compiler())
     assert {"/usr/include", "/usr/local/include"} <= folders
     assert not folders & {"/", "/usr", "/root", "/tmp", "/home"}
+
+
+@pytest.mark.parametrize(
+    ("key", "flag", "assumes"),
+    [
+        ("cflags", "-ffast-math", True),
+        ("cflags", "-O3 -ffast-math -w", True),
+        ("cflags", "-ffinite-math-only", True),
+        ("cflags", "-Ofast", True),
+        ("cuda_cflags", "--use_fast_math", True),
+        ("cuda_cflags", "-use_fast_math", True),
+        ("cuda_cflags", "-Xcompiler=-O3,-ffast-math", True),
+        ("cflags", "-O3", False),
+        ("cflags", "-fno-fast-math", False),
+        ("cflags", "-DOfast=1", False),
+        ("cflags", "-ffp-contract=fast", False),
+        ("ldflags", "-Ofast", False),
+    ],
+)
+def test_flags_that_assume_finite_numbers_are_known(key, flag, assumes):
+    assert assumes_finite({"name": "ext", key: ["-g", flag]}) is assumes
+
+
+@given(st.recursive(st.none() | st.text() | st.integers(), st.lists))
+def test_requests_of_any_form_can_be_asked_for_flags(value):
+    assert assumes_finite(value) is False
+    assert assumes_finite({"cflags": value}) in (True, False)

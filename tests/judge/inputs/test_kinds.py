@@ -10,15 +10,19 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import GIVEN, Sampling, plan, variants
+from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, Sampling, plan, variants
 from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import forward_only, problem
 
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
-KINDS = STRICT.distributions
-VARIANTS = [variant for kind in (*KINDS, "spiked:mild") for variant in variants(kind)]
+KINDS = tuple(kind for kind in STRICT.distributions if kind not in FOR_RANKS)
+NO_ZEROS = tuple(kind for kind in KINDS if kind != "lattice")
+LOGARITHM = tuple(f"{kind}:positive" for kind in NO_ZEROS)
+VARIANTS = [
+    variant for kind in (*STRICT.distributions, "spiked:mild") for variant in variants(kind)
+]
 SAMPLERS = {
     "rand": lambda: torch.rand(40, 500),
     "randn": lambda: torch.randn(40, 500),
@@ -75,6 +79,18 @@ def test_samplers_draw_what_the_kind_says(name, variant):
             assert torch.isin(own, usual.abs() if variant.endswith(":positive") else usual).all()
             if scale == 0.5 and not variant.endswith(":positive"):
                 assert bool((values.flatten()[far] < 0).any())
+        case "lattice":
+            steps = (2 * values / scale).to(torch.float64)
+            assert torch.equal(steps, steps.round()) and float(steps.abs().max()) <= 4
+            rows = values.reshape(-1, values.shape[-1])
+            assert int((rows == 0).all(-1).sum()) == 1
+            if not variant.endswith(":positive"):
+                same = (rows[:, None] == -rows[None]).all(-1).triu(1)
+                assert bool(same.any())
+        case "clustered" | "clustered:positive":
+            rows = values.reshape(-1, values.shape[-1]) / scale
+            places = ((rows > 2).float().mean(0) > 0.6).nonzero().flatten()
+            assert places.numel() == 64 and bool((places.diff() == 1).all())
         case "spiked:mild":
             assert int((sizes > 3.9).sum()) == 10 and float(sizes.max()) <= 8.1
 
@@ -150,16 +166,24 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
     [
         ("return x.relu()", "torch.rand(30, 40)", KINDS),
         ("return x.softmax(-1)", "torch.rand(30, 40)", KINDS),
-        ("return x.log()", "torch.rand(30, 40)", tuple(f"{kind}:positive" for kind in KINDS)),
-        ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted")),
+        ("return x.log()", "torch.rand(30, 40)", LOGARITHM),
+        ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted", "lattice")),
         ("return x * 2", "torch.randint(0, 9, (30, 40)).float()", ()),
         ("return x.cumsum(0)", "torch.ones(30, 40)", ()),
         (
             "return nn.functional.one_hot((x * 3).long(), 3) * x[..., None]",
             "torch.rand(30, 40)",
-            ("narrow",),
+            ("narrow", "lattice"),
         ),
-        ("assert (x < 1).all() and (x >= 0).all()\nreturn x", "torch.rand(30, 40)", ("narrow",)),
+        (
+            "assert (x < 1).all() and (x >= 0).all()\nreturn x",
+            "torch.rand(30, 40)",
+            ("narrow", "lattice"),
+        ),
+        ("return x / x.norm(dim=-1, keepdim=True)", "torch.randn(30, 40)", NO_ZEROS),
+        ("return x.argmax(-1)", "torch.randn(30, 40)", NO_ZEROS),
+        ("return nn.functional.normalize(x)", "torch.randn(30, 40)", KINDS),
+        ("return x.sort(-1).values", "torch.randn(30, 40)", STRICT.distributions),
         ("assert (x < 1).all() and (x > 0.9).any()\nreturn x", "torch.rand(30, 40)", ()),
         ("return torch.round(1e6 * x) / 1e6", "torch.rand(300, 400)", None),
         ("return x + torch.rand_like(x)", "torch.rand(30, 40)", None),
@@ -178,6 +202,21 @@ def test_problems_get_the_kinds_they_can_bear(source, inputs, bears):
         given = reference.expect(reference.inputs(index), 3)
         finite = [bool(leaf.isfinite().all()) for leaf in tensors_of(expected.output)]
         assert finite == [bool(leaf.isfinite().all()) for leaf in tensors_of(given.output)]
+
+
+@pytest.mark.parametrize(
+    ("source", "gets"),
+    [
+        ("return x.topk(4, -1).values", True),
+        ("return x.sort(0).values", True),
+        ("return x.median(-1).values", True),
+        ("return x.amax(-1)", False),
+    ],
+)
+def test_ranked_elements_lie_side_by_side(source, gets):
+    every = dataclasses.replace(STRICT, distributions=("clustered",))
+    plan = _prepared(source, "torch.randn(64, 128)", every).plan
+    assert ("clustered" in plan) == gets
 
 
 def test_convolutions_get_milder_spikes_and_a_larger_factor():

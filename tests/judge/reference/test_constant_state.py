@@ -69,6 +69,27 @@ def test_values_keep_their_sign_and_size(centre, seed):
     assert not torch.equal(vary(constants, seed + 1)["a"], drawn["a"])
 
 
+@given(st.integers(0, 2**62), st.integers(1, 40))
+def test_some_variances_are_small_and_all_are_positive(seed, size):
+    constants = {"norm.running_var": torch.ones(size), "norm.weight": torch.ones(size)}
+    drawn = vary(constants, seed, small_variances=True)
+    variance = drawn["norm.running_var"]
+    small = variance < 0.4
+    assert bool((variance > 0).all()) and 1 <= int(small.sum())
+    assert bool((variance[small] <= 0.016).all()) and bool((drawn["norm.weight"] > 0.4).all())
+
+
+def test_small_variances_need_a_layer_that_bears_them():
+    rules = dataclasses.replace(STRICT, small_variances=True)
+    norm = "self.norm = nn.BatchNorm1d(64).eval()"
+    plain = problem("return self.norm(x)", "torch.randn(20, 64)", init=norm)
+    without = problem("return (x / self.norm.running_var).exp()", "torch.randn(20, 64)", init=norm)
+    for case, expected in ((plain, True), (without, False)):
+        reference = Reference(case, rules, Seeds("5eed"))
+        reference.prepare()
+        assert bool((reference.state["norm.running_var"] < 0.02).any()) == expected
+
+
 def test_put_state_writes_by_name():
     model = _Mixed()
     values = vary(constant_state(model), 5)

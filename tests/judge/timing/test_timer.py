@@ -13,11 +13,11 @@ from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected
-from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Untimed
+from kernelgym.judge.timing.measure import Measurement, Untimed
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Finding, Kernel, Severity, Status, Timing
-from kernelgym.verdict import UNCONFIRMED_SPEED
+from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
 from support.peers import PROBLEM, SEEDS
 
 KERNEL = Kernel("", "triton")
@@ -66,11 +66,11 @@ class Processes:
 class Keeper(Timer):
     """Takes what its processes measure, one after the other, from a list."""
 
-    def __init__(self, *measurements, ruleset="strict", outcome=None, tally=None):
+    def __init__(self, *measurements, ruleset="strict", outcome=None, tally=None, on_cuda=True):
         device_lock = SimpleNamespace(shared=contextlib.nullcontext)
         accelerator = SimpleNamespace(
             device_lock=device_lock,
-            on_cuda=True,
+            on_cuda=on_cuda,
             shares_device=False,
             floor_ms=lambda _: 0.0,
             device=torch.device("cpu"),
@@ -119,13 +119,32 @@ def test_where_the_second_processs_clock_is_right_its_time_counts():
         (measured(0.8, True), measured(0.9, True, baseline="compile"), 0.8),
     ],
 )
-def test_where_neither_is_right_the_workers_shorter_time_counts_if_they_are_near(
-    first, second, counts
-):
-    keeper = Keeper(first, second)
+def test_on_a_cpu_the_shorter_of_near_times_counts(first, second, counts):
+    keeper = Keeper(first, second, on_cuda=False)
     verdict = keeper.verdict()
     assert verdict.speedup == counts and codes(verdict) == [CLOCK_MISMATCH]
     assert keeper.processes.opened == 1
+
+
+UNSETTLED = [
+    measured(0.9, True),
+    Untimed("the device is busy"),
+    Rejected(Status.TIMEOUT, "no answer"),
+    Rejected(Status.RUNTIME_ERROR, "out of memory"),
+]
+
+
+@pytest.mark.parametrize("second", UNSETTLED)
+def test_on_a_gpu_a_disputed_clock_gives_no_time(second):
+    verdict = Keeper(measured(0.8, True), second).verdict()
+    assert verdict.correct and not verdict.timed and verdict.speedup == 0.0
+    assert codes(verdict) == [CLOCK_MISMATCH] and "contradicts" in verdict.message
+
+
+def test_a_speedup_is_not_confirmed_by_disputed_clocks():
+    keeper = Keeper(measured(20.0), *[measured(19.0, disputed=True)] * 2)
+    verdict = keeper.verdict()
+    assert not verdict.timed and codes(verdict) == [CLOCK_MISMATCH]
 
 
 def test_what_else_was_found_of_the_first_process_is_kept():
@@ -139,7 +158,8 @@ def test_what_else_was_found_of_the_first_process_is_kept():
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.RUNTIME_ERROR])
 def test_who_was_right_need_not_bear_a_second_process(status):
-    verdict = Keeper(measured(0.8, True), Rejected(status, "out of memory")).verdict()
+    failing = Rejected(status, "out of memory")
+    verdict = Keeper(measured(0.8, True), failing, on_cuda=False).verdict()
     assert verdict.speedup == 0.8 and codes(verdict) == [CLOCK_MISMATCH]
 
 
@@ -169,7 +189,8 @@ def test_a_clock_that_is_not_believed_confirms_no_speedup():
 
 
 def test_a_second_process_that_cannot_be_timed_leaves_the_workers_time():
-    verdict = Keeper(measured(0.8, disputed=True), Untimed("the device is busy")).verdict()
+    busy = Untimed("the device is busy")
+    verdict = Keeper(measured(0.8, disputed=True), busy, on_cuda=False).verdict()
     assert verdict.speedup == 0.8 and codes(verdict) == [CLOCK_MISMATCH]
 
 

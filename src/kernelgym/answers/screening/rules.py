@@ -47,7 +47,8 @@ _HIDING = frozenset(
     TensorBase _TensorBase _disable_current_modes _DisableTorchDispatch _DisablePythonDispatcher
     _ExcludeDispatchKeyGuard _IncludeDispatchKeyGuard _ForceDispatchKeyGuard __array_interface__
     __array_struct__ memmap StorageBase __mro__ __bases__ __base__ __subclasses__
-    _VariableFunctions _VF
+    _VariableFunctions _VF _pop_mode _pop_mode_temporarily _pop_torch_dispatch_stack
+    _unset_dispatch_mode _unset_infra_mode _disable_infra_mode
     """.split()
 )
 # Below autograd, operators are noticed as ever: extensions with a backward of their own need that.

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["BadRequest", "Request", "names_architecture", "read_request"]
+__all__ = ["BadRequest", "Request", "assumes_finite", "names_architecture", "read_request"]
 
 _MAX_SOURCE_BYTES = 4 << 20
 _MOST_TEXTS = 1000
@@ -105,6 +105,10 @@ _NVCC_VALUED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("-Xcudafe", "--cudafe-options"), _words(_EDG_FLAG)),
     **dict.fromkeys(("-diag-suppress", "--diag-suppress"), _matches(r"\d+(,\d+)*")),
 }
+_ASSUMES_FINITE = re.compile(
+    r"(?<!\S)(-Xcompiler[= ])?-(ffast-math|ffinite-math-only|Ofast)\b|--?use_fast_math\b|"
+    r"(?<=,)-(ffast-math|ffinite-math-only|Ofast)\b"
+)
 _NAMES_ARCHITECTURE = ("-arch", "--gpu-a", "-gencode", "--generate-code", "-code", "--gpu-code")
 
 
@@ -183,6 +187,19 @@ def read_request(arguments: Any, cuda: bool = False, searched: Collection[str] =
 def names_architecture(flags: tuple[str, ...]) -> bool:
     """Return True if nvcc flags choose the target architectures."""
     return any(flag.startswith(_NAMES_ARCHITECTURE) for flag in flags)
+
+
+def assumes_finite(arguments: Any) -> bool:
+    """Return True if a request's flags let the compiler assume finite numbers.
+
+    Args:
+        arguments: The message of the process; need not be checked.
+    """
+    if not isinstance(arguments, dict):
+        return False
+    given = (arguments.get(key) for key in ("cflags", "cuda_cflags"))
+    words = [word for flags in given if isinstance(flags, list) for word in map(str, flags)]
+    return any(_ASSUMES_FINITE.search(word) for word in words)
 
 
 def _is_identifier(name: str) -> bool:

@@ -45,6 +45,7 @@ from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
+from kernelgym.verdict import SMALL_SHARE
 
 __all__ = [
     "Evidence",
@@ -54,6 +55,7 @@ __all__ = [
     "prepare",
     "profiled",
     "read_profile",
+    "started",
     "with_launches",
     "without_own_kernels",
 ]
@@ -120,7 +122,7 @@ def gather(
         with open_session() as session:
             prepare(session)
             try:
-                run = _started(case, session, load, reference)
+                run = started(case, session, load, reference)
                 session.trace("record", all_threads=bool(library.unseen))
                 with counted(run.reference.model) as counter:
                     outcome = session.call(run.reference, len(run.reference.plan))
@@ -144,7 +146,7 @@ def gather(
         with open_session() as session:
             try:
                 session.trace("ablate")
-                run = _started(case, session, load, reference)
+                run = started(case, session, load, reference)
             except Rejected as end:
                 failure = str(end)
                 continue
@@ -156,12 +158,17 @@ def gather(
     return _refused("no_evidence_run", message, Evidence(crashed=True))
 
 
-def _started(
+def started(
     case: Case,
     session: Session,
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
 ) -> LiveRun:
+    """Load and construct a kernel in a session's process; return the live run.
+
+    Raises:
+        Rejected: If the kernel fails.
+    """
     load(session)
     run = LiveRun(case, reference(), session)
     session.model.await_load()
@@ -290,8 +297,8 @@ def _with_small_share(
     )
     if own < rules.least_share and not left.fewer_than(work):
         message += ": replace an operator, not a sliver of its elements"
-        return _refused("small_share", message, found)
-    finding = Finding("small_share", message, Severity.SOFT)
+        return _refused(SMALL_SHARE, message, found)
+    finding = Finding(SMALL_SHARE, message, Severity.SOFT)
     return dataclasses.replace(found, findings=(*found.findings, finding))
 
 

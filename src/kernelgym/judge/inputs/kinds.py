@@ -4,14 +4,23 @@ A kind replaces what *samplers* inside ``get_inputs`` draw (`torch.rand`, `torch
 and the like), never the results of later operations: what the problem makes triangular, one-hot
 or a softmax stays so. Integers and permutations are drawn as the problem draws them.
 
-===========  ====================================================================================
-``shifted``  other means, of both signs, another one in every row
-``wide``     8 to 64 times the magnitude, both signs
-``narrow``   an eighth to a quarter of the magnitude, both signs
-``spiked``   an eighth of the magnitude, except a few random elements of 200 to 400 times it
-``salted``   the problem's own, except one to three elements 8 to 16 times as far out; at least one
-             of these has a sign that the problem's own values lack
-===========  ====================================================================================
+=============  ==================================================================================
+``shifted``    other means, of both signs, another one in every row
+``wide``       8 to 64 times the magnitude, both signs
+``narrow``     an eighth to a quarter of the magnitude, both signs
+``spiked``     an eighth of the magnitude, except a few random elements of 200 to 400 times it
+``lattice``    few distinct values, multiples of half the magnitude, with ties and exact zeros: one
+               row is all zeros, and one the negative of another
+``clustered``  the largest values next to each other, and the smallest, along the last two axes
+``salted``     the problem's own, except one to three elements 8 to 16 times as far out; at least
+               one of these has a sign that the problem's own values lack
+=============  ==================================================================================
+
+``lattice`` is for kernels that divide by what may be zero, or that take the first of equal values
+for the only one: a sign as ``x / abs(x)``, a norm without its eps.
+
+``clustered`` is for kernels that sort or select: one that takes the largest value of each block for
+the largest ones is right if these lie apart. Other problems do not get it.
 
 ``salted`` is for kernels that sample their input and take a short cut if it looks like the
 problem's own: a kernel that does not read every element cannot tell the two apart.
@@ -36,9 +45,11 @@ from torch.overrides import TorchFunctionMode
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["GIVEN", "Sampling", "is_salted", "plan", "variants"]
+__all__ = ["FOR_RANKS", "GIVEN", "Sampling", "is_salted", "plan", "variants"]
 
 GIVEN = "given"
+FOR_RANKS = frozenset(("clustered",))
+"""Kinds for problems that sort or select elements by rank, and for no others."""
 _POSITIVE = ":positive"
 _MILD = ":mild"
 _LEAST_GIVEN = 2
@@ -46,6 +57,7 @@ _MOST_GIVEN = 4
 _ELEMENTS_PER_SPIKE = 2048
 _MOST_SALTED = 3
 _SALT = 8.0  # times the scale, at least
+_RUN = 64
 
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
@@ -148,8 +160,43 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
             case "spiked":
                 values.mul_(0.5 if self._mild else 0.125)
                 self._add_spikes(values, scale, 4.0 if self._mild else 200.0)
+            case "lattice":
+                values.div_(scale).mul_(2).round_().clamp_(-4, 4).mul_(scale * 0.5)
+                self._tie_rows(values)
+            case "clustered":
+                for dim in range(-min(2, values.dim()), 0):
+                    self._gather_extremes(values, dim, scale)
             case _:
                 raise ValueError(f"unknown kind of inputs {self._kind!r}")
+
+    def _tie_rows(self, values: torch.Tensor) -> None:
+        """Make one row all zeros, and another one the negative of its neighbour."""
+        width = values.shape[-1] if values.dim() > 1 else 0
+        rows = values.numel() // width if width else 0
+        if rows < 2:
+            return
+        chosen = torch.randperm(rows, device="cpu")[:3].tolist()
+        across = torch.arange(width, device=values.device)
+        _put(values, chosen[0] * width + across, torch.zeros(width, device=values.device))
+        if rows > 2 and not self._positive:
+            copied = values.reshape(-1)[chosen[1] * width + across]
+            _put(values, chosen[2] * width + across, -copied)
+
+    def _gather_extremes(self, values: torch.Tensor, dim: int, scale: Any) -> None:
+        """Move a run of neighbours up, and one elsewhere on the axis down."""
+        length = values.shape[dim]
+        run = min(_RUN, length // 4)
+        if not run:
+            return
+        up = int(torch.randint(2, (), device="cpu"))
+        for half, sign in ((up, 1.0), (1 - up, -1.0)):
+            if sign < 0 and self._positive:
+                continue
+            start = half * (length // 2)
+            start += int(torch.randint(length // 2 - run + 1, (), device="cpu"))
+            part = values.narrow(dim, start, run)
+            far = scale.expand(values.shape).narrow(dim, start, run) if _is_tensor(scale) else scale
+            part.add_(sign * 4.0 * far)
 
     def _add_spikes(self, values: torch.Tensor, scale: Any, height: float) -> None:
         count = max(-(-values.numel() // _ELEMENTS_PER_SPIKE), min(2, values.numel()))
@@ -192,6 +239,10 @@ def _at(number: Any, values: torch.Tensor, places: torch.Tensor) -> Any:
     if not isinstance(number, torch.Tensor):
         return number
     return number.to(values.device).expand(values.shape).reshape(-1)[places]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _put(values: torch.Tensor, places: torch.Tensor, numbers: torch.Tensor) -> None:

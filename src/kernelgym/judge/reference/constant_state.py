@@ -12,7 +12,10 @@ from collections.abc import Mapping
 
 import torch
 
-__all__ = ["constant_state", "put_state", "vary"]
+__all__ = ["constant_state", "has_variances", "put_state", "vary"]
+
+_VARIANCE = "running_var"
+_SMALL_SHARE = 0.25
 
 
 def constant_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -31,18 +34,37 @@ def constant_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
-def vary(constants: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
+def has_variances(constants: Mapping[str, torch.Tensor]) -> bool:
+    """Return True if a running variance is among the constants."""
+    return any(name.endswith(_VARIANCE) for name in constants)
+
+
+def vary(
+    constants: Mapping[str, torch.Tensor], seed: int, small_variances: bool = False
+) -> dict[str, torch.Tensor]:
     """Return random values, by name, that replace the given constants.
 
     They differ from a constant by at most half of it, from zero by at most 0.5. They are contiguous
     CPU tensors of the constants' types.
+
+    Args:
+        constants: From `constant_state`.
+        seed: Decides the values.
+        small_variances: Whether about a quarter of a running variance's elements, one at least, are
+            1e-4 to 0.01 times as large: a layer without its eps then gives other values.
     """
     source = torch.Generator().manual_seed(seed)
     drawn = {}
     for name, value in constants.items():
         unit = torch.rand(value.shape, generator=source).sub_(0.5)
         centre = float(value.reshape(-1)[0])
-        drawn[name] = (unit.add_(1).mul_(centre) if centre else unit).to(value.dtype)
+        unit = unit.add_(1).mul_(centre) if centre else unit
+        if small_variances and name.endswith(_VARIANCE):
+            chosen = torch.rand(value.shape, generator=source) < _SMALL_SHARE
+            chosen.view(-1)[0] |= not chosen.any()
+            shrunk = torch.rand(value.shape, generator=source).mul_(2).sub_(4)
+            unit = torch.where(chosen, unit * 10.0**shrunk, unit)
+        drawn[name] = unit.to(value.dtype)
     return drawn
 
 

@@ -19,10 +19,15 @@ import torch
 
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own_errors
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import GIVEN, variants
+from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, variants
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.constant_state import (
+    constant_state,
+    has_variances,
+    put_state,
+    vary,
+)
 from kernelgym.judge.reference.operator_class import Watching
 from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
@@ -36,6 +41,7 @@ Draw = Callable[[int, str], tuple[list[Any], bool]]
 _SEED = 2026
 _FEW_ELEMENTS = 16
 _MORE_DRAWS = 3
+_MOST_COPIED = 0.9  # above, a verdict's other draw may hold nothing but copies
 _STEADY_BYTES = 1 << 30
 _JITTER = 2.0**-21  # four units in the last place of fp32, which kernels compute in
 _JITTER_OF_FP64 = 2.0**-50
@@ -56,8 +62,11 @@ class Conditions:
     own_errors: Mapping[str, tuple[float, ...]]
     """The reference's error on each output by kind, where outputs have few elements."""
     telling: str = GIVEN
-    """A kind of inputs on which the output is not just a copy of an input, if there is one. On
-    a problem's own inputs without negative values, for example, a ReLU has nothing to do."""
+    """The kind of inputs on which few elements of the outputs are copies of an input's: the
+    problem's own unless those give little but copies. On inputs without negative values, for
+    example, a ReLU has nothing to do."""
+    small_variances: bool = False
+    """Whether some of the running variances may be made very small."""
     fits: bool = True
     """Whether the device has memory for fp64 runs if no other worker uses it."""
 
@@ -100,12 +109,14 @@ def examine(
         own = runner.expect(inputs, _SEED)
     ruleset = ruleset.at(lowest(precisions_of([runner.model.state_dict(), inputs])))
     mutates = own.mutates_inputs
-    operation = _operation(runner, inputs, mutates) if twin else ""
+    operation, ranks = _operation(runner, inputs, mutates) if twin else ("", False)
     factor = ruleset.factor_for(operation) if twin else None
-    perturbs = ruleset.perturb_state and _bears_other_state(runner, inputs, own)
+    bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factor)
+    small_variances = ruleset.perturb_state and ruleset.small_variances and bears_state(True)
+    perturbs = small_variances or (ruleset.perturb_state and bears_state(False))
     if perturbs:
         own = runner.expect(inputs, _SEED)
-    telling = "" if _is_copy(own.output, inputs) else GIVEN
+    has_work = _copied(own.output, inputs) <= _MOST_COPIED
     del inputs
     known: dict[str, tuple[float, ...]] = {}
     usable: list[str] = []
@@ -113,12 +124,13 @@ def examine(
         more = partial(_errors_of_few, runner, draw, ruleset)
         known[GIVEN] = more(GIVEN, own)
         for kind in ruleset.distributions:
+            if kind in FOR_RANKS and not ranks:
+                continue
             for variant in variants(kind, operation):
-                found, copies = _try(runner, draw, variant, ruleset, own, factor)
+                found = _try(runner, draw, variant, ruleset, own, factor)
                 if found is not None:
                     usable.append(variant)
                     known[variant] = more(variant, found)
-                    telling = telling or ("" if copies else variant)
                     break
     return Conditions(
         tuple(usable),
@@ -126,8 +138,9 @@ def examine(
         mutates,
         factor,
         MappingProxyType(known),
-        telling or GIVEN,
+        GIVEN if has_work else _telling(runner, draw, usable),
         fits=not runner.too_large,
+        small_variances=small_variances,
     )
 
 
@@ -136,7 +149,8 @@ def bears(expected: Expected, ruleset: Ruleset) -> bool:
     return own_errors(expected.output, expected.precise, ruleset) is not None
 
 
-def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
+def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> tuple[str, bool]:
+    """Return the class of the problem's operations, and whether it ranks elements."""
     watching = Watching()
     with torch.no_grad():
         seed_all(_SEED, runner.device)
@@ -147,28 +161,39 @@ def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> str:
         except Exception as error:
             if lacked_memory(error):
                 raise
-            return ""  # some models do not run under a torch function mode
-    return watching.operation
+            return "", False  # some models do not run under a torch function mode
+    return watching.operation, watching.ranks
 
 
-def _bears_other_state(runner: Runner, inputs: list[Any], before: Expected) -> bool:
+def _bears_other_state(
+    runner: Runner,
+    inputs: list[Any],
+    before: Expected,
+    ruleset: Ruleset,
+    factor: float | None,
+    small_variances: bool,
+) -> bool:
     """Return True if replaced constant state leaves the output useful.
 
-    The replacement stays if so, and is undone if not.
+    With small variances, the reference must also be well conditioned. The replacement stays if so,
+    and is undone if not.
     """
     constants = constant_state(runner.model)
-    if not constants:
+    if not constants or (small_variances and not has_variances(constants)):
         return False
     kept = {name: value.clone() for name, value in constants.items()}
-    put_state(runner.model, vary(constants, _SEED))
+    put_state(runner.model, vary(constants, _SEED, small_variances))
     runner.renew_twin()
+    borne = False
     try:
         after = runner.expect(inputs, _SEED)
+        borne = _is_useful(after.output, before.output)
+        if borne and small_variances:
+            borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factor)
     except Exception as error:
         if _is_to_be_raised(error, runner):
             raise
-        after = None
-    if after is not None and _is_useful(after.output, before.output):
+    if borne:
         return True
     put_state(runner.model, kept)
     runner.renew_twin()
@@ -182,29 +207,27 @@ def _try(
     ruleset: Ruleset,
     own: Expected,
     factor: float | None,
-) -> tuple[Expected | None, bool]:
-    """Run the problem on one kind of inputs.
+) -> Expected | None:
+    """Return what the reference gives on one kind of inputs.
 
-    Returns:
-        What the reference gave, or None if it cannot bear the kind; and whether that output is a
-        copy of an input.
+    None if it cannot bear the kind.
     """
     try:
         inputs, changed = draw(_SEED, variant)
         if not changed:
-            return None, False
+            return None
         found = runner.expect(inputs, _SEED)
         if not bears(found, ruleset) or not _is_useful(found.output, own.output):
-            return None, False
+            return None
         if not _is_steady(runner, inputs, found, ruleset, factor):
-            return None, False
-        return found, _is_copy(found.output, inputs)
+            return None
+        return found
     except Exception as error:
         if _is_to_be_raised(error, runner):
             raise
         # Any other error, such as an index out of range or a check in the problem's code, means
         # that the problem was not made for such inputs: the kind is left out.
-    return None, False
+    return None
 
 
 def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
@@ -215,10 +238,50 @@ def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
     return lacked and runner.raise_on_oom
 
 
-def _is_copy(output: Any, inputs: list[Any]) -> bool:
-    """Return True if every output has the same bytes as some input."""
-    given = tensors_of(inputs)
-    return all(any(same_bytes(out, tensor) for tensor in given) for out in tensors_of(output))
+def _telling(runner: Runner, draw: Draw, usable: list[str]) -> str:
+    """Return the kind of inputs of which the reference copies least.
+
+    The worst of some draws counts. One draw does not tell: a GELU copies what lies above 5, which
+    ``shifted`` inputs may do or not.
+    """
+
+    def most_copied(kind: str) -> float:
+        try:
+            shares = []
+            for number in range(1, _MORE_DRAWS + 1):
+                inputs, _ = draw(_SEED + number, kind)
+                shares.append(_copied(runner.expect(inputs, _SEED).output, inputs))
+            return max(shares)
+        except Exception as error:
+            if _is_to_be_raised(error, runner):
+                raise
+            return 1.0
+
+    return min((GIVEN, *usable), key=most_copied)
+
+
+def _copied(output: Any, inputs: list[Any]) -> float:
+    """Return the share of the outputs' elements that are copies.
+
+    An input has them at the same place. 1 if every output has the same bytes as some input.
+    """
+    given, copies, elements = tensors_of(inputs), 0, 0
+    for out in tensors_of(output):
+        elements += out.numel()
+        copies += max((_same_elements(out, tensor) for tensor in given), default=0)
+    return copies / elements if elements else 1.0
+
+
+def _same_elements(out: torch.Tensor, tensor: torch.Tensor) -> int:
+    if same_bytes(out, tensor):
+        return int(out.numel())
+    alike = all(
+        getattr(out, name) == getattr(tensor, name)
+        for name in ("shape", "dtype", "device", "layout")
+    )
+    if not alike or out.layout is not torch.strided:
+        return 0
+    return int((out == tensor).sum())
 
 
 def _is_useful(output: Any, usual: Any) -> bool:

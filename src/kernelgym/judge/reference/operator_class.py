@@ -10,6 +10,7 @@
 
 `Watching` finds the class from the names of the torch functions that one run calls. The class
 chooses a ruleset's error factor and the variant of ``spiked`` inputs, and decides nothing else.
+Whether elements are ranked decides on ``clustered`` inputs.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _PATTERNS = {
         r"|segment_reduce|embedding_bag|grid_sample|lp_pool|normalize"
     ),
 }
+_RANKS = re.compile(r"(^|_)(arg|m)?sort($|_)|topk|kthvalue|median|quantile")
 
 
 class Watching(TorchFunctionMode):  # type: ignore[misc]
@@ -50,12 +52,16 @@ class Watching(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.operation = OPERATIONS[0]
         """The most error-prone class so far."""
+        self.ranks = False
+        """Whether a function sorted, or picked elements by their rank."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Note `func` and call it."""
-        operation = _class_of(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        operation = _class_of(name)
+        self.ranks = self.ranks or _RANKS.search(name) is not None
         self.operation = max(self.operation, operation, key=OPERATIONS.index)
         return func(*args, **(kwargs or {}))
 

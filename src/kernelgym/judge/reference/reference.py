@@ -145,7 +145,8 @@ class Reference:
         if self._conditions.perturbs:
             constants = constant_state(self.model)
             self._constructed = {name: value.clone() for name, value in constants.items()}
-            self.state = vary(constants, self.seeds.derive("state"))
+            seed, small = self.seeds.derive("state"), self._conditions.small_variances
+            self.state = vary(constants, seed, small)
             put_state(self.model, self.state)
             self._runner.renew_twin()
 

@@ -20,6 +20,7 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.builder import Built, sealed_copy
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
+from kernelgym.judge.compiling.request import assumes_finite
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena
 from kernelgym.judge.processes.candidate_handle import (
@@ -81,6 +82,8 @@ class Channel:
         """Work that the extensions leave to libraries, read from the files that were built."""
         self.made: dict[str, Built] = {}
         """The extensions that were built, by the names of their files."""
+        self.assumes_finite = False
+        """Whether an extension was compiled by flags that assume finite numbers."""
         self.build_failed = False
         """Whether a request failed because an extension did not compile."""
 
@@ -195,6 +198,7 @@ class Channel:
             self.library_work |= built.work
             if len(self.made) < _MOST_BUILDS:
                 self.made[built.path] = built
+            self.assumes_finite = self.assumes_finite or assumes_finite(arguments)
             return {"module": built.module}, (sealed_copy(built.path),)
         self._failed_build = built
         return {"failed": built.log}, ()

@@ -241,30 +241,44 @@ class Session:
         self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
     ) -> tuple[Comparison, Expected]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
-        if not self.buffers.fits(inputs, expected.output):
-            self.buffers.reserve(inputs, expected.output, 1)
-        self.buffers.example = (outline(inputs), outline(expected.output))
-        self.buffers.make_room(inputs)
-        results = self.run([inputs], [forward_seed])
+        result, outputs = self.answered(inputs, expected, forward_seed)
         # On other kinds of inputs a kernel may rightly launch nothing. A watched call with launches
         # is not counted: the kernel may launch only while it is watched.
         if kind == GIVEN and not (self._is_watched and self._launched):
             self.tally.add(1, self._launched)
-        # Halt the candidate: a thread of it could write to the outputs while they are read.
-        self.channel.pause()
-        outputs = [unchanging(view) for view in self.buffers.slots[0].outputs]
-        compared = self.compare(0, inputs, outputs, results[0], expected, locate)
+        compared = self.compare(0, inputs, outputs, result, expected, locate)
         if compared.passed and locate:
             self.learn(reference, expected)
         elif locate and not self._is_advised:
             self._is_advised = True  # a verdict's message tells of its first failed call only
-            claimed = describe_shape_of(expected.output) if results[0] == "fits" else results[0]
+            claimed = describe_shape_of(expected.output) if result == "fits" else result
             rules = self._ruleset.at(expected.precision)
             given = (inputs, forward_seed, expected, reference, rules)
             if told := advice(compared, claimed, outputs, *given):
                 compared = replace(compared, message=f"{compared.message}; {told}")
         self.channel.resume()
         return compared, expected
+
+    def answered(
+        self, inputs: list[Any], expected: Expected, forward_seed: int
+    ) -> tuple[Any, list[torch.Tensor]]:
+        """Make one call; return the candidate's claim and its outputs.
+
+        The candidate stays halted.
+
+        Args:
+            inputs: The call's inputs.
+            expected: Tells what outputs to reserve memory for.
+            forward_seed: Seed set before the call.
+        """
+        if not self.buffers.fits(inputs, expected.output):
+            self.buffers.reserve(inputs, expected.output, 1)
+        self.buffers.example = (outline(inputs), outline(expected.output))
+        self.buffers.make_room(inputs)
+        results = self.run([inputs], [forward_seed])
+        # Halt the candidate: a thread of it could write to the outputs while they are read.
+        self.channel.pause()
+        return results[0], [unchanging(view) for view in self.buffers.slots[0].outputs]
 
     def compare(
         self,

@@ -32,11 +32,9 @@ from kernelgym.judge.timing import host, speedup
 from kernelgym.judge.timing.speedup import Pair
 from kernelgym.judge.timing.windows import Untimed, Windows
 from kernelgym.types import Finding, Severity, Status, Timing
+from kernelgym.verdict import CLOCK_MISMATCH
 
-__all__ = ["CLOCK_MISMATCH", "Measurement", "Stopwatch", "Untimed"]
-
-CLOCK_MISMATCH = "clock_mismatch"
-"""Code of the finding that the kernel's own clock contradicts the judge's."""
+__all__ = ["Measurement", "Stopwatch", "Untimed"]
 
 _MIN_PAIRS = 3
 _CLEAN_WINDOWS = 9

@@ -23,10 +23,10 @@ from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
-from kernelgym.judge.timing.measure import CLOCK_MISMATCH, Measurement, Stopwatch, Untimed
+from kernelgym.judge.timing.measure import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity, Status
-from kernelgym.verdict import UNCONFIRMED_SPEED
+from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
 
 __all__ = ["Timer"]
 
@@ -173,20 +173,26 @@ class Timer:
 
         The overhead of a window differs a little between processes, honest ones included, so one
         dispute proves nothing. A kernel that falsifies its clock does so in every process: if the
-        second process's clock is not disputed, its time counts. If both are disputed and the two
-        speedups agree, the faster by the judge's clock counts, because what slows down one process
-        is no property of the kernel. If they do not agree, the slower counts.
+        second process's clock is not disputed, its time counts. If both are disputed, a kernel on
+        a GPU stays untimed: there, a clock that is wrong twice lies. On the CPU, where other
+        programs disturb both clocks, the faster by the judge's clock counts if the two speedups
+        agree, because what slows down one process is no property of the kernel. If they do not
+        agree, the slower counts.
+
+        Raises:
+            Untimed: If the dispute is not settled on a GPU.
         """
         try:
             second = self._again(run)
         except Untimed:
-            return first
+            return self._unsettled(first)
         except Rejected as end:
             if end.status in (Status.TIMEOUT, Status.RUNTIME_ERROR):
-                return first  # the judge asked for this run: a kernel that was right keeps its time
+                # The judge asked for this run: a kernel that was right keeps its verdict.
+                return self._unsettled(first)
             raise
         if second.disputed:
-            return self._shorter(first, second)
+            return self._unsettled(self._shorter(first, second))
         kept = [f for f in first.findings if f.severity is not Severity.INFO]
         (complaint,) = (found for found in kept if found.code == CLOCK_MISMATCH)
         message = f"{complaint.message}; a second process's clock was right"
@@ -194,6 +200,19 @@ class Timer:
         findings = (*second.findings, *(found for found in kept if found.code not in known))
         confirmed = Finding("clock_confirmed", message, Severity.INFO)
         return replace(second, findings=(*findings, confirmed))
+
+    def _unsettled(self, measured: Measurement) -> Measurement:
+        """Return a disputed measurement on the CPU.
+
+        Raises:
+            Untimed: On a GPU.
+        """
+        if not self._accelerator.on_cuda:
+            return measured
+        raise Untimed(
+            "the kernel's clock contradicts the judge's, and a second process did not settle it",
+            tuple(found for found in measured.findings if found.code == CLOCK_MISMATCH),
+        )
 
     def _shorter(self, first: Measurement, second: Measurement) -> Measurement:
         """Return the faster measurement if the two agree, else the slower."""
@@ -206,6 +225,8 @@ class Timer:
         second = self._again(run)
         if second.disputed and not first.disputed:
             second = self._again(run)
+            if second.disputed:
+                second = self._unsettled(second)
         found = f"{doubt}; a second process measured {second.timing.speedup:.3g}"
         ratio = second.timing.speedup / first.timing.speedup
         if abs(ratio - 1) > self._ruleset.timing.quarantine_agreement:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from kernelgym.judge.compiling.library_cache import build_of
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
+from kernelgym.judge.evidence.finite_math import lost_nan
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.evidence.inline import Watch, can_be_watched
 from kernelgym.judge.out_of_memory import lacked_memory
@@ -34,6 +36,12 @@ from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.types import Status
 
 __all__ = ["Attempt", "Equipment"]
+
+_Elsewhere = tuple[
+    Callable[[], AbstractContextManager[Session]],
+    Callable[[Session], None],
+    Callable[[], Reference],
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +158,8 @@ class Attempt:
                 session.model.construct(run.reference)
                 self._call(run)
                 self._check_launches(session)
+            if outcome.refusal is not None:
+                return
             outcome.noticed = (*session.findings(self._kernel), *run.reference.findings())
             if outcome.calls.failed:
                 return
@@ -186,19 +196,15 @@ class Attempt:
             calls.complaint += f"; {told}" if told else ""
 
     def _check_launches(self, session: Session) -> None:
-        """Ask Triton's front end whether it would compile what was interpreted.
-
-        Raises:
-            Rejected: If it would not.
-        """
+        """Ask Triton's front end whether it would compile what was interpreted."""
         target = self._ruleset.front_end
         if not target or not is_interpreted(self._kernel.language, self._equipment.device):
             return
-        calls = self._outcome.calls
-        passed, failed, calls.passed, calls.failed = calls.passed, calls.failed, 0, 0
         self._outcome.checked_for = target
-        self._equipment.front_end.check(session, self._kernel, target)
-        calls.passed, calls.failed = passed, failed
+        try:
+            self._equipment.front_end.check(session, self._kernel, target)
+        except Rejected as end:
+            self._outcome.refusal = End.of(end)
 
     def _is_interpreted(self, how: str) -> bool:
         """Return True if the kernel is interpreted here, and in this way."""
@@ -215,10 +221,24 @@ class Attempt:
         with self._clock.stage("evidence"):
             evidence = evidence or self._evidence(run)
         outcome.evidence = with_launches(evidence, run.session.tally, self._kernel)
-        return not outcome.evidence.complaint
+        if outcome.evidence.complaint:
+            return False
+        if self._ruleset.ask_nan and run.session.channel.assumes_finite:
+            with self._clock.stage("evidence"):
+                lost = lost_nan(run.case, *self._elsewhere(run))
+            outcome.noticed = (*outcome.noticed, *filter(None, (lost,)))
+        return True
 
     def _evidence(self, run: LiveRun) -> Evidence:
         """Gather evidence from a second process."""
+        library = self._outcome.library or NOTHING_LEFT
+        evidence = gather(run.case, *self._elsewhere(run), library)
+        if evidence.crashed:
+            self._accelerator.canary()
+        return evidence
+
+    def _elsewhere(self, run: LiveRun) -> _Elsewhere:
+        """Return how to open a second process, load it, and get a reference."""
         run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
         kernel = self._kernel
 
@@ -234,11 +254,7 @@ class Attempt:
         def fresh() -> AbstractContextManager[Session]:
             return self._processes.open(kernel.language, kernel.source)
 
-        library = self._outcome.library or NOTHING_LEFT
-        evidence = gather(run.case, fresh, load, unused, library)
-        if evidence.crashed:
-            self._accelerator.canary()
-        return evidence
+        return fresh, load, unused
 
     def _is_timed(self) -> bool:
         language = self._kernel.language

@@ -97,6 +97,12 @@ def into_a_part_of_what_is_filled(x):
     return out * 2
 
 
+def into_a_resized_storage(x):
+    out = x[: N // 2] + 1
+    out.untyped_storage().resize_(BYTES)
+    return write_into(out.set_(out.untyped_storage(), 0, (N,)), x) * 2
+
+
 KEPT = torch.zeros(N)
 
 
@@ -120,6 +126,7 @@ def into_what_was_there_before(x):
         into_the_values_of_a_sparse_one,
         into_what_is_laid_out_anew,
         into_a_part_of_what_is_filled,
+        into_a_resized_storage,
     ],
 )
 def test_what_is_written_past_torch_is_found_where_it_is_read(forward):

@@ -10,7 +10,6 @@ To blame no kernel for other code's writes, the rest of a call is not checked on
 
 - native code of an extension has run;
 - a second thread has worked;
-- memory was resized;
 - more than 1 GiB was fingerprinted.
 
 A kernel can evade the check by any of these. The check also misses writes within a launch (by a
@@ -105,17 +104,18 @@ class HostMemory:
     def _come_to_know(self, tensors: list[torch.Tensor]) -> None:
         (tensor,) = tensors
         for number, storage in _on_host(tensors):
-            if number not in self._prints and _fills(tensor, storage):
+            known = self._prints.get(number)
+            unknown = known is None or known[1] != storage.nbytes()
+            if unknown and _fills(tensor, storage):
                 self._keep(number, storage, self._print(storage))
 
     def _look_at(self, tensors: Iterable[torch.Tensor]) -> None:
         for number, storage in _on_host(tensors):
             mark, known = self._print(storage), self._prints.get(number)
-            if known is not None and known[1] != storage.nbytes():
-                self.end()  # resized: its new part holds arbitrary values
             if not self._open:  # `_print` may have ended it
                 return
-            if storage.nbytes() and (known is None or known[2] != mark):
+            # A storage that was resized past torch's operators counts whole.
+            if storage.nbytes() and (known is None or known[1:] != (storage.nbytes(), mark)):
                 self._keep(number, storage, mark)
                 self._found(storage.nbytes())
 

@@ -174,6 +174,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         operands = list(tensors_in(args))
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._count_product(name, args, operands, outputs[0])
+            if name == "_addmm_activation":
+                activation = "gelu" if kwargs.get("use_gelu") else "relu"
+                self.bytes[activation] += 2 * _bytes(outputs[0])
             return
         if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
             self.estimated += _estimated(name, operands, outputs)

@@ -1,0 +1,90 @@
+"""Ask kernels built for finite numbers what they make of a NaN.
+
+``-ffast-math``, its part ``-ffinite-math-only``, ``-Ofast`` and nvcc's ``--use_fast_math`` let a
+compiler drop checks for NaN. A kernel built with them may turn a NaN into a number, and hide that
+an earlier layer diverged. Other kernels are not asked: languages differ in whether a maximum keeps
+or drops a NaN, and honest kernels differ with them.
+
+The kernel answers in a process of its own, since a NaN may lead it astray. An output that is a
+number where the reference has a NaN gives the soft finding ``nan_not_propagated``; no verdict
+depends on it.
+
+Not covered: pragmas and attributes that set such options in the source; infinities; references that
+keep state or that refuse a NaN.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from kernelgym.errors import JudgeError
+from kernelgym.judge.evidence.evidence import started
+from kernelgym.judge.reference.reference import Reference, tensors_of
+from kernelgym.judge.session.live_run import Case, LiveRun
+from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.types import Finding, Severity
+
+__all__ = ["lost_nan", "with_nan"]
+
+_CODE = "nan_not_propagated"
+
+
+def lost_nan(
+    case: Case,
+    open_session: Callable[[], AbstractContextManager[Session]],
+    load: Callable[[Session], None],
+    reference: Callable[[], Reference],
+) -> Finding | None:
+    """Return a finding if a kernel loses the reference's NaN.
+
+    Args:
+        case: The kernel, and the problem, ruleset and seeds it was judged on.
+        open_session: Returns a session with a new process.
+        load: Sends the kernel to a session's process.
+        reference: Returns the reference.
+    """
+    with open_session() as session:
+        try:
+            run = started(case, session, load, reference)
+            lost = 0 if run.reference.stateful else _lost(run)
+        except Rejected as end:
+            return Finding(_CODE, f"on inputs with a NaN the kernel failed: {end}", Severity.SOFT)
+    if not lost:
+        return None
+    message = (
+        "the extension is compiled by flags that assume finite numbers, and "
+        f"{lost} elements that are NaN in the reference are numbers in its output"
+    )
+    return Finding(_CODE, message, Severity.SOFT)
+
+
+def _lost(run: LiveRun) -> int:
+    """Return how many of the reference's NaN the kernel does not have."""
+    reference, seeds = run.reference, run.case.seeds
+    seed, forward_seed = seeds.derive("nan"), seeds.derive("nan-forward")
+    try:
+        inputs = with_nan(reference.inputs(seed), seed)
+        expected = reference.expect(inputs, forward_seed)
+    except JudgeError:  # the problem's own code refuses a NaN
+        return 0
+    result, outputs = run.session.answered(inputs, expected, forward_seed)
+    wanted = tensors_of(expected.output)
+    if result != "fits" or [t.shape for t in outputs] != [t.shape for t in wanted]:
+        return 0
+    return sum(int((a.isnan() & ~b.isnan()).sum()) for a, b in zip(wanted, outputs, strict=True))
+
+
+def with_nan(inputs: list[Any], seed: int) -> list[Any]:
+    """Return inputs with one NaN in each floating-point tensor; others unchanged."""
+    drawer, given = random.Random(seed), []
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            value = value.clone(memory_format=torch.contiguous_format)
+            value.view(-1)[drawer.randrange(value.numel())] = float("nan")
+        given.append(value)
+    return given

@@ -1,0 +1,30 @@
+# /// redteam
+# problem = "relu"
+# devices = ["cpu", "cuda"]
+# style = "constants_of_the_module"
+# what = "Reads constants of the module that are tl.constexpr."
+# ///
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+LOW = tl.constexpr(0.0)
+
+
+@triton.jit
+def relu_kernel(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    v = tl.load(x + at, mask=mask, other=0.0)
+    y = tl.maximum(v, LOW)
+    tl.store(out + at, y, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        relu_kernel[(triton.cdiv(x.numel(), 8192),)](x, out, x.numel(), BLOCK=8192)
+        return out

@@ -1,0 +1,33 @@
+# /// redteam
+# problem = "relu"
+# devices = ["cpu", "cuda"]
+# style = "function_of_constants"
+# what = "Computes a constant in a function of constants."
+# ///
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.constexpr_function
+def low(n):
+    return float(n - n)
+
+
+@triton.jit
+def relu_kernel(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    v = tl.load(x + at, mask=mask, other=0.0)
+    y = tl.maximum(v, low(3))
+    tl.store(out + at, y, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        relu_kernel[(triton.cdiv(x.numel(), 8192),)](x, out, x.numel(), BLOCK=8192)
+        return out

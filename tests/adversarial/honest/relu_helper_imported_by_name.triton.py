@@ -1,0 +1,34 @@
+# /// redteam
+# problem = "relu"
+# devices = ["cpu", "cuda"]
+# style = "helper_imported_by_name"
+# what = "Imports parts of the language by name, and a helper has a default."
+# ///
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+from triton.language import maximum
+
+
+@triton.jit
+def at_least(v, low=0.0):
+    return maximum(v, low)
+
+
+@triton.jit
+def relu_kernel(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    v = tl.load(x + at, mask=mask, other=0.0)
+    y = at_least(v)
+    tl.store(out + at, y, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        relu_kernel[(triton.cdiv(x.numel(), 8192),)](x, out, x.numel(), BLOCK=8192)
+        return out

@@ -1,0 +1,34 @@
+# /// redteam
+# problem = "sign"
+# devices = ["cpu"]
+# style = "two_comparisons"
+# what = "Gives zero the sign zero."
+# ///
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r"""
+#include <torch/extension.h>
+#include <cmath>
+
+torch::Tensor run(torch::Tensor x) {
+  auto in = x.contiguous();
+  auto out = torch::empty_like(in);
+  const float* p = in.data_ptr<float>();
+  float* o = out.data_ptr<float>();
+  for (int64_t i = 0; i < in.numel(); ++i) o[i] = float(p[i] > 0) - float(p[i] < 0);
+  return out;
+}
+"""
+
+extension = load_inline(
+    name="sign_of_two_comparisons",
+    cpp_sources=SOURCE,
+    functions=["run"],
+    extra_cflags=["-O2"],
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.run(x)
