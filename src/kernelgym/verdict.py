@@ -217,7 +217,7 @@ class BuiltFunction:
     """The linker's name, such as ``_Z3addPfi``; at most 200 characters."""
     digest: str = ""
     """Of its machine code and the constants that it reads: functions that differ in names,
-    comments or addresses alone have one digest. Empty if unknown."""
+    comments or addresses alone have one digest. Empty if unknown, as on GPUs."""
     registers: int | None = None
     """Registers that each thread of a GPU takes."""
     spilled_bytes: int | None = None

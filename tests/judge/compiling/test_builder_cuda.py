@@ -319,5 +319,7 @@ def test_nvcc_runs_in_the_sandbox(tmp_path, cache_dir, tier):
     made = Builder(cache_dir / "builds", tmp_path, tier, limits, readable_paths(), (9, 0))
     built = made.build(_request(KERNEL + f"// {time.time()}"))
     assert built.path, built.log
+    (kernel,) = built.code.functions
+    assert "relu" in kernel.name and kernel.registers and not kernel.spilled_bytes
     text = _request('#include "/etc/passwd"\n' + KERNEL)
     assert "Permission denied" in made.build(text).log

@@ -198,7 +198,10 @@ def test_ptx_is_assembled_once(builder):
     assert first.path and not first.cached
     with open(first.path, "rb") as file:
         assert file.read(4) == b"\x7fELF"
-    assert builder.build({"ptx": PTX, "options": options}).cached
+    again = builder.build({"ptx": PTX, "options": options})
+    assert again.cached and again.code == first.code
+    (kernel,) = first.code.functions
+    assert kernel.registers and kernel.spilled_bytes == kernel.shared_bytes == 0
     assert not builder.build({"ptx": PTX, "options": ["--gpu-name=sm_80"]}).path  # not for this one
     broken = builder.build({"ptx": PTX.replace("ret", "rat"), "options": options})
     assert not broken.path and "rat" in broken.log

@@ -28,7 +28,12 @@ from kernelgym.judge.compiling.compiler_process import (
 from kernelgym.judge.compiling.cuda_toolkit import CudaToolkit
 from kernelgym.judge.compiling.library_cache import Built, LibraryCache
 from kernelgym.judge.compiling.library_symbols import library_work, needed_symbols
-from kernelgym.judge.compiling.machine_code import machine_code, own_reports, without_report
+from kernelgym.judge.compiling.machine_code import (
+    device_code,
+    machine_code,
+    own_reports,
+    without_report,
+)
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import Request, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
@@ -111,6 +116,7 @@ class Compilation:
             if failed := [said for _, _, said in done if has_failed(said)]:
                 return _failed("\n".join(failed))
             log = own_reports("".join(said for _, _, said in done))
+            device = any(unit.cuda for unit, _, _ in done)
             objects = []
             for unit, process, _ in done:
                 objects.append(scratch / f"{unit.file}.o")
@@ -118,7 +124,7 @@ class Compilation:
                 if not made.is_file():  # some flags make a compiler succeed without compiling
                     return _failed(f"error: the compiler wrote no object file for {unit.file}")
                 os.replace(made, objects[-1])
-            code = machine_code(objects, log)
+            code = device_code(log) if device else machine_code(objects)
             if binding is not None and not any(unit.tabled for unit, _ in again):
                 waiting_since = time.monotonic()
                 finished = binding.finish()

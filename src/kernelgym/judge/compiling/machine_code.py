@@ -7,7 +7,8 @@ linker puts it. Code is taken with its relocations and with the constants that i
 Contract:
 
 - an object file may be anything: every read is bounds-checked, and sizes and counts are limited. A
-  file that is malformed, too large or holds no machine code (``-flto``) has no digest;
+  file that is malformed, too large or holds no machine code (``-flto``) has no digest, nor has
+  code for GPUs, of which only what ptxas reports is told;
 - names, comments, debug information, unwinding tables and notes do not count. Names of static data
   and of functions' variables do not either; those of global functions count in the whole digest;
 - nothing is run or loaded.
@@ -75,12 +76,11 @@ class MachineCode:
 NO_CODE = MachineCode()
 
 
-def machine_code(objects: Iterable[Path], log: str = "") -> MachineCode:
+def machine_code(objects: Iterable[Path]) -> MachineCode:
     """Return what is known of an extension's machine code.
 
     Args:
         objects: Its object files, without those that all extensions share.
-        log: The compilers' output, in which ptxas may report resources.
     """
     found = NO_CODE
     for path in objects:
@@ -89,9 +89,20 @@ def machine_code(objects: Iterable[Path], log: str = "") -> MachineCode:
         except (OSError, ValueError, struct.error, IndexError):
             one = NO_CODE
         if not one.digest:
-            return MachineCode("", ptxas_report(log)[:MOST_FUNCTIONS])
+            return NO_CODE
         found = one if found is NO_CODE else joined(found, one)
     return found
+
+
+def device_code(log: str) -> MachineCode:
+    """Return what a GPU's compiler reports of its code.
+
+    The code lies compressed in the object file, beside names that differ with each build.
+
+    Args:
+        log: The output of ``ptxas -v``.
+    """
+    return MachineCode("", ptxas_report(log)[:MOST_FUNCTIONS])
 
 
 def joined(first: MachineCode, second: MachineCode) -> MachineCode:

@@ -22,6 +22,7 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.compiler_process import Ready, bounded, has_failed, is_transient
 from kernelgym.judge.compiling.library_cache import Built, LibraryCache
+from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, device_code
 from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.judge.sandbox.paths import driver_libraries
 
@@ -35,6 +36,8 @@ _MODULE = "triton"
 _OPTION = re.compile(r"(?!-o$)-{1,2}[A-Za-z][A-Za-z-]*(=[A-Za-z0-9_.,-]+)?|[0-9]+")
 _MOST_OPTIONS, _LONGEST_OPTION = 100, 200
 _PROMPT_S = 0.25
+_REPORT = ".report"
+_LONGEST_REPORT = 100_000
 _NEWER_ARCH = 100  # Triton uses a separate assembler from sm_100 on
 
 
@@ -96,7 +99,8 @@ def assemble(
             return Built("", "", message, False, 0.0)
     arch = re.search(r"--gpu-name=sm_([0-9]{1,4})", " ".join(named))
     newer = arch is not None and int(arch[1]) >= _NEWER_ARCH
-    command = [_assembler(newer), *named, "kernel.ptx", "-o", "kernel.cubin"]
+    verbose = [] if "-v" in named or "--verbose" in named else ["-v"]
+    command = [_assembler(newer), *verbose, *named, "kernel.ptx", "-o", "kernel.cubin"]
     names = ("kernel.ptx", "kernel.cubin")
     return _make(command, names, ptx, cache, take, allowed_s, away)
 
@@ -117,7 +121,8 @@ def _make(
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     name = f"{digest}-{made}"
     if (path := cache.find_object(name)) is not None:
-        return Built(str(path), _MODULE, "", True, time.monotonic() - started)
+        code = _reported(cache.find_object(f"{name}{_REPORT}"))
+        return Built(str(path), _MODULE, "", True, time.monotonic() - started, code=code)
     ready = take()
     try:
         scratch = ready.scratch
@@ -132,11 +137,25 @@ def _make(
             return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
         if not (scratch / made).is_file():  # an option may ask for a version only
             return Built("", "", f"error: {command[0]} wrote no {made}", False, 0.0)
+        report = None
+        if made.endswith(".cubin"):  # registers and spills, which the assembler was asked to tell
+            (scratch / "report").write_text(log[:_LONGEST_REPORT], encoding="utf-8")
+            report = cache.file_object(scratch / "report", f"{name}{_REPORT}")
         path = cache.file_object(scratch / made, name)
     finally:
         ready.end()
     cache.cut_back()
-    return Built(str(path), _MODULE, "", False, time.monotonic() - started)
+    code = _reported(report)
+    return Built(str(path), _MODULE, "", False, time.monotonic() - started, code=code)
+
+
+def _reported(report: Path | None) -> MachineCode:
+    """Return what an assembler's output tells of its kernel."""
+    try:
+        code = NO_CODE if report is None else device_code(report.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return NO_CODE
+    return code if code.functions else NO_CODE
 
 
 def _include_folders() -> list[str]:
