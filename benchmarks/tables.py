@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.runs import rows as runs
+from benchmarks.search.rows import searches
 from benchmarks.table_rows import (
     broken_device,
     cases,
@@ -305,6 +306,18 @@ SECTIONS = (
     ),
     *_recorded(
         Section(
+            "Searches on the CPU",
+            "search_cpu.json",
+            "python -m benchmarks.search.cpu --out FILE",
+            searches,
+            "What a search makes of a plain C++ kernel, by duels of its best with its start; goals "
+            "are those of the median over seeds on a quiet machine. A search on a busy host comes "
+            "to few evaluations in its time, and its intervals are wide: such a row shows what is "
+            "claimed there, and not what the moves are worth.",
+        ),
+    ),
+    *_recorded(
+        Section(
             "Driving a run",
             "bench_driver.json",
             "python -m benchmarks.env.bench_driver --out FILE",
@@ -318,7 +331,8 @@ SECTIONS = (
             "python -m benchmarks.env.report_size --out FILE",
             runs.report,
             "`kernelgym report --json --html` of 1,000 episodes of 4 turns on 200 problems: one "
-            "page, and a folder with a page a problem.",
+            "page, and a folder with a page a problem. It works in one thread: where nothing else "
+            "runs, it takes about the seconds of its CPU time.",
         ),
         Section(
             "A reference as its own kernel",
@@ -346,14 +360,16 @@ SECTIONS = (
             f"{_SHOWS} --parts baselines --out FOLDER",
             runs.baselines,
             "Median ms of a call at fp32, TF32 in convolutions only, inputs cold: `kernelgym "
-            "baseline --modes --workers 8`. Each is of one process.",
+            "baseline --modes --workers 8`. Each is of one process. What the host needs to start a "
+            "call is in its time, as far as the flush of the cache before it does not cover that.",
         ),
         Section(
             "A device's rates",
             "device_gpu.json",
-            "kernelgym device cuda:0 --json",
+            f"{_SHOWS} --parts device --out FOLDER",
             runs.device,
-            "Medians; matrix products of 8192 rows and columns.",
+            "What `kernelgym device cuda:0 --json` measures: medians; matrix products of 8192 rows "
+            "and columns.",
         ),
     ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.runs.shows import Show, read_rows
-from kernelgym.benchmark.numbers.intervals import cluster_rate
+from kernelgym.benchmark.numbers.intervals import wilson
 from kernelgym.cli.judging import judge
 from kernelgym.judge import LocalEvaluator
 from kernelgym.records.jsonlines import append_line
@@ -119,6 +119,9 @@ def summary(rows: list[dict[str, Any]], strict: list[dict[str, Any]]) -> dict[st
         problems.append(told)
     every_rate = {}
     for what, pairs in groups.items():
-        if (rate := cluster_rate(pairs)) is not None:
-            every_rate[what] = {"value": rate.value, "low": rate.low, "high": rate.high}
+        if of := sum(count for _, count in pairs):
+            # What is random here is each measurement, not the choice of problems.
+            share = sum(count for count, _ in pairs) / of
+            low, high = wilson(share, of)
+            every_rate[what] = {"value": share, "low": low, "high": high}
     return {"ruleset": "kernelbench", "problems": problems, "all": every_rate, "verdicts": rows}

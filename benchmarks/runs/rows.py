@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.table_rows import number, percent, table
+from kernelgym.benchmark.numbers.intervals import wilson
 
 __all__ = ["baselines", "device", "driver", "judged_import", "noise", "report"]
 
@@ -26,15 +27,15 @@ def noise(data: Any) -> str:
         shares = [f"{each[what]:.4f}" for what in ("speedup", "deviation", "half_width")]
         told = [*counts, *map(str, called), *shares, said]
         rows.append([_short(each["problem"]), number(each["kernel_ms"]), *told])
-    every = data["all"]
-    said = [
-        f"{name} {percent(rate['value'])} ({percent(rate['low'])} to {percent(rate['high'])})"
-        for name, rate in (
-            ("fast_1 as measured", every["faster"]),
-            ("certain fast_1", every["certainly_faster"]),
-        )
-    ]
-    return f"{table(head, rows)}\n\nOf all: {', '.join(said)}."
+    timed = sum(each["timed"] for each in data["problems"])
+    said = []
+    for name, what in (("fast_1 as measured", "faster"), ("certain fast_1", "certainly_faster")):
+        called = sum(each.get(what, 0) for each in data["problems"])
+        if timed:
+            low, high = wilson(called / timed, timed)
+            said.append(f"{name} {percent(called / timed)} ({100 * low:.0f} to {100 * high:.0f})")
+    told = f"Of {timed} verdicts: {', '.join(said)}; 95 % intervals over verdicts (Wilson)."
+    return f"{table(head, rows)}\n\n{told}"
 
 
 def judged_import(data: Any) -> str:
@@ -148,7 +149,7 @@ def report(data: Any) -> str:
     rows = [
         [
             form,
-            *(f"{each['seconds']:.1f}", f"{each['cpu_s']:.1f}"),
+            *(f"{each['seconds']:.1f}", f"{each['cpu_s']:.1f}" if "cpu_s" in each else "-"),
             f"{each['max_rss_bytes'] / 1e6:,.0f}",
             *(f"{each['files']:,}", f"{each['bytes'] / 1e6:.1f}"),
         ]

@@ -1,4 +1,4 @@
-"""Real searches on the CPU: what they find, how fast, and where the time goes.
+"""Real searches on the CPU: what they find, and what they take.
 
 Run ``python -m benchmarks.search.cpu --out FILE`` on a quiet machine with two cores; it takes some
 hours. Each task is searched by each algorithm with three seeds, 60 evaluations or six minutes each.

@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.search.table import Config, Table, TableProposer
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.progress import Tried
+from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings
-from kernelgym_train.mcgs.variant import state_key
+from kernelgym_train.mcgs.variant import Variant, state_key
 
-__all__ = ["Play", "anywhere", "play"]
+__all__ = ["Play", "anywhere", "play", "play_from"]
 
 _REPEATS = 1000
 
@@ -53,11 +55,47 @@ def play(
     """
     start = table.start(seed)
     proposer = TableProposer(table, start)
-    first = proposer.variant(start)
+    return play_from(
+        algorithm,
+        table,
+        proposer,
+        proposer.variant(start),
+        proposer.config,
+        seed=seed,
+        budget=budget,
+        noise=noise,
+    )
+
+
+def play_from(
+    algorithm: Algorithm,
+    table: Table,
+    proposer: Proposer,
+    first: Variant,
+    config_of: Callable[[Variant], Config | None],
+    *,
+    seed: int,
+    budget: int,
+    noise: float = 0.0,
+) -> Play:
+    """Search a table by any proposer.
+
+    Args:
+        algorithm: As for `play`, like all below that are not named.
+        table: See there.
+        proposer: Proposes variants.
+        first: What the search starts from; the table must hold its time.
+        config_of: Returns a variant's configuration. Variants without one, and those that the table
+            does not hold, count as failures.
+        seed: See there.
+        budget: See there.
+        noise: See there.
+    """
     graph, variants, history = Graph(state_key(first)), {state_key(first): first}, list[Tried]()
     around = Surroundings(graph, variants, proposer, seed, history)
-    start_ms = table.times_ms[start]
-    assert start_ms is not None
+    start = config_of(first)
+    start_ms = None if start is None else table.times_ms.get(start)
+    assert start_ms is not None, "the table holds the start's time"
     optimum, share = table.best_ms, table.best_ms / start_ms
     best, duplicates = 0.0, 0
     shares: list[float] = []
@@ -77,12 +115,13 @@ def play(
             continue
         repeats = 0
         variants[key] = variant
-        config = proposer.config(variant)
-        configs.append(config)
+        config = config_of(variant)
         graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
-        true_ms = table.times_ms[config]
-        measured = None
-        if true_ms is not None:
+        true_ms = measured = None
+        if config is not None:
+            configs.append(config)
+            true_ms = table.times_ms.get(config)
+        if config is not None and true_ms is not None:
             measured = math.log(start_ms / true_ms) + _gauss(seed, config, noise)
             if measured > best:
                 best, share = measured, optimum / true_ms

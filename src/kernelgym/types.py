@@ -20,6 +20,8 @@ from kernelgym.returns import (
 )
 from kernelgym.rulesets import Ruleset
 from kernelgym.verdict import (
+    Build,
+    BuiltFunction,
     Finding,
     KernelTime,
     Mismatch,
@@ -34,6 +36,8 @@ __all__ = [
     "GAMMA",
     "RETURN_VARIANTS",
     "Answer",
+    "Build",
+    "BuiltFunction",
     "Ended",
     "Evaluator",
     "Feedback",

@@ -17,8 +17,11 @@ __all__ = [
     "CONSTRUCTOR_FINDING",
     "FRONT_END",
     "HOST_BUSY",
+    "MOST_FUNCTIONS",
     "MOST_WINDOWS",
     "UNCONFIRMED_SPEED",
+    "Build",
+    "BuiltFunction",
     "Finding",
     "KernelTime",
     "Mismatch",
@@ -44,6 +47,9 @@ Its interval is wide, and judging again on an idle host gives a better one."""
 
 MOST_WINDOWS = 64
 """How many pairs of windows a `Timing` keeps."""
+
+MOST_FUNCTIONS = 64
+"""How many functions a `Build` names."""
 
 CONSTRUCTOR_FINDING = "constructor_error"
 """Code of the finding by which the judge says that `ModelNew`'s constructor raised."""
@@ -191,6 +197,53 @@ class Profile:
         return cls(data["call_ms"], tuple(KernelTime(**kernel) for kernel in data["kernels"]))
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltFunction:
+    """What a compiler made of one function.
+
+    Sizes are in bytes; None where unknown.
+    """
+
+    name: str
+    """The linker's name, such as ``_Z3addPfi``; at most 200 characters."""
+    digest: str = ""
+    """Of its machine code and the constants that it reads: functions that differ in names,
+    comments or addresses alone have one digest. Empty if unknown."""
+    registers: int | None = None
+    """Registers that each thread of a GPU takes."""
+    spilled_bytes: int | None = None
+    """What each thread stores to memory for want of registers, counted once a store."""
+    shared_bytes: int | None = None
+    """Shared memory of a block that the compiler laid out; dynamic one is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What compilers made of a kernel that compiled.
+
+    Text and names come from the kernel's own source: untrusted, like its output.
+    """
+
+    log: str = ""
+    """Output of the compilers: warnings, and reports that the kernel's flags ask for, such as
+    ``-fopt-info-vec``; bounded."""
+    digest: str = ""
+    """Of all machine code and constants: kernels of one Python text whose builds have equal
+    digests do the same. Empty if unknown."""
+    functions: tuple[BuiltFunction, ...] = ()
+    """Those of the kernel's own text, by name, and a GPU's kernels; at most 64."""
+
+    def __post_init__(self) -> None:
+        if len(self.functions) > MOST_FUNCTIONS:
+            raise ValueError(f"{len(self.functions)} functions; keep {MOST_FUNCTIONS} at most")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild a build from plain data."""
+        functions = tuple(BuiltFunction(**function) for function in data["functions"])
+        return cls(data["log"], data["digest"], functions)
+
+
 Relation = Literal["", "nan", "zero", "constant", "scaled", "shifted"]
 """What a wrong output looks like where it is wrong; empty if like nothing in particular."""
 
@@ -320,6 +373,9 @@ class Verdict:
     profile: Profile | None = None
     """Where a call's time goes; only of correct kernels that evidence was gathered for, where
     kernels are timed."""
+    build: Build | None = None
+    """What compilers made of it; None if nothing was built, as for interpreted kernels, or a
+    build failed (its log is `log` then)."""
 
     def __post_init__(self) -> None:
         if self.mismatch is not None and self.status is not Status.WRONG:
@@ -392,6 +448,8 @@ class Verdict:
             values["mismatch"] = Mismatch.from_dict(values["mismatch"])
         if values.get("profile") is not None:
             values["profile"] = Profile.from_dict(values["profile"])
+        if values.get("build") is not None:
+            values["build"] = Build.from_dict(values["build"])
         return cls(**values)
 
 

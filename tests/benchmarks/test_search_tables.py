@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search import compare, cpu
+from benchmarks.search import compare, cpu, priors
 from benchmarks.search.hub import TABLES, table_of
 from benchmarks.search.measure import ABSENT_AS, measured, space_of
 from benchmarks.search.offline import anywhere, play
-from benchmarks.search.table import Table, TableProposer, read_table, write_table
+from benchmarks.search.table import Config, Table, TableProposer, read_table, write_table
 from kernelgym import UsageError
 from kernelgym.testing import verdict
 from kernelgym.types import Kernel, Problem, Verdict
@@ -154,3 +156,21 @@ def test_task_without_moves_of_its_own_is_searched() -> None:
     (_, start), _, _, _ = cpu.TASKS["linear_gelu"]
     variant = read_variant(start)
     assert len(RuleProposer(variant).priors(variant)) >= 4
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_priors_are_compared_on_a_table_of_rules(static: bool) -> None:
+    start = read_variant(EXAMPLES["softmax"][1])
+    space = space_of(RuleProposer(start), ("hoist", "parallelise", "compiler_flags"))
+    columns = {
+        knob.name: tuple(choice or ABSENT_AS for choice in knob.choices) for knob in space.knobs
+    }
+    worth = {"hoist": 2.0, "parallelise": 1.9}
+    times: dict[Config, float | None] = {}
+    for config in itertools.product(*columns.values()):
+        made = [name for name, each in zip(columns, config, strict=True) if each != ABSENT_AS]
+        times[config] = 10.0 / math.prod(worth.get(name.partition("/")[0], 1.0) for name in made)
+    table = Table("made_up", columns, frozenset(), times)
+    found = priors.shares(start, table, "best_first", static=static, seed=0)
+    assert len(found) == max(priors.AT) and found[0] < 1.0
+    assert found[19] == pytest.approx(1.0), "both moves that help are found at once"

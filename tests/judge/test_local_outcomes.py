@@ -79,6 +79,20 @@ def _check_cpp(evaluator, name):
     verdict = evaluator.evaluate(AFFINE, kernel)
     assert verdict.status is status, verdict
     assert verdict.compiled == (status is not Status.COMPILE_ERROR)
+    if not verdict.compiled:
+        assert verdict.build is None
+    else:
+        assert verdict.build.digest and "affine" in verdict.build.functions[0].name
+    assert list(evaluator.artifacts(kernel)) == (["extension.so"] if verdict.compiled else [])
+
+
+def test_building_alone_gives_what_a_verdict_has(strict):
+    kernel = CPP_OUTCOMES["wrong"][0]
+    build = strict.build(kernel)
+    assert build == strict.evaluate(AFFINE, kernel).build and build.digest
+    assert strict.artifacts(kernel)["extension.so"].startswith(b"\x7fELF")
+    assert strict.build(CPP_OUTCOMES["does not compile"][0]) is None
+    assert strict.build(TRITON) is None and strict.artifacts(TRITON) == {}
 
 
 def test_kernelbench_ruleset_agrees_on_plain_kernels(kernelbench):
@@ -90,7 +104,7 @@ def test_kernelbench_ruleset_agrees_on_plain_kernels(kernelbench):
 def test_a_verdict_says_how_it_came_about(strict):
     verdict = strict.evaluate(AFFINE, TRITON)
     assert verdict.ruleset == strict.ruleset.label
-    assert verdict.device == "cpu"
+    assert verdict.device == "cpu" and verdict.build is None  # interpreted
     assert verdict.isolation
     assert verdict.wall_s > 0
     on_own_inputs = verdict.trials - len(strict.ruleset.distributions)  # one each

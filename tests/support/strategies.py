@@ -10,6 +10,8 @@ from kernelgym.feedback import feedback
 from kernelgym.rewards import REWARDS, SHAPES, RewardPreset, Weights
 from kernelgym.testing import SAMPLE_KERNELS, reply
 from kernelgym.types import (
+    Build,
+    BuiltFunction,
     Finding,
     Kernel,
     KernelTime,
@@ -97,6 +99,16 @@ profiles = st.builds(
 )
 
 
+sizes = st.none() | st.integers(0, 10**6)
+functions = st.builds(BuiltFunction, any_text, st.just("0" * 32), sizes, sizes, sizes)
+builds = st.builds(
+    Build,
+    any_text,
+    st.sampled_from(("", "1" * 32)),
+    st.lists(functions, max_size=3).map(tuple),
+)
+
+
 @st.composite
 def mismatches(draw: st.DrawFn) -> Mismatch:
     """Any place where an output is wrong."""
@@ -152,6 +164,7 @@ def verdicts(draw: st.DrawFn, statuses: tuple[Status, ...] = tuple(Status)) -> V
         custom_share=draw(st.floats(0, 1)),
         wall_s=draw(st.floats(0, 1e3)),
         profile=draw(st.none() | profiles),
+        build=draw(st.none() | builds),
         mismatch=draw(st.none() | mismatches()) if status is Status.WRONG else None,
     )
 

@@ -17,12 +17,13 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernelgym.baseline import Baseline
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
+from kernelgym.judge.compiling.library_cache import LibraryCache
 from kernelgym.judge.compiling.toolchain import check_tools
 from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
@@ -36,7 +37,7 @@ from kernelgym.precision import judged_precisions
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.known_memory import check_fits
-from kernelgym.types import Job, Kernel, Problem, Verdict
+from kernelgym.types import Build, Job, Kernel, Problem, Verdict
 
 __all__ = ["LocalEvaluator"]
 
@@ -187,6 +188,43 @@ class LocalEvaluator:
         devices = list(dict.fromkeys(failure.device for failure in answer))
         blamed = suspect and self._blames(problem, kernel, devices)
         return verdict_of_failures(answer, circumstances, blamed)
+
+    def build(self, kernel: Kernel) -> Build | None:
+        """Build a kernel's extensions without judging it; the cache then has them.
+
+        Args:
+            kernel: The kernel. Its module is loaded in a sandboxed process, and nothing is called.
+
+        Returns:
+            What compilers made of it, as in `Verdict.build`; None if it builds no extension, does
+            not compile or load, or the judge failed.
+
+        Raises:
+            UnsupportedLanguage: If this device or machine cannot run the kernel's language.
+            UsageError: If the host does not allow the required sandbox tier.
+        """
+        check_language(kernel.language, self._device)
+        check_tools(LANGUAGES[kernel.language], kernel.source)
+        try:
+            found = self._pool.lend(lambda worker: worker.build(_PROBE, kernel))
+        except WORKER_LOST:
+            return None
+        return None if isinstance(found, JudgeFailure) else found
+
+    def artifacts(self, kernel: Kernel) -> Mapping[str, bytes]:
+        """Return what was built for a kernel, if still cached.
+
+        Args:
+            kernel: One that this cache's workers have judged or built.
+
+        Returns:
+            By name: ``extension.so`` for a library (``extension_2.so`` for a second one), and for
+            a Triton kernel that was compiled, ``kernel.cubin``. Empty if nothing was
+            built. The files are made from the kernel's text: do not load those of a kernel that
+            you do not trust.
+        """
+        folder = self._folder / "builds"
+        return LibraryCache(folder).built_for(kernel.digest) if folder.is_dir() else {}
 
     def _blames(self, problem: Problem, kernel: Kernel, devices: Sequence[str]) -> bool:
         """Return True if the reference, judged in the kernel's place, is correct.

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kernelgym.types import Finding, Mismatch, Severity, Status, Timing, Verdict
+from kernelgym.types import Build, Finding, Mismatch, Severity, Status, Timing, Verdict
 from kernelgym.verdict import Stages, unavailable
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class JudgeOutcome:
     """Findings of the judged calls."""
     library: LibraryWork | None = None
     """Work that its extensions leave to libraries, found by their symbols."""
+    build: Build | None = None
+    """What compilers made of its extensions."""
     checked_for: str = ""
     """The GPU that Triton's front end was asked to compile interpreted launches for."""
     evidence: Evidence | None = None
@@ -187,6 +189,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
         mismatch=reading.mismatch,
         checked_for=outcome.checked_for,
         profile=counted.profile if counted else None,
+        build=outcome.build,
     )
 
 

@@ -22,7 +22,7 @@ from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.processes.scratch import remove_folder
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym.types import Build, Kernel, Problem, Verdict
 
 __all__ = ["WorkerProcess"]
 
@@ -111,6 +111,25 @@ class WorkerProcess:
         if "failed" in answer:
             return JudgeFailure(answer["failed"], answer["code"])
         return Verdict.from_dict(answer["verdict"])
+
+    def build(self, problem: Problem, kernel: Kernel) -> Build | JudgeFailure | None:
+        """Have the worker build a kernel's extensions.
+
+        Args:
+            problem: Any problem: jobs have one, and this one is not looked at.
+            kernel: The kernel.
+
+        Returns:
+            What compilers made of it, None if there is nothing, or the failure of the judge.
+
+        Raises:
+            UsageError: If the host does not allow the required sandbox tier.
+            OSError: If the worker is lost; or EOFError.
+        """
+        answer = self._job(problem, {"kernel": _fields(kernel), "build": True})
+        if "failed" in answer:
+            return JudgeFailure(answer["failed"], answer["code"])
+        return None if answer["build"] is None else Build.from_dict(answer["build"])
 
     def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:
         """Have the worker prepare a compiled baseline.

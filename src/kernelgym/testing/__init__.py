@@ -17,7 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.testing.samples import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM
-from kernelgym.types import Finding, Job, Kernel, Problem, Status, Timing, Verdict
+from kernelgym.types import Build, Finding, Job, Kernel, Problem, Status, Timing, Verdict
 
 __all__ = [
     "SAMPLE_BROKEN",
@@ -47,6 +47,7 @@ def verdict(
     findings: tuple[Finding, ...] = (),
     message: str = "",
     log: str = "",
+    build: Build | None = None,
 ) -> Verdict:
     """Return a consistent verdict of that status.
 
@@ -61,6 +62,7 @@ def verdict(
         findings: Findings to carry.
         message: What happened.
         log: Captured output.
+        build: What compilers made of the kernel.
     """
     status = Status(status)
     ran = status in _COMPILED
@@ -81,6 +83,7 @@ def verdict(
         findings=findings,
         message=message,
         log=log,
+        build=build,
     )
 
 

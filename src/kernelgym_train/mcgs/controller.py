@@ -35,6 +35,7 @@ from kernelgym.types import Evaluator, Verdict
 from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.building import Judged, Judging, build_key
 from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
@@ -42,10 +43,13 @@ from kernelgym_train.mcgs.proposing import Proposer, source_of
 from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.task import Task
-from kernelgym_train.mcgs.variant import Variant, state_key
+from kernelgym_train.mcgs.together import Together
+from kernelgym_train.mcgs.variant import Variant, launch_key, state_key
 
-__all__ = ["Controller", "Duelling"]
+__all__ = ["SAME_CODE", "Controller", "Duelling"]
 
+SAME_CODE = "same_code"
+"""What an evaluation came to whose machine code is another state's."""
 _QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
 _CONTESTANTS = 3
@@ -90,6 +94,7 @@ class Controller:
         workers: Kernels judged at the same time.
         duel: Compares two kernels.
         say: Is told a line for the reader at the terminal.
+        together: Whether states that are likely to be judged are built together.
         watch: Is given each event once it counts.
         clock: Returns seconds.
     """
@@ -110,6 +115,7 @@ class Controller:
         workers: int,
         duel: Duelling,
         say: Callable[[str], None],
+        together: bool = True,
         watch: Callable[[Event], None] = lambda event: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -120,6 +126,7 @@ class Controller:
             *(progress.graph, progress.variants, proposer, seed, progress.history),
             progress.experience,
         )
+        self._together = Together(self._around) if together else None
         self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
@@ -158,7 +165,9 @@ class Controller:
                     "needs a correct kernel that the judge times"
                 )
             self._folder.write_start(self._task.start, verdict)
-            fields = {"speedup": verdict.speedup, "wall_s": _wall_s(verdict)}
+            launch = launch_key(self.progress.variants[self.progress.start])
+            build = build_key(launch, verdict.build)
+            fields = {"speedup": verdict.speedup, "wall_s": _wall_s(verdict), "build": build}
             busy = any(finding.code == HOST_BUSY for finding in verdict.findings)
             self.record("start", fields | {"build_s": _build_s(verdict), "host_busy": busy})
         if not self.progress.evaluations and self.seconds_left < self.reserve_s:
@@ -187,12 +196,11 @@ class Controller:
             contests: Whether they are compared; a search that will go on need not.
         """
         async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
-            running: deque[tuple[str, asyncio.Task[Verdict]]] = deque()
+            running: deque[tuple[str, asyncio.Task[Judged]]] = deque()
+            judge = Judging(awaited, self._task.problem, self.progress, self._together)
 
             def begin(key: str) -> None:
-                kernel = self.progress.variants[key].kernel()
-                judging = awaited.evaluate(self._task.problem, kernel)
-                running.append((key, asyncio.create_task(judging)))
+                running.append((key, asyncio.create_task(judge.begin(key))))
 
             for key in self.progress.open:  # dispatched before a kill
                 begin(key)
@@ -210,11 +218,16 @@ class Controller:
                         self.record("stopped", {"reason": why, "limits": limits})
                         break
                     key, judging = running.popleft()
-                    verdict = await judging
-                    if not verdict.valid:  # the judge failed: that is no fault of the kernel's
-                        kernel = self.progress.variants[key].kernel()
-                        verdict = await awaited.evaluate(self._task.problem, kernel)
-                    self._take_in(key, verdict)
+                    judged = await judging
+                    twin = self.progress.twin(key, judged.build)
+                    if twin is not None:
+                        self._take_in_twin(key, twin, judged)
+                        continue
+                    if judged.verdict is None or not judged.verdict.valid:
+                        # The judge failed, on this state or its twin: no fault of the kernel's.
+                        judged = await judge.insist(key)
+                    assert judged.verdict is not None
+                    self._take_in(key, judged.verdict, judged.build)
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():
@@ -262,7 +275,7 @@ class Controller:
         return self.progress.wall_s.get(leader, self.progress.start_wall_s)
 
     def rounds_left(self, most: int, keep: float = 0.0) -> int:
-        """Return how many rounds of a duel there is time for: 3 to `most`.
+        """Return how many rounds of a duel time allows: 3 to `most`.
 
         Args:
             most: Rounds where time has no limit.
@@ -318,20 +331,38 @@ class Controller:
                 self.record("repeated", fields)
                 continue
             variant, risk = choice.proposal.variant, choice.proposal.risk
+            rules = source_of(self._around.proposer)
             self._folder.write_variant(key, variant, self._task.start, self._context, risk)
             fields |= {
                 "links": [list(link) for link in choice.links],
-                "source": source_of(self._around.proposer),
                 "scores": [[name, round(score, 6)] for name, score in choice.scores],
                 "variant": plain_variant(variant),
                 "risk": risk,
-                "experience": progress.experience.source(choice.move),
+                "prior_source": "+".join((rules, *progress.experience.source(choice.move))),
             }
             self.record("proposed", fields)
             return key
         return None
 
-    def _take_in(self, key: str, verdict: Verdict) -> None:
+    def _take_in_twin(self, key: str, twin: str, judged: Judged) -> None:
+        progress, verdict = self.progress, judged.verdict
+        node = progress.graph.nodes.get(twin)
+        self.record(
+            "judged",
+            {
+                "key": key,
+                "twin": twin,
+                "build": judged.build,
+                "status": SAME_CODE,
+                "value": None if node is None else node.value,
+                "wall_s": 0.0 if verdict is None else _wall_s(verdict),
+                "build_s": 0.0 if verdict is None else _build_s(verdict),
+                "message": f"compiled to the machine code of {twin}",
+            },
+        )
+        self._tell(key, f"as {twin[:8]}")
+
+    def _take_in(self, key: str, verdict: Verdict, build: str) -> None:
         progress = self.progress
         value = value_of(verdict, progress.start_speedup)
         self._folder.write_verdict(key, verdict)
@@ -339,6 +370,7 @@ class Controller:
             "judged",
             {
                 "key": key,
+                "build": build if verdict.valid else "",
                 "status": verdict.status.value,
                 "value": value,
                 "speedup": verdict.speedup,
@@ -349,10 +381,15 @@ class Controller:
                 "message": verdict.message[:300],
             },
         )
+        self._tell(
+            key, verdict.status.value if value is None else f"{_factor(value)} over the start"
+        )
+
+    def _tell(self, key: str, said: str) -> None:
+        progress = self.progress
         if progress.evaluations % _STATE_EVERY == 0:
             self._folder.write_state(plain_state(progress))
         step = ", ".join(f"{s.move} ({s.choice})" for s in progress.variants[key].applied)
-        said = verdict.status.value if value is None else f"{_factor(value)} over the start"
         self._say(f"{progress.evaluations:4d}  {self.seconds:6.0f} s  {said:>24}  {step}")
 
     def compare(

@@ -10,9 +10,10 @@
         result.json             the same as above
         trace.md                each evaluation and comparison, for a reader
         report.html             the same with drawings, in one file
-        baseline/               the start: kernel_module.py, result.json
+        baseline/               the start: kernel_module.py, result.json, what was built of it
         variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json, and
-                                log.txt where the compiler or the kernel said something
+                                log.txt where the compiler or the kernel said something; for the
+                                best also what was built of it, such as extension.so
         best                    a link to the variant that won, or to baseline
 
 Contract: a file is written beside its place and moved there, so that a reader finds a whole one.
@@ -127,8 +128,17 @@ class SearchFolder:
         """Write a variant's verdict."""
         folder = self.path / "variants" / key
         _write(folder / "result.json", _json(verdict.to_dict()))
-        if verdict.log:
-            _write(folder / "log.txt", verdict.log)
+        built = verdict.build.log if verdict.build is not None else ""
+        if log := "\n".join(filter(None, (verdict.log, built))):
+            _write(folder / "log.txt", log)
+
+    def write_built(self, key: str | None, files: Mapping[str, bytes]) -> None:
+        """Write what was built of a variant, or the start."""
+        folder = self.path / ("baseline" if key is None else f"variants/{key}")
+        for name, data in files.items():
+            _write_bytes(folder / name, data)
+            if key is None:
+                self._begun.append(folder / name)
 
     def link_best(self, key: str | None) -> None:
         """Make `best` lead to a variant, or to the start if None."""
@@ -164,7 +174,11 @@ def _json(data: object) -> str:
 
 
 def _write(path: Path, text: str) -> None:
+    _write_bytes(path, text.encode())
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}")
-    beside.write_text(text, encoding="utf-8")
+    beside.write_bytes(data)
     os.replace(beside, path)

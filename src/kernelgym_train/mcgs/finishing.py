@@ -118,6 +118,7 @@ def finish(
         "shapes": _shapes(task, evaluator, _read(folder, task), ratio[0], over["speedup"], gains),
         "evaluations": progress.evaluations,
         "duplicates": progress.duplicates,
+        "twins": len(progress.graph.twins),
         "failures": dict(sorted(progress.failures.items())),
         "seconds": round(controller.seconds, 1),
         "stopped": progress.stopped,
@@ -137,6 +138,10 @@ def finish(
         },
         "minimised": minimised,
     }
+    if (built_for := getattr(evaluator, "artifacts", None)) is not None:
+        folder.write_built(None, built_for(task.start))
+        if best is not None:
+            folder.write_built(best, built_for(progress.variants[best].kernel()))
     controller.record("finished", {"result": result})
     folder.write_result(result)
     write_story(controller, folder, result)

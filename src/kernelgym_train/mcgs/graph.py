@@ -71,6 +71,8 @@ class Graph:
         self.start = start
         self.failed: set[str] = set()
         """Keys of states that were judged and are no node."""
+        self.twins: dict[str, str] = {}
+        """States whose machine code is that of another one, with the other's key."""
         self.in_flight: dict[str, tuple[tuple[Link, ...], str, str]] = {}
         """Key: (links that led to the node, the node, the move)."""
         self._waiting: dict[str, list[tuple[str, str]]] = {}
@@ -81,7 +83,8 @@ class Graph:
 
     def knows(self, key: str) -> bool:
         """Return True if a state was judged, or is being judged."""
-        return key in self.nodes or key in self.failed or key in self.in_flight
+        judged = key in self.nodes or key in self.failed or key in self.twins
+        return judged or key in self.in_flight
 
     def dispatch(self, links: Sequence[Link], node: str, move: str, attempt: int, key: str) -> None:
         """Take in that a new state is being judged."""
@@ -94,23 +97,37 @@ class Graph:
 
     def settle(self, key: str, value: float | None) -> None:
         """Take in a new node's value, or None for a failure."""
+        if value is None:
+            self.failed.add(key)
+        else:
+            self.nodes[key] = Node(key, len(self.nodes), value, best=value)
+        self._land(key, key)
+
+    def join(self, key: str, twin: str) -> None:
+        """Take in that a state is another one.
+
+        Args:
+            key: Of the state, which was dispatched.
+            twin: Of the other: a node, or a failure.
+        """
+        self.twins[key] = twin
+        self._land(key, twin)
+
+    def _land(self, key: str, at: str) -> None:
+        """End a state's flight at a node or a failure."""
         links, node, move = self.in_flight.pop(key)
         for parent, name in [*((each[0], each[1]) for each in links), (node, move)]:
             action = self.action(parent, name)
             action.in_flight -= 1
             action.passes += 1
-        waiting = self._waiting.pop(key, [])
-        if value is None:
-            self.failed.add(key)
-            for parent, name in [(node, move), *waiting]:
+        for parent, name in [(node, move), *self._waiting.pop(key, [])]:
+            if at in self.failed:
                 self.action(parent, name).failures += 1
-        else:
-            self.nodes[key] = Node(key, len(self.nodes), value, best=value)
-            for parent, name in [(node, move), *waiting]:
-                self._link(parent, name, key)
+            else:
+                self._link(parent, name, at)
         for parent, name, child in links:
             self.action(parent, name).visits[child] += 1
-        self._back_up([key] if value is not None else [node])
+        self._back_up([node] if at in self.failed else [at])
 
     def repeat(self, node: str, move: str, attempt: int, key: str) -> None:
         """Take in a proposal of a known state: an attempt, no evaluation."""
@@ -118,6 +135,7 @@ class Graph:
         action.attempts += 1
         action.tried.add(attempt)
         action.passes += 1
+        key = self.twins.get(key, key)
         if key in self.in_flight:
             self._waiting.setdefault(key, []).append((node, move))
         elif key in self.failed:

@@ -30,6 +30,8 @@ class KernelFile:
     """What ``extra_cflags`` lists."""
     link_flags: tuple[str, ...]
     """What ``extra_ldflags`` lists."""
+    functions: tuple[str, ...] = ()
+    """What ``functions`` lists; empty if the C++ binds itself, or the list is no literal."""
 
     def with_cpp(self, cpp: str) -> KernelFile:
         """Return the module with another C++ text."""
@@ -64,6 +66,30 @@ class KernelFile:
             edits.append(((found.end, found.end), f"{found.comma} {', '.join(added)}"))
         return read_kernel_file(_spliced(self.source, edits))
 
+    def choosing(self, cpp: str, settings: int, chosen: int) -> KernelFile:
+        """Return the module with many settings, calling one.
+
+        Args:
+            cpp: The text; for each of `functions` and each setting it has ``NAME_NUMBER``.
+            settings: How many there are.
+            chosen: Number of the setting that the module calls.
+        """
+        found = _Call(self.source)
+        assert found.functions is not None  # as `functions` is not empty
+        every = [f"{name}_{number}" for name in self.functions for number in range(settings)]
+        names = ", ".join(map(_quoted, self.functions))
+        before = (
+            '(lambda made, setting: __import__("types").SimpleNamespace(**{name: '
+            f'getattr(made, f"{{name}}_{{setting}}") for name in ({names},)}}))('
+        )
+        edits = [
+            (found.cpp, _literal(cpp)),
+            (found.functions, f"[{', '.join(map(_quoted, every))}]"),
+            ((found.start, found.start), before),
+            ((found.stop, found.stop), f", {chosen})"),
+        ]
+        return KernelFile(_spliced(self.source, edits), cpp, self.flags, self.link_flags)
+
 
 def read_kernel_file(source: str) -> KernelFile:
     """Read a kernel's module.
@@ -73,7 +99,11 @@ def read_kernel_file(source: str) -> KernelFile:
     """
     found = _Call(source)
     return KernelFile(
-        source, ast.literal_eval(found.cpp_node), found.values("flags"), found.values("link_flags")
+        source,
+        ast.literal_eval(found.cpp_node),
+        found.values("flags"),
+        found.values("link_flags"),
+        found.names,
     )
 
 
@@ -114,6 +144,8 @@ class _Call:
             name: self._list(argument, given.get(argument))
             for name, argument in (("flags", "extra_cflags"), ("link_flags", "extra_ldflags"))
         }
+        self.names, self.functions = self._functions(given.get("functions"))
+        self.start, self.stop = self._span(call)
         before = source.encode()[: self._span(call)[1] - 1].rstrip()
         self.end = len(before)
         """Where another argument of the call can be put."""
@@ -132,6 +164,18 @@ class _Call:
         node = self._lists[name]
         texts = [] if node is None else [str(ast.literal_eval(item)) for item in node.elts]
         return tuple(word for text in texts for word in text.split())
+
+    def _functions(self, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
+        """Return the names of bound functions, and where they are listed."""
+        node = self._value(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return (node.value,), self._span(node)
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [item.value for item in node.elts if isinstance(item, ast.Constant)]
+            names = tuple(item for item in items if isinstance(item, str))
+            if names and len(names) == len(node.elts):
+                return names, self._span(node)
+        return (), None
 
     def _span(self, node: ast.expr) -> _Span:
         assert node.end_lineno is not None and node.end_col_offset is not None

@@ -81,7 +81,7 @@ class Standing:
 
 @contextlib.contextmanager
 def live_table(builds: int) -> Iterator[tuple[Callable[[str], None], Callable[[Event], None]]]:
-    """Show a search; yields what to call with a line, and with an event.
+    """Show a search; yields functions for lines and for events.
 
     Args:
         builds: Evaluations at most.

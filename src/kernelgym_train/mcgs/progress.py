@@ -17,6 +17,7 @@ from kernelgym.types import Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import Event
 from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.tactics import Experience, last_move
 from kernelgym_train.mcgs.variant import Step, Variant
 
@@ -37,6 +38,8 @@ class Tried:
     """ln of the speedup over the start's; None for a failure."""
     charged: bool
     """False for a proposal of a known state."""
+    state: str = ""
+    """Key of the state that was proposed, where its code is that of the node `key`."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,9 @@ class Progress:
     """Key of the best state that a duel has confirmed; the start at first."""
     beaten: set[str] = field(default_factory=set)
     """Keys that a duel has not confirmed."""
+    builds: dict[str, str] = field(default_factory=dict)
+    """Key of what was built: key of the first state with that machine code, or of a later one of
+    less risk."""
     wall_s: dict[str, float] = field(default_factory=dict)
     """Time that judging took, without the build, by key."""
     history: list[Tried] = field(default_factory=list)
@@ -113,6 +119,8 @@ class Progress:
                     self.start_speedup = given["speedup"]
                     self.start_wall_s = given["wall_s"]
                 self.host_busy = self.host_busy or given["host_busy"]
+                if given.get("build"):
+                    self.builds[given["build"]] = self.start
                 self.noise = abs(math.log(given["speedup"] / self.start_speedup))
             case "proposed":
                 key = given["key"]
@@ -154,11 +162,20 @@ class Progress:
         key = given["key"]
         self.open.remove(key)
         self.evaluations += 1
-        self.wall_s[key] = given["wall_s"]
         _, node, move = self.graph.in_flight[key]
         gained = given["value"] is not None
         gained = gained and given["value"] > self.graph.nodes[node].value + _GAIN
         self.experience.add(last_move(self.variants[node]), move, gained)
+        if given.get("twin"):
+            twin = given["twin"]
+            self.history.append(Tried(twin, node, move, given["value"], charged=True, state=key))
+            self.graph.join(key, twin)
+            if given["value"] is None:
+                self.failures[given["status"]] = self.failures.get(given["status"], 0) + 1
+            return
+        self.wall_s[key] = given["wall_s"]
+        if given.get("build"):
+            self.builds[given["build"]] = key
         self.history.append(Tried(key, node, move, given["value"], charged=True))
         self.graph.settle(key, given["value"])
         if given["value"] is None:
@@ -178,6 +195,23 @@ class Progress:
             self.risks[key] = given["risk"]
         else:
             self.needed.add(Step(*given["step"]))
+
+    def twin(self, key: str, build: str) -> str | None:
+        """Return the judged state with the same machine code, or None.
+
+        Args:
+            key: Of a state that is being judged. One of less risk than the other is no twin: it
+                shows that the risk was none.
+            build: From `kernelgym_train.mcgs.building.build_key`; empty if unknown.
+        """
+        other = self.builds.get(build) if build else None
+        if other is None or self.is_safer(key, other):
+            return None
+        return other
+
+    def is_safer(self, key: str, other: str) -> bool:
+        """Return True if a state has less risk than another."""
+        return RISKS.index(self.risks[key]) < RISKS.index(self.risks[other])
 
     def since_gain(self, least: float) -> int:
         """Return the evaluations since the last gain.

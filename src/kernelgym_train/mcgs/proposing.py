@@ -20,7 +20,7 @@ from typing import Protocol
 from kernelgym import UnknownName, UsageError
 from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
 from kernelgym_train.mcgs.moves.definition import RISKS, Move, Realisation, Risk
-from kernelgym_train.mcgs.moves.table import MOVES
+from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.static_priors import static_weights
 from kernelgym_train.mcgs.variant import Step, Variant
 
@@ -91,15 +91,16 @@ class RuleProposer:
         static: bool = True,
         more: Sequence[Move] = (),
     ) -> None:
+        known = known_moves()
         for name in moves or ():
-            if name not in MOVES:
-                raise UnknownName("move", name, MOVES)
+            if name not in known:
+                raise UnknownName("move", name, known)
         self._start, self._static = dataclasses.replace(start, applied=()), static
         self.prior_source = "static" if static else "moves"
         self._most = RISKS.index("approximate" if approximate else "reassociates")
         self._moves = {
             move.id: move
-            for move in MOVES.values()
+            for move in known.values()
             if start.language in move.languages
             and (moves is None or move.id in moves)
             and (approximate or move.risk != "approximate")

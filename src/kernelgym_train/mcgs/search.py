@@ -127,6 +127,7 @@ def search(
     require_quiet: bool = False,
     proposer: Proposer | None = None,
     compare: Duelling = duel,
+    together: bool = True,
     say: Callable[[str], None] = lambda line: None,
     watch: Callable[[Event], None] = lambda event: None,
     clock: Callable[[], float] = time.monotonic,
@@ -146,6 +147,8 @@ def search(
         require_quiet: Whether to refuse a host on which verdicts of the start differ by 10 %.
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
+        together: Whether states that are likely to be judged are built together, where the
+            evaluator can build without judging.
         say: Is told a line for the reader at the terminal.
         watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
@@ -172,6 +175,7 @@ def search(
         workers=workers,
         proposer=proposer,
         compare=compare,
+        together=together,
         say=say,
         watch=watch,
         clock=clock,

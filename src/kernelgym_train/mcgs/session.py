@@ -62,6 +62,8 @@ class Session:
         workers: Kernels judged at the same time.
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
+        together: Whether states that are likely to be judged are built together, where the
+            evaluator can build without judging.
         say: Is told a line for the reader at the terminal.
         watch: Is given each event, those first that a resumed search finds.
         clock: Returns seconds.
@@ -85,6 +87,7 @@ class Session:
         workers: int,
         proposer: Proposer | None = None,
         compare: Duelling = duel,
+        together: bool = True,
         say: Callable[[str], None] = lambda line: None,
         watch: Callable[[Event], None] = lambda event: None,
         clock: Callable[[], float] = time.monotonic,
@@ -111,7 +114,8 @@ class Session:
             **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
         }
         self._algo, self._seed, self._workers = algo, seed, workers
-        self._compare, self._say, self._watch, self._clock = compare, say, watch, clock
+        self._compare, self._together = compare, together
+        self._say, self._watch, self._clock = say, watch, clock
         more = launch_choices(task.spec, start.language)
         self.proposer = proposer or RuleProposer(start, approximate=self.approximate, more=more)
         self.progress = Progress.begin(state_key(start), start)
@@ -226,6 +230,7 @@ class Session:
             seed=self._seed,
             workers=self._workers,
             duel=self._compare,
+            together=self._together,
             say=self._say,
             watch=self._watch,
             clock=self._clock,

@@ -8,6 +8,7 @@ its log and never from this:
   start's), ``best`` (of the node and all below), ``risk``, ``applied`` and ``actions``, each with
   ``attempts, failures, passes`` and the ``visits`` of its children;
 - ``failed``: keys of states that were judged and are no node; ``open``: those without a verdict;
+- ``twins``: keys of states whose machine code is another one's, with the other's key;
 - ``beaten``: keys that a comparison did not confirm.
 
 Contract: follows from the events alone, so that equal logs give equal states. Pure.
@@ -62,5 +63,6 @@ def plain_state(progress: Progress) -> dict[str, Any]:
         "nodes": nodes,
         "failed": sorted(graph.failed),
         "open": list(progress.open),
+        "twins": dict(sorted(graph.twins.items())),
         "beaten": sorted(progress.beaten),
     }

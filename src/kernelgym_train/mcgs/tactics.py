@@ -123,11 +123,10 @@ class Experience:
             moves[move] = [there[0] + attempts, there[1] + successes]
         return _Rates(both, moves)
 
-    def source(self, move: str) -> str:
-        """Return where a move has results from: ``run``, ``file``, both, ``none``."""
-        parts = ["run"] if any(key[1] == move for key in self._run) else []
-        parts += ["file"] if any(key[1] == move for key in self._before) else []
-        return "+".join(parts) or "none"
+    def source(self, move: str) -> tuple[str, ...]:
+        """Return what a move's prior comes from beside its proposer: ``run``, ``file``."""
+        found = {"run": self._run, "file": self._before}
+        return tuple(name for name, edges in found.items() if any(key[1] == move for key in edges))
 
 
 def last_move(variant: Variant) -> str:

@@ -91,7 +91,7 @@ class _Structures(Surroundings):
     def of(cls, around: Surroundings) -> _Structures:
         """Return the surroundings with what is known of structures."""
         fields = {field.name: getattr(around, field.name) for field in dataclasses.fields(around)}
-        keys = [*around.graph.nodes, *around.graph.in_flight]
+        keys = [*around.graph.nodes, *around.graph.in_flight, *around.graph.twins]
         known = {around.proposer.structure(around.variants[key]) for key in keys}
         return cls(**fields, known=frozenset(known))
 
@@ -131,7 +131,8 @@ def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
     if not space.knobs:
         return None
     past: Past = []
-    results = {tried.key: tried.value for tried in around.history if tried.charged}
+    charged = [tried for tried in around.history if tried.charged]
+    results = {tried.state or tried.key: tried.value for tried in charged}
     for key, value in ({around.graph.start: 0.0} | results).items():
         values = around.proposer.values(space, around.variants[key])
         if values is not None:

@@ -18,7 +18,15 @@ from kernelgym.languages import LANGUAGES
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 
-__all__ = ["Step", "Variant", "builds_extension", "context_key", "read_variant", "state_key"]
+__all__ = [
+    "Step",
+    "Variant",
+    "builds_extension",
+    "context_key",
+    "launch_key",
+    "read_variant",
+    "state_key",
+]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,6 +100,21 @@ def _key(source: str, language: str, flags: tuple[str, ...]) -> str:
         "flags": sorted(set(variant.flags)),
     }
     return _digest(state)
+
+
+def launch_key(variant: Variant) -> str:
+    """Return 32 digits that variants share which differ in C++ alone.
+
+    Their modules run the same Python, and compiler flags do not count: with one machine code, they
+    do the same.
+    """
+    module = ast.parse(variant.source)
+    if builds_extension(variant.language):
+        # What `Variant.kernel` gives: its flags may have changed the linker's.
+        file = read_kernel_file(variant.kernel().source)
+        module = ast.parse(file.with_flags(()).with_cpp("").source)
+    text = ast.unparse(_without_docstrings(module))
+    return _digest({"language": variant.language, "module": text})
 
 
 def context_key(parts: Iterable[tuple[str, str | Sequence[str]]]) -> str:

@@ -100,8 +100,11 @@ def test_known_content_is_not_built_again(builder):
     again = builder.build(_request(PLAIN))
     assert again.cached and again.path == first.path
     assert len(builder.commands) == before
-    other_flags = builder.build(_request(PLAIN, cflags=["-O1"]))
+    assert first.code.digest and again.code == first.code
+    other_flags = builder.build(_request(PLAIN, cflags=["-O1", "-fopt-info"]))
     assert other_flags.path not in ("", first.path)
+    assert other_flags.code.digest != first.code.digest
+    assert [each.name for each in first.code.functions] == ["_Z1fN2at6TensorE"]
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """The folder of libraries stays under its size and takes nothing from anybody who uses it."""
 
 import os
+import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +110,14 @@ def test_what_is_found_is_there_whoever_cuts_back(tmp_path, monkeypatch):
         assert failures == []
         assert set(found) <= _keys(roomy) and _keys(roomy).isdisjoint(keys[:20])
         found.clear()
+
+
+def test_what_was_built_for_a_kernel_is_found_by_it(cache, tmp_path):
+    first, second = (_file(cache, key, tmp_path, size=8) for key in ("k1", "k2"))
+    cache.note("a" * 16, [Path(first.path), Path(second.path)], tmp_path)
+    assert cache.built_for("a" * 16) == {"extension.so": b"x" * 8, "extension_2.so": b"x" * 8}
+    assert cache.built_for("b" * 16) == {}
+    cache.note("a" * 16, [Path(second.path)], tmp_path)  # as judged last
+    assert list(cache.built_for("a" * 16)) == ["extension.so"]
+    shutil.rmtree(Path(second.path).parent)
+    assert cache.built_for("a" * 16) == {}

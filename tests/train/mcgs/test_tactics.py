@@ -131,8 +131,8 @@ def test_a_search_adds_what_it_found_once(tmp_path: Path) -> None:
     assert counted(tmp_path) == first
     searches.run(tmp_path, judge, 6, resume=True)
     assert 0.8 * first + 1.5 < counted(tmp_path) <= 0.8 * first + 2.0 + 1e-6
-    sources = [each["experience"] for each in proposals(tmp_path)]
-    assert sources[0] == "none" and "run" in sources
+    sources = [each["prior_source"] for each in proposals(tmp_path)]
+    assert sources[0] == "static" and "static+run" in sources
 
 
 def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
     searches.run(tmp_path, judge, 4, budget=Budget(4))
     (began, *_) = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
     assert began.fields["tactics"][START]
-    assert any(each["experience"].endswith("file") for each in proposals(tmp_path))
+    assert any(each["prior_source"].endswith("file") for each in proposals(tmp_path))
 
 
 def test_each_event_is_watched_also_the_past(tmp_path: Path) -> None:

@@ -12,10 +12,16 @@ import pytest
 
 from kernelgym import Message, UsageError
 from kernelgym.benchmark import evaluate
+from kernelgym.benchmark.run.plan import read_plan
 from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.benchmark.run.task import problems_of
+from kernelgym.cli import judging, main
 from kernelgym.testing import ScriptedEvaluator
+from kernelgym_train.config.sections import ModelConfig
+from kernelgym_train.models import load_tokenizer
 from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
 from kernelgym_train.rollout.eval_policy import BatchedAnswers, HFEvalPolicy, make
+from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.types import Completion, Key, PromptTooLong, Request
 from support import tiny
 from support.evals import lines_of
@@ -106,6 +112,33 @@ def test_model_of_a_folder_plays_a_run(saved: Path, tmp_path: Path) -> None:
     rows = lines_of(tmp_path / "run", "generations")
     assert all(0 < row["usage"]["completion"] <= 8 and row["usage"]["prompt"] for row in rows)
     assert {row["finish_reason"] for row in rows} <= {"stop", "length"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_command_answers_as_transformers_does(saved: Path, tmp_path: Path, monkeypatch) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(saved)
+    with torch.no_grad():  # the last layer has no bias: it says words rather than end at once
+        model.lm_head.weight[:4] = 0.0
+    model.save_pretrained(saved)
+    monkeypatch.setattr(judging, "make_evaluator", lambda *_: ScriptedEvaluator())
+    out = tmp_path / "run"
+    given = ("eval", "--policy", f"hf:{saved}", "--policy-device", "cpu", "--temperature", "0")
+    chosen = ("--suite", "Synthetic", "--level", "1", "--limit", "2", "--batch", "2")
+    assert main([*given, *chosen, "--max-tokens", "12", "--out", str(out)]) == 0
+    plan = read_plan(out)
+    observer, chat = plan.observer(), ChatText(load_tokenizer(ModelConfig(id=str(saved))))
+    rows = {row["problem"]: row for row in lines_of(out, "generations")}
+    assert len(rows) == 2
+    for problem in problems_of(plan):
+        ids, _ = chat.prompt(observer.observe(problem))
+        told = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=12)[0]
+        row = rows[problem.id]
+        assert row["text"] == chat.answer(told[len(ids) :].tolist()).removesuffix("<|im_end|>")
+        assert row["usage"]["prompt"] == len(ids)
 
 
 @pytest.mark.usefixtures("one_thread")

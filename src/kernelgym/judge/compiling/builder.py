@@ -27,6 +27,7 @@ import shutil
 import sysconfig
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,15 @@ class Builder:
             if len(self._failures) > _MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
         return dataclasses.replace(built, wall_s=time.monotonic() - started)
+
+    def note(self, kernel: str, paths: Iterable[str]) -> None:
+        """Note the files that were built for a kernel.
+
+        Args:
+            kernel: Digest of the kernel.
+            paths: The files, in the cache.
+        """
+        self._cache.note(kernel, [Path(path) for path in paths], self._scratch_root)
 
     def _start(self, command: list[str], scratch: Path, allowed_s: float = 0.0) -> Running:
         plan = self._plan(scratch)

@@ -18,10 +18,17 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling import source as source
-from kernelgym.judge.compiling.compiler_process import Running, bounded, has_failed, is_transient
+from kernelgym.judge.compiling.compiler_process import (
+    FAILED,
+    Running,
+    bounded,
+    has_failed,
+    is_transient,
+)
 from kernelgym.judge.compiling.cuda_toolkit import CudaToolkit
 from kernelgym.judge.compiling.library_cache import Built, LibraryCache
 from kernelgym.judge.compiling.library_symbols import library_work, needed_symbols
+from kernelgym.judge.compiling.machine_code import machine_code, own_reports, without_report
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import Request, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
@@ -103,7 +110,7 @@ class Compilation:
                 done += [(unit, process, process.finish(deadline)) for unit, process in again]
             if failed := [said for _, _, said in done if has_failed(said)]:
                 return _failed("\n".join(failed))
-            log = "".join(said for _, _, said in done)
+            log = own_reports("".join(said for _, _, said in done))
             objects = []
             for unit, process, _ in done:
                 objects.append(scratch / f"{unit.file}.o")
@@ -111,6 +118,7 @@ class Compilation:
                 if not made.is_file():  # some flags make a compiler succeed without compiling
                     return _failed(f"error: the compiler wrote no object file for {unit.file}")
                 os.replace(made, objects[-1])
+            code = machine_code(objects, log)
             if binding is not None and not any(unit.tabled for unit, _ in again):
                 waiting_since = time.monotonic()
                 finished = binding.finish()
@@ -121,7 +129,8 @@ class Compilation:
             else:
                 binding = None
         module = source.module_name(request, tabled=binding is not None)
-        return self._link(module, objects, log, deadline)
+        built = self._link(module, objects, log, deadline)
+        return dataclasses.replace(built, code=code) if built.path else built
 
     def _start_unit(self, unit: source.Unit, scratch: Path, thin: bool) -> Running:
         request = self._request
@@ -132,7 +141,8 @@ class Compilation:
             assert toolkit is not None  # the builder refuses CUDA sources without one
             own = not names_architecture(unit.flags)
             command = [*_PYTHON, str(STAGES), toolkit.nvcc, "-ccbin", host.compiler]
-            command += [*host.defines, *toolkit.flags(own)]
+            # With a report of registers and spills: see `machine_code.ptxas_report`.
+            command += [*host.defines, *toolkit.flags(own), "-Xptxas=-v"]
         else:
             command = [host.compiler, *host.flags, *(toolkit.defines if toolkit else ())]
         if thin:
@@ -218,4 +228,5 @@ def content_key(*parts: Any) -> str:
 
 
 def _failed(log: str) -> Built:
-    return Built("", "", bounded(log), False, 0.0, may_pass_later=is_transient(log))
+    said = without_report(log.replace(FAILED, ""))
+    return Built("", "", bounded(said), False, 0.0, may_pass_later=is_transient(log))

@@ -13,25 +13,31 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.judge.compiling.compiler_process import bounded
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork
+from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, joined
 from kernelgym.judge.disk_limit import Entry, over_limit
 from kernelgym.judge.file_lock import locked
+from kernelgym.types import Build
 
-__all__ = ["CACHE_BYTES", "Built", "LibraryCache"]
+__all__ = ["CACHE_BYTES", "Built", "LibraryCache", "build_of"]
 
 CACHE_BYTES = 4 << 30
 _IN_USE_S = 60.0  # a library is copied within milliseconds after `find` returns it
 _OBJECT_IN_USE_S = 86400.0  # an object file is used only at the end of a build, by the linker
 _ABANDONED_S = 3600.0
 _STAGING = "staging-"
+_NOTE = "-built.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,22 @@ class Built:
     """True if it failed because time or memory ran out, which says little about the source."""
     work: LibraryWork = NOTHING_LEFT
     """Work that the library leaves to other libraries."""
+    code: MachineCode = NO_CODE
+    """What the compilers made of it, as far as known."""
+
+
+def build_of(made: Iterable[Built]) -> Build | None:
+    """Return what a verdict tells of a kernel's builds; None without any.
+
+    Args:
+        made: The builds, each once, in their order.
+    """
+    builds = [built for built in made if built.log or built.code is not NO_CODE]
+    if not builds:
+        return None
+    code = functools.reduce(joined, [built.code for built in builds])
+    log = bounded("\n".join(built.log for built in builds if built.log))
+    return Build(log, code.digest, code.functions)
 
 
 class LibraryCache:
@@ -81,8 +103,9 @@ class LibraryCache:
                 work=LibraryWork(
                     *(tuple(record[name]) for name in ("hidden", "beside", "unseen")),
                 ),
+                code=MachineCode.from_dict(record["code"]),
             )
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def file(self, built: Built, key: str) -> Built:
@@ -91,6 +114,7 @@ class LibraryCache:
         staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.folder))
         shutil.move(built.path, staging / "extension.so")
         record = {"module": built.module, "log": built.log, **dataclasses.asdict(built.work)}
+        record["code"] = dataclasses.asdict(built.code)
         (staging / "built.json").write_text(json.dumps(record))
         try:
             with locked(self._lock, fcntl.LOCK_SH):
@@ -115,6 +139,38 @@ class LibraryCache:
         """Move an object file into the cache, replacing an equal one."""
         os.replace(source, self.folder / name)
         return self.folder / name
+
+    def note(self, kernel: str, paths: Sequence[Path], scratch: Path) -> None:
+        """Note which files were built for a kernel, for `built_for`.
+
+        Args:
+            kernel: Digest of the kernel.
+            paths: The files, in this folder.
+            scratch: Folder for a temporary file, on the same disk.
+        """
+        folders = (path.relative_to(self.folder) for path in paths if path.exists())
+        fd, made = tempfile.mkstemp(dir=scratch)
+        with os.fdopen(fd, "w") as file:
+            json.dump([str(path) for path in folders], file)
+        self.file_object(Path(made), f"{kernel}{_NOTE}")
+
+    def built_for(self, kernel: str) -> dict[str, bytes]:
+        """Return what was built for a kernel, by name, if still there.
+
+        Args:
+            kernel: Digest of the kernel.
+        """
+        found: dict[str, bytes] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError), locked(self._lock, fcntl.LOCK_SH):
+            for number, name in enumerate(
+                json.loads((self.folder / f"{kernel}{_NOTE}").read_text())
+            ):
+                path = self.folder / name
+                plain = path.name if path.parent != self.folder else path.name.partition("-")[2]
+                stem, dot, suffix = plain.rpartition(".")
+                plain = plain if plain not in found else f"{stem}_{number + 1}{dot}{suffix}"
+                found[plain] = path.read_bytes()
+        return found
 
     def cut_back(self) -> None:
         """Remove the least recently used entries while above the limit."""

@@ -36,6 +36,9 @@ from kernelgym.verdict import CONSTRUCTOR_FINDING
 __all__ = ["Channel", "Rejected"]
 
 
+_MOST_BUILDS = 1000  # remembered of one kernel
+
+
 class Rejected(Exception):
     """The kernel's run ended with this status."""
 
@@ -76,6 +79,8 @@ class Channel:
         self._failed_build: Built | None = None
         self.library_work = NOTHING_LEFT
         """Work that the extensions leave to libraries, read from the files that were built."""
+        self.made: dict[str, Built] = {}
+        """The extensions that were built, by the names of their files."""
         self.build_failed = False
         """Whether a request failed because an extension did not compile."""
 
@@ -188,6 +193,8 @@ class Channel:
         built: Built = self._build(arguments, self._yielding.clear)
         if built.path:
             self.library_work |= built.work
+            if len(self.made) < _MOST_BUILDS:
+                self.made[built.path] = built
             return {"module": built.module}, (sealed_copy(built.path),)
         self._failed_build = built
         return {"failed": built.log}, ()

@@ -25,6 +25,7 @@ from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.session.session import Session
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
+from kernelgym.types import Kernel
 
 __all__ = ["Process", "Processes"]
 
@@ -192,6 +193,11 @@ class Processes:
         assert self._builder is not None
         with self._accelerator.clock.stage("build"):
             return self._builder.build(arguments, away)
+
+    def note_builds(self, kernel: Kernel, session: Session) -> None:
+        """Note what was built for a kernel, to find it again."""
+        if self._builder is not None and session.channel.made:
+            self._builder.note(kernel.digest, session.channel.made)
 
     def reset(self) -> None:
         """End all zygotes after a judge failure; the next job starts new."""

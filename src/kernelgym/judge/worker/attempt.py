@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.compiling.library_cache import build_of
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
@@ -112,6 +113,9 @@ class Attempt:
             except Rejected as end:
                 outcome.end = End.of(end)
             outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
+            if not session.channel.build_failed:
+                outcome.build = build_of(session.channel.made.values())
+                self._processes.note_builds(kernel, session)
             return outcome
 
     def _reference(self) -> Reference:

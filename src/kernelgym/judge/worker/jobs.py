@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import select
 import socket
 from typing import Any
@@ -55,6 +56,9 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
     if "baseline" in job:
         return _prepare(worker, problem, **job["baseline"])
     try:
+        if job.get("build"):
+            built = worker.build(Kernel(**job["kernel"]))
+            return {"build": None if built is None else dataclasses.asdict(built)}
         verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
     except UsageError as error:
         return {"refused": str(error)}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
+from kernelgym.judge.compiling.library_cache import build_of
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.out_of_memory import bound_own_memory, lacked_memory
@@ -24,13 +25,14 @@ from kernelgym.judge.reference.reference import Seeds
 from kernelgym.judge.retries import RETRIES, Reason, Retry, retry_for
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import Case
+from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing.baseline_store import Kept, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
 from kernelgym.languages import REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel, Problem, Status, Verdict
+from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 
 __all__ = ["Worker"]
 
@@ -148,6 +150,29 @@ class Worker:
             stages=clock.read(),
         )
         return verdict_of(outcome, circumstances)
+
+    def build(self, kernel: Kernel) -> Build | None:
+        """Build a kernel's extensions, without judging it.
+
+        Args:
+            kernel: The kernel; its module is loaded, and its model is not constructed.
+
+        Returns:
+            What compilers made of it; None if nothing was built, or it did not load.
+
+        Raises:
+            JudgeError: If the judge fails.
+        """
+        self._processes.begin(kernel.language)
+        self._processes.zygote(kernel.language)
+        with self._processes.open(kernel.language, kernel.source) as session:
+            try:
+                session.model.load(kernel.source, "ModelNew")
+                session.model.await_load()
+            except Rejected:
+                return None
+            self._processes.note_builds(kernel, session)
+            return build_of(session.channel.made.values())
 
     def _retried(self, case: Case, moment: float) -> JudgeOutcome:
         """Return the final outcome, after the retries of `kernelgym.judge.retries`.

@@ -355,7 +355,7 @@ def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
 
 
 def _buffer(node: Node, scope: Scope, known: dict[str, str]) -> Buffer | None:
-    """Return the vector that a declaration makes; None if it makes something else."""
+    """Return the vector that a declaration makes, or None."""
     found = _VECTOR.fullmatch(re.sub(r"\s", "", text_of(node.child_by_field_name("type"))))
     part = node.child_by_field_name("declarator")
     if not found or part is None or len(node.children_by_field_name("declarator")) != 1:

@@ -2,7 +2,8 @@
 
 For a loop on all cores that adds to one number under ``atomic`` or ``critical``. Precondition: the
 number is a variable of the function, declared once, whose address is not taken, and all that the
-loop does with it is to add to it. The order of such a sum is open in the start, too.
+loop does with it is to add to it; under ``critical``, what is added calls nothing. The order of
+such a sum is open in the start, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kernelgym_train.mcgs.variant import Variant
 __all__ = ["AVOID_ATOMICS_REDUCE"]
 
 _LOOP = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(\s+schedule\([^()]*\))?\s*")
+_ACTS = ("call_expression", "assignment_expression", "update_expression", "lambda_expression")
 _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")
 
 
@@ -72,6 +74,8 @@ def _sums(body: Node, loop: Node) -> tuple[str, list[Node]] | None:
             return None
         if text_of(parts[0].child_by_field_name("operator")) != "+=":
             return None
+        if "critical" in text_of(node) and any(each.type in _ACTS for each in walk(value)):
+            return None  # what is called there may need to be alone, too
         names.add(text_of(target))
         if names & identifiers(value):
             return None

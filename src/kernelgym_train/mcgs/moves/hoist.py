@@ -101,7 +101,7 @@ def _kept(
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
     changed |= {each.array for each in accesses(between) if each.writes}
-    late = {each.name for each in body[body.index(first) :] if isinstance(each, Let)}
+    late = {each.name for each in body[body.index(first) :] if isinstance(each, Let | Buffer)}
     if changed & identifiers(shared) or late & identifiers(store.target):
         return None
     element, wanted = text_of(store.target), text_of(shared)

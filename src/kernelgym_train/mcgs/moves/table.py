@@ -1,10 +1,17 @@
-"""`MOVES`: every move that the rules know, by id."""
+"""`MOVES`: the moves that come along; `known_moves`: with those of other packages.
+
+A package adds a move by the entry-point group ``kernelgym.moves``: its name is the move's id, and
+it loads to a `kernelgym_train.mcgs.moves.definition.Move`.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from types import MappingProxyType
 
+from kernelgym import UsageError
 from kernelgym_train.mcgs.moves.avoid_atomics_reduce import AVOID_ATOMICS_REDUCE
 from kernelgym_train.mcgs.moves.cache_policy_cg import CACHE_POLICY_CG
 from kernelgym_train.mcgs.moves.change_block_sizes import CHANGE_BLOCK_SIZES
@@ -22,7 +29,10 @@ from kernelgym_train.mcgs.moves.switch_to_mma_or_wgmma import SWITCH_TO_MMA_OR_W
 from kernelgym_train.mcgs.moves.unroll import UNROLL
 from kernelgym_train.mcgs.moves.vectorize_global_loads import VECTORIZE
 
-__all__ = ["MOVES"]
+__all__ = ["GROUP", "MOVES", "known_moves"]
+
+GROUP = "kernelgym.moves"
+"""Entry points of other packages' moves."""
 
 MOVES: Mapping[str, Move] = MappingProxyType(
     {
@@ -48,3 +58,33 @@ MOVES: Mapping[str, Move] = MappingProxyType(
     }
 )
 """In the order in which they are made."""
+
+
+@functools.cache
+def known_moves() -> Mapping[str, Move]:
+    """Return all moves by id, those of other packages last.
+
+    Raises:
+        UsageError: If another package's entry point cannot be loaded, is no move, or has the id of
+            one that is there.
+    """
+    found = dict(MOVES)
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            move = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the move {entry.name!r} ({entry.value}) cannot be loaded: {error}; repair or "
+                "uninstall the package that adds it"
+            ) from None
+        if not isinstance(move, Move) or move.id != entry.name:
+            raise UsageError(
+                f"the entry point {entry.name!r} of {GROUP!r} ({entry.value}) must be a Move with "
+                f"the id {entry.name!r}, and is {move!r:.80}"
+            )
+        if move.id in found:
+            raise UsageError(
+                f"the move {move.id!r} is there already; give {entry.value} another id"
+            )
+        found[move.id] = move
+    return MappingProxyType(found)

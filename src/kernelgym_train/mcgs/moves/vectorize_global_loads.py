@@ -54,7 +54,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _shared(function: Function, loop: Loop) -> tuple[Node, str] | None:
-    """Return the directive of a loop on all cores, and what makes vectors, too."""
+    """Return a parallel loop's directive, and one that makes vectors, too."""
     directive = loop.node.prev_named_sibling
     if inner_loops(loop) or len(loop.pragmas) != 1 or loop.step != 1 or directive is None:
         return None

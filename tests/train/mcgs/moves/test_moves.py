@@ -304,3 +304,65 @@ def test_directives_survive_a_later_change_of_loops() -> None:
 def test_proposer_unknown_move_is_refused() -> None:
     with pytest.raises(UnknownName, match="unknown move 'tile'"):
         RuleProposer(STARTS["matmul"], moves=["tile"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("#pragma omp atomic", "#pragma omp critical"),
+        ("omp parallel for", "omp parallel for schedule(static, 8)"),
+    ],
+)
+def test_atomic_sum_becomes_a_reduction(old: str, new: str) -> None:
+    changed = with_text(STARTS["total"], old, new)
+    (found,) = [each for each in proposals(changed, changed) if "atomics" in each.step.move]
+    assert "reduction(+:total)" in found.variant.file.cpp and found.risk == "reassociates"
+    assert not re.search("atomic|critical", found.variant.file.cpp)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("total += square;", "total += square * total;"),
+        ("total += square;", "total += square; y[0] = total;"),
+        ("total += square;", "total *= square;"),
+        ("float total = 0.0f;", "float total = 0.0f; float* there = &total;"),
+        ("float total = 0.0f;", "float total = 0.0f; float& there = total;"),
+        ("float total = 0.0f;", "std::vector<float> total(1);"),
+        ("omp parallel for", "omp parallel for private(total)"),
+        ("omp parallel for", "omp for"),
+        ("#pragma omp atomic\n    total += square;", "#pragma omp critical\n    total += next();"),
+        ("#pragma omp atomic", "#pragma omp atomic capture"),
+    ],
+)
+def test_atomic_that_is_not_a_sum_alone_stays(old: str, new: str) -> None:
+    changed = with_text(STARTS["total"], old, new)
+    moves = {each.step.move for each in proposals(changed, changed)}
+    assert "avoid_atomics_reduce" not in moves
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("w[j * inner + k]", "w[j * inner + 2 * k]"),
+        ("w[j * inner + k]", "w[j * inner + k + i]"),
+        ("w[j * inner + k]", "w[j * inner + k] + w[j]"),
+        ("int64_t j = 0;", "int64_t j = 1;"),
+        ("k < inner", "k < i"),
+        ("const float* w = w_c", "const float* w = out"),
+    ],
+)
+def test_operand_read_otherwise_is_not_copied(old: str, new: str) -> None:
+    changed = with_text(STARTS["linear_gelu"], old, new)
+    assert not any(
+        each.step.move == "grouped_gemm_colmajor" and each.step.target.endswith(" w")
+        for each in proposals(changed, changed)
+    )
+
+
+def test_output_that_is_read_stays_in_the_caches() -> None:
+    start = STARTS["softmax"]
+    assert any(each.step.move == "cache_policy_cg" for each in proposals(start, start))
+    read = "y[r * columns + c] = y[r * columns + c] + std::exp("
+    changed = with_text(start, "y[r * columns + c] = std::exp(", read)
+    assert not any(each.step.move == "cache_policy_cg" for each in proposals(changed, changed))

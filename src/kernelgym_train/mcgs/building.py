@@ -1,0 +1,136 @@
+"""Judges states, and none whose machine code was judged before.
+
+Two texts may give the same machine code: a loop that the compiler unrolls anyway, a flag that
+changes nothing. Such states are twins, one node of the graph with one measurement.
+
+Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
+that results do not depend on which kernel is judged sooner. Where the evaluator can build without
+judging, a twin is found before it is timed, if a verdict takes long enough for that to pay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from kernelgym import AwaitedEvaluator, Kernel, Problem
+from kernelgym.types import Build, Verdict
+from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.together import Shared, Together
+from kernelgym_train.mcgs.variant import launch_key
+
+__all__ = ["Judged", "Judging", "build_key"]
+
+_WORTH_S = 1.0  # of a verdict, beyond its build; loading a kernel to build it takes about 0.2 s
+
+
+def build_key(launch: str, build: Build | None) -> str:
+    """Return the key of states of one machine code and launch.
+
+    Args:
+        launch: From `kernelgym_train.mcgs.variant.launch_key`.
+        build: What compilers made; if that does not tell the machine code, the key is empty.
+    """
+    return "" if build is None or not build.digest else f"{launch[:16]}-{build.digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of a state."""
+
+    build: str
+    """From `build_key`; empty if unknown."""
+    verdict: Verdict | None
+    """None if the state was built, found to be a twin and not judged."""
+
+
+class Judging:
+    """Judges states of one search.
+
+    Args:
+        awaited: Judges kernels.
+        problem: The problem.
+        progress: The search as it stands.
+        together: Which states are built together; None if each is built alone.
+    """
+
+    def __init__(
+        self,
+        awaited: AwaitedEvaluator,
+        problem: Problem,
+        progress: Progress,
+        together: Together | None = None,
+    ) -> None:
+        self._awaited, self._problem, self._progress = awaited, problem, progress
+        self._together = together
+        self._build: Callable[[Kernel], Build | None] | None
+        self._build = getattr(awaited.evaluator, "build", None)
+        self._built: dict[str, str] = {}
+        self._prepared: dict[str, tuple[Kernel, str]] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._ready: dict[int, bool] = {}
+
+    def begin(self, key: str) -> Coroutine[Any, Any, Judged]:
+        """Judge a state that was dispatched, unless it is a twin.
+
+        All text is read before this returns: what is awaited may run beside a comparison, and two
+        threads that parse Python at the same time can fail under Python 3.11.
+        """
+        variant = self._progress.variants[key]
+        self._prepared[key] = variant.kernel(), launch_key(variant)
+        if self._together is not None and self._build is not None:
+            if (shared := self._together.find(key)) is not None:
+                return self._judge_shared(key, shared, self._together, self._build)
+        return self._judge(key)
+
+    async def _judge_shared(
+        self,
+        key: str,
+        shared: Shared,
+        together: Together,
+        build: Callable[[Kernel], Build | None],
+    ) -> Judged:
+        """Judge a state in a build of many, or alone."""
+        async with self._locks.setdefault(shared.build, asyncio.Lock()):
+            if shared.build not in self._ready:
+                made = await asyncio.to_thread(build, shared.kernel)
+                self._ready[shared.build] = made is not None
+                if made is None:
+                    together.part(shared.build)
+        if self._ready[shared.build]:
+            verdict = await self._awaited.evaluate(self._problem, shared.kernel)
+            if verdict.correct:
+                return Judged("", verdict)  # the machine code is that of many states
+        return await self.insist(key)
+
+    async def _judge(self, key: str) -> Judged:
+        kernel, launch = self._prepared[key]
+        if self._build is not None and self._is_worth_it(key):
+            build = build_key(launch, await asyncio.to_thread(self._build, kernel))
+            self._built[key] = build
+            if build and self._has_twin(key, build):
+                return Judged(build, None)
+        return await self.insist(key)
+
+    async def insist(self, key: str) -> Judged:
+        """Judge a state that was begun, whatever is known of its code."""
+        kernel, launch = self._prepared[key]
+        verdict = await self._awaited.evaluate(self._problem, kernel)
+        return Judged(build_key(launch, verdict.build), verdict)
+
+    def _is_worth_it(self, key: str) -> bool:
+        """Return True if verdicts on the state before this one take long."""
+        parent, known = self._progress.graph.in_flight[key][1], self._progress.wall_s
+        return known.get(parent, self._progress.start_wall_s) >= _WORTH_S
+
+    def _has_twin(self, key: str, build: str) -> bool:
+        """Return True if an older state has the same code."""
+        if self._progress.twin(key, build) is not None:
+            return True
+        before = self._progress.open[: self._progress.open.index(key)]
+        return any(
+            self._built.get(other) == build and not self._progress.is_safer(key, other)
+            for other in before
+        )

@@ -1,0 +1,151 @@
+"""Many variants in one build: what differs is chosen by an argument.
+
+Most of a C++ build is reading headers: 32 kernels in one text take the compiler three times as long
+as one, and not 32 times. So variants that are likely to be judged, such as settings of one
+structure's knobs, are compiled together: each text in a namespace of its own. Not as parameters of
+a template: directives such as ``#pragma GCC unroll`` take literals alone.
+
+`together` gives kernels with one C++ text, so that the first one's build is the others'. They are
+for measuring only: what a search compares, keeps and writes out is each variant's own text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kernelgym import Kernel
+from kernelgym_train.mcgs.graph import Node
+from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
+from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
+
+__all__ = ["MOST_TOGETHER", "Shared", "Together", "together"]
+
+MOST_TOGETHER = 32
+_INCLUDE = re.compile(r"[ \t]*#[ \t]*include\b.*")
+_OTHER = re.compile(r"[ \t]*#[ \t]*(?!include\b|pragma\b)\w")
+# What means something else inside a namespace, or may be there once only.
+_GLOBAL = re.compile(
+    r"\b(PYBIND11_|TORCH_LIBRARY|extern\b|namespace\s+std\b|asm\b)|#\s*pragma\s+once"
+)
+
+
+def together(variants: Sequence[Variant]) -> list[Kernel] | None:
+    """Return kernels of variants that one build serves, or None.
+
+    Args:
+        variants: Variants of one language whose modules and flags are equal, C++ apart.
+    """
+    files = [read_kernel_file(variant.kernel().source) for variant in variants]
+    first = files[0]
+    if not first.functions or len({file.with_cpp("").source for file in files}) > 1:
+        return None
+    includes: dict[str, None] = {}
+    parts: list[str] = []
+    for number, file in enumerate(files):
+        if (part := _scoped(file, number)) is None:
+            return None
+        parts.append(part)
+        includes |= dict.fromkeys(line for line in file.cpp.split("\n") if _INCLUDE.match(line))
+    cpp = "\n".join([*includes, *parts])
+    language = variants[0].language
+    return [
+        Kernel(first.choosing(cpp, len(files), number).source, language)
+        for number in range(len(files))
+    ]
+
+
+def _scoped(file: KernelFile, number: int) -> str | None:
+    """Return a text whose functions bear a number, or None."""
+    lines = file.cpp.split("\n")
+    if _GLOBAL.search(file.cpp) or any(_OTHER.match(line) for line in lines):
+        return None
+    body = [line for line in lines if not _INCLUDE.match(line)]
+    begun = [f"#define {name} {name}_{number}" for name in file.functions]
+    ended = [f"#undef {name}" for name in file.functions]
+    ended += [f"using setting_{number}::{name}_{number};" for name in file.functions]
+    return "\n".join([*begun, f"namespace setting_{number} {{", *body, "}", *ended])
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A state's part in a build of many."""
+
+    build: int
+    """Number of the build."""
+    kernel: Kernel
+
+
+class Together:
+    """Chooses which variants are built together.
+
+    With a state come those that the search may try next: other ways of its move at its node, other
+    moves there, or, of a setting of knobs, those that differ in one knob. All have its flags.
+
+    Args:
+        around: What the search knows.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._members: dict[str, Shared] = {}
+        self._builds = 0
+
+    def find(self, key: str) -> Shared | None:
+        """Return a state's part in a build of many, or None.
+
+        Args:
+            key: Of a state that is in flight.
+        """
+        if key not in self._members:
+            self._gather(key)
+        return self._members.get(key)
+
+    def part(self, build: int) -> None:
+        """Build no state in a build any more that failed."""
+        self._members = {key: each for key, each in self._members.items() if each.build != build}
+
+    def _gather(self, key: str) -> None:
+        variant = self._around.variants[key]
+        if not builds_extension(variant.language):
+            return
+        launch = launch_key(variant)
+        chosen = {key: variant}
+        for other in self._others(key):
+            name = state_key(other)
+            known = self._around.graph.knows(name) or name in self._members
+            if not known and other.flags == variant.flags and launch_key(other) == launch:
+                chosen.setdefault(name, other)
+            if len(chosen) == MOST_TOGETHER:
+                break
+        if len(chosen) > 1 and (kernels := together(list(chosen.values()))) is not None:
+            self._builds += 1
+            for each, kernel in zip(chosen, kernels, strict=True):
+                self._members[each] = Shared(self._builds, kernel)
+
+    def _others(self, key: str) -> Iterator[Variant]:
+        _, name, move = self._around.graph.in_flight[key]
+        node = self._around.graph.nodes[name]
+        moves = [each for each, _ in self._around.moves(node)]
+        if move not in moves:
+            yield from self._settings(self._around.variants[key])
+            return
+        yield from self._untried(node, [move])
+        yield from self._untried(node, [each for each in moves if each != move])
+
+    def _untried(self, node: Node, moves: Iterable[str]) -> Iterator[Variant]:
+        for move in moves:
+            for _, proposal in self._around.all_untried(node, move):
+                yield proposal.variant
+
+    def _settings(self, variant: Variant) -> Iterator[Variant]:
+        proposer = self._around.proposer
+        space = proposer.space(variant)
+        values = proposer.values(space, variant)
+        for knob in space.knobs if values is not None else ():
+            for choice in knob.choices:
+                found = proposer.tuned(space, {**(values or {}), knob.name: choice})
+                if found is not None:
+                    yield found.variant

@@ -1,0 +1,179 @@
+"""States whose machine code is another one's: one node, one measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelgym import AwaitedEvaluator, Kernel, Problem
+from kernelgym.testing import ScriptedEvaluator
+from kernelgym.types import Build, Verdict
+from kernelgym_train.mcgs.building import Judging, build_key
+from kernelgym_train.mcgs.events import Event, read_events
+from kernelgym_train.mcgs.kernel_file import read_kernel_file
+from kernelgym_train.mcgs.moves.definition import RISKS
+from kernelgym_train.mcgs.progress import plain_variant
+from kernelgym_train.mcgs.variant import launch_key, read_variant
+from support import searches
+from support.searches import TASK
+
+START = read_variant(TASK.start)
+
+
+def without(text: str) -> str:
+    """Leave out what the made-up compiler ignores: two directives and a flag."""
+    return re.sub(r"#pragma (omp simd|GCC unroll).*|-funroll-loops", "", text)
+
+
+def code_of(kernel: Kernel) -> Build:
+    """Return what the made-up compiler makes of a kernel."""
+    file = read_kernel_file(kernel.source)
+    flags = sorted({*file.flags} - {"-funroll-loops"})
+    return Build(digest=Kernel(f"{without(file.cpp)}{flags}", "cpp").digest)
+
+
+def judged(problem: Problem, kernel: Kernel) -> Verdict:
+    found = searches.judged(problem, Kernel(without(kernel.source), "cpp"))
+    return dataclasses.replace(found, build=code_of(kernel))
+
+
+class Building(ScriptedEvaluator):
+    """Builds without judging, too."""
+
+    built = 0
+
+    def build(self, kernel: Kernel) -> Build:
+        self.built += 1
+        return code_of(kernel)
+
+
+def found(outdir: Path) -> list[dict]:
+    """Return what came of each evaluation, without times."""
+    events = read_events(outdir / "kernels/matmul/events.jsonl")
+    kept = ("key", "twin", "build", "status", "value")
+    return [{k: e.fields.get(k) for k in kept} for e in events if e.name == "judged"]
+
+
+def test_same_code_is_one_node_and_is_charged(tmp_path: Path) -> None:
+    evaluator = ScriptedEvaluator(judged)
+    result = searches.run(tmp_path, evaluator, builds=12, workers=1, algo="random")
+    rows = found(tmp_path)
+    twins = [row for row in rows if row["twin"]]
+    assert twins and result["twins"] == len(twins) and result["evaluations"] == len(rows) == 12
+    nodes = {row["key"]: row for row in rows if not row["twin"]}
+    start = searches.empty_progress(START).start
+    for row in twins:
+        value = 0.0 if row["twin"] == start else nodes[row["twin"]]["value"]
+        assert row["status"] == "same_code" and row["value"] == value
+    codes = [row["build"] for row in nodes.values()]
+    assert len(codes) == len(set(codes))
+    again = searches.run(tmp_path, evaluator, builds=12, workers=1, algo="random", resume=True)
+    assert again == result
+
+
+def test_known_code_is_not_judged_again(tmp_path: Path) -> None:
+    """Built first, twins cost no verdict; what is found stays the same."""
+    plain, building = ScriptedEvaluator(slow), Building(slow)
+    for evaluator in (plain, building):
+        given = {"workers": 3, "algo": "random", "seed": 2, "together": False}
+        searches.run(tmp_path / type(evaluator).__name__, evaluator, **given)
+    rows = found(tmp_path / "ScriptedEvaluator")
+    assert rows == found(tmp_path / "Building")
+    twins = sum(bool(row["twin"]) for row in rows)
+    assert building.built == 12 and twins
+    assert len(plain.judged) - len(building.judged) == twins
+
+
+def slow(problem: Problem, kernel: Kernel) -> Verdict:
+    return dataclasses.replace(judged(problem, kernel), wall_s=2.0)
+
+
+def test_launch_and_code_make_the_key() -> None:
+    comments = dataclasses.replace(START, source="# a comment\n" + START.source)
+    other = dataclasses.replace(START, source=START.source.replace("forward(self, ", "forward(_, "))
+    assert other.source != START.source
+    one, two = Build(digest="a" * 32), Build(digest="b" * 32)
+    launch = launch_key(START)
+    assert launch_key(comments) == launch != launch_key(other)
+    assert build_key(launch, one) != build_key(launch, two)
+    assert build_key(launch_key(other), one) != build_key(launch, one)
+    assert build_key(launch, None) == build_key(launch, Build()) == ""
+
+
+CASES = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),  # code
+        st.sampled_from(("exact", "reassociates", "approximate")),
+        st.booleans(),  # correct
+        st.floats(-1.0, 2.0),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(cases=CASES, order=st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_twins_share_a_node_of_no_more_risk(cases: list, order) -> None:
+    """A twin has an older state's value, and no risk is hidden."""
+    progress = searches.empty_progress(START)
+    keys = [f"{number:032x}" for number in range(len(cases))]
+    outcome: dict[str, tuple[bool, float]] = {}
+    for number, (key, (_, risk, _, _)) in enumerate(zip(keys, cases, strict=True)):
+        fields = {"key": key, "node": progress.start, "move": "m", "attempt": number, "links": []}
+        fields |= {"variant": plain_variant(START), "risk": risk}
+        progress.take(event("proposed", fields))
+    for key, (code, _, correct, value) in zip(keys, cases, strict=True):
+        twin = progress.twin(key, code)
+        if twin is None:
+            outcome[key] = (correct, value)
+            given_value = value if correct else None
+        else:
+            assert keys.index(twin) < keys.index(key) and not progress.is_safer(key, twin)
+            correct, value = outcome[key] = outcome[twin]
+            given_value = value if correct else None
+        fields = {"key": key, "build": code, "twin": twin, "value": given_value, "wall_s": 0.0}
+        status = "same_code" if twin else "correct" if correct else "wrong"
+        progress.take(event("judged", fields | {"status": status, "floor_share": 0.0}))
+    graph = progress.graph
+    assert set(keys) == (set(graph.nodes) | graph.failed | set(graph.twins)) - {progress.start}
+    assert len(progress.history) == progress.evaluations == len(cases)
+    action = graph.action(progress.start, "m")
+    assert sum(action.visits.values()) + action.failures == action.passes == len(cases)
+    assert action.in_flight == 0
+    for code in {case[0] for case in cases}:
+        same = [
+            (RISKS.index(case[1]), key)
+            for key, case in zip(keys, cases, strict=True)
+            if case[0] == code
+        ]
+        assert progress.builds[code] == min(same)[1]  # of those of least risk the oldest
+
+
+def event(name: str, fields: dict) -> Event:
+    return Event(0, 0.0, name, fields)
+
+
+def test_a_twin_waits_for_no_failed_judge() -> None:
+    progress = searches.empty_progress(START)
+    progress.start_wall_s = 5.0
+    for number, key in enumerate(("first", "second")):
+        fields = {"key": key, "node": progress.start, "move": "m", "attempt": number, "links": []}
+        progress.take(
+            event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"})
+        )
+
+    async def run() -> None:
+        async with AwaitedEvaluator(Building(slow), most=1, batches=1) as awaited:
+            judging = Judging(awaited, TASK.problem, progress)
+            first, second = await judging.begin("first"), await judging.begin("second")
+            assert first.verdict is not None and second.verdict is None
+            assert first.build == second.build
+            assert (await judging.insist("second")).verdict is not None
+
+    asyncio.run(run())
