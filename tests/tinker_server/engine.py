@@ -6,8 +6,9 @@
   datum's weights: it has no advantages.
 - **Snapshots have slots of their own.** skyrl loads a snapshot into the adapter that is trained:
   sampling one after an update puts the weights before the update back, without an error.
-- **One shape of micro-batch.** Each number of datums would be compiled anew (4 to 20 s): a batch is
-  filled up with datums whose advantages are zero, which add nothing.
+- **Few shapes.** Each number of datums and each length would be compiled anew (4 to 20 s): a batch
+  is filled up with datums whose advantages are zero, which add nothing, and nothing is padded to
+  fewer than `SHORTEST` positions.
 - ``loss:sum`` is told, and the first entry of prompt log-probabilities is empty.
 
 `mend` changes skyrl's classes in this process; it holds no code of theirs.
@@ -17,7 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fill_up", "mend"]
+__all__ = ["SHORTEST", "fill_up", "mend"]
+
+SHORTEST = 128
+"""Positions that a prompt, or a datum, is padded to at least. The demonstration's would have four
+lengths otherwise."""
 
 
 def mend() -> None:
@@ -29,6 +34,7 @@ def mend() -> None:
     jax_backend = backend.JaxBackendImpl
     gradients = backend.AccumulatedGradients
     mean_of = gradients.get_mean
+    length_of = backend.round_up_seq_len
     plain = {
         name: getattr(jax_backend, name)
         for name in ("_model_pass", "sample", "create_model", "load_sampler_weights")
@@ -106,7 +112,11 @@ def mend() -> None:
             held[key] = index
         return [held[key] if key[0] else 0 for key in keys]
 
+    def padded_length(positions: int) -> int:
+        return max(SHORTEST, length_of(positions))
+
     gradients.get_mean = get_sum
+    backend.round_up_seq_len = padded_length
     jax_backend._model_pass = model_pass
     jax_backend.sample = sample
     jax_backend.create_model = create_model  # called by name: parameters are skyrl's
