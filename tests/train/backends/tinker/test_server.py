@@ -237,10 +237,11 @@ def test_checkpoint_restores_weights(killed, server):
         learner = await service.create(str(server.model), 8, seed=1)
         rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -1.0))
         await updated(learner, rows)
-        kept, _ = await learner.save("kept", keep_days=0)
-        return rows, kept, await updated(learner, rows, learning_rate=0.0)
+        kept, sampler = await learner.save("kept", keep_days=0)
+        found = await answers(await service.sampler(sampler), 2)
+        return rows, kept, await updated(learner, rows, learning_rate=0.0), sampler, found
 
-    rows, kept, before = serve(server, first)
+    rows, kept, before, sampler, found = serve(server, first)
     if killed:
         engines = server.engines
         server.stop(signal.SIGKILL)
@@ -248,14 +249,16 @@ def test_checkpoint_restores_weights(killed, server):
         assert not set(engines) & set(server.engines)
 
     async def then(service):
+        alone = await answers(await service.sampler(sampler), 2)  # without the learner
         learner = await service.restore(kept)
-        found = await updated(learner, rows, learning_rate=0.0)
-        return found, await answers(await learner.snapshot(), 1)
+        told = await updated(learner, rows, learning_rate=0.0)
+        return alone, told, await answers(await learner.snapshot(), 2)
 
-    after, sampled = serve(server, then)
+    alone, after, restored = serve(server, then)
     for one, other in zip(before.logprobs, after.logprobs, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
-    assert len(sampled[0].ids) == 6
+    for sampled in (alone, restored):
+        assert [one.ids for one in sampled] == [one.ids for one in found]
 
 
 @pytest.mark.slow
