@@ -108,9 +108,14 @@ def played(run, steps):
 
 
 def drawn(run, step):
-    """Return the state of a run's sampler in its checkpoint after so many steps."""
+    """Return the state of a run's sampler in its checkpoint after so many steps.
+
+    Groups and episodes of each bucket, but not their scores: restored weights are equal to five
+    digits, so an answer may differ.
+    """
     (row,) = [row for row in rows(run, "checkpoints.jsonl") if row["step"] == step]
-    return json.loads((run / row["path"] / "state.json").read_text())["steps"]["sampler"]
+    state = json.loads((run / row["path"] / "state.json").read_text())["steps"]["sampler"]
+    return state | {"buckets": {name: found[:2] for name, found in state["buckets"].items()}}
 
 
 def answered(run, steps):
