@@ -30,7 +30,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	mcgs.progress mcgs.state mcgs.events mcgs.building mcgs.together mcgs.controller mcgs.minimising mcgs.finishing \
 	mcgs.live mcgs.story mcgs.report mcgs.files mcgs.moves.definition mcgs.moves.table
 
-.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-cookbook redteam lint bench docs clean
+.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -69,9 +69,13 @@ $(TINKER_STAMP): tests/tinker_server/requirements.txt
 tinker-server: $(TINKER_STAMP)  ## Serve a model's folder to the Tinker backend on loopback (MODEL=, PORT=)
 	@$(TINKER_VENV)/bin/python tests/tinker_server/server.py --model $(MODEL) --port $(PORT) --folder runs/tinker-server
 
-test-tinker: setup $(TINKER_STAMP)  ## Run the Tinker backend against that server
+test-tinker: setup $(TINKER_STAMP)  ## Train through the Tinker backend on that server, and resume after a kill
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow"
+
+test-tinker-all: setup $(TINKER_STAMP)  ## The same, and kills of the server, one step off, longer runs
+	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
+	$(BIN)/pytest --hypothesis-profile=ci -m tinker
 
 # tinker-cookbook wants an older transformers than trl does, so it has an environment of its own.
 COOKBOOK_VENV := .venv-cookbook

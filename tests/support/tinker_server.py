@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 import urllib.request
@@ -15,14 +16,26 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-tinker" / "bin" / "python"
 """The interpreter that has skyrl; `make test-tinker` makes it."""
+PREPARED = ROOT / "runs" / "prepared"
+"""Folder with a warm-started model and its problems; `make test-tinker` prepares it."""
 _UP_S = 120.0
 
 
 class Server:
-    """A server process that can be ended and started again on the same folder and port."""
+    """A server process that can be ended and started again on the same folder and port.
 
-    def __init__(self, model: Path, folder: Path) -> None:
+    Args:
+        model: Folder of the model.
+        folder: Where database, checkpoints and its log lie.
+        compiled: Where it keeps what it has compiled, which servers of one model may share; its
+            own folder if None.
+    """
+
+    def __init__(self, model: Path, folder: Path, compiled: Path | None = None) -> None:
         self.model, self.folder = model, folder
+        self._environment = dict(os.environ)
+        if compiled is not None:
+            self._environment["JAX_COMPILATION_CACHE_DIR"] = str(compiled)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -45,7 +58,10 @@ class Server:
         given = ["--model", self.model, "--port", self.port, "--folder", self.folder]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(PYTHON), str(program), *map(str, given)], stdout=log, stderr=log
+                [str(PYTHON), str(program), *map(str, given)],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
             )
         until = time.monotonic() + _UP_S
         while time.monotonic() < until:
@@ -73,6 +89,14 @@ class Server:
             time.sleep(0.1)
         self._process = None
 
+    def pending(self, kind: str) -> int:
+        """Return how many requests of a kind, such as ``sample``, are not answered yet."""
+        asked = "SELECT COUNT(*) FROM futures WHERE lower(request_type) = ? AND lower(status) = ?"
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self.folder / 'tinker.db'}?mode=ro", uri=True)
+        ) as database:
+            return int(database.execute(asked, (kind, "pending")).fetchone()[0])
+
     @property
     def engines(self) -> list[int]:
         """Ids of its engine processes."""
@@ -80,9 +104,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(model: Path, folder: Path) -> Iterator[Server]:
-    """Run a server for a model's folder."""
-    server = Server(model, folder)
+def running(model: Path, folder: Path, compiled: Path | None = None) -> Iterator[Server]:
+    """Run a server for a model's folder; see `Server`."""
+    server = Server(model, folder, compiled)
     server.start()
     try:
         yield server

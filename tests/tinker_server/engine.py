@@ -6,8 +6,11 @@
   datum's weights: it has no advantages.
 - **Snapshots have slots of their own.** skyrl loads a snapshot into the adapter that is trained:
   sampling one after an update puts the weights before the update back, without an error.
-- **One shape of micro-batch.** Each number of datums would be compiled anew (4 to 20 s): a batch is
-  filled up with datums whose advantages are zero, which add nothing.
+- **Kept weights outlive their learner.** skyrl samples with them only while the learner is loaded,
+  which ends 300 s after its session or with the server; an evaluation would fail later on.
+- **Few shapes.** Each number of datums and each length would be compiled anew (4 to 20 s): a batch
+  is filled up with datums whose advantages are zero, which add nothing, and nothing is padded to
+  fewer than `SHORTEST` positions.
 - ``loss:sum`` is told, and the first entry of prompt log-probabilities is empty.
 
 `mend` changes skyrl's classes in this process; it holds no code of theirs.
@@ -15,20 +18,29 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
 from typing import Any
 
-__all__ = ["fill_up", "mend"]
+__all__ = ["SHORTEST", "fill_up", "mend"]
+
+SHORTEST = 128
+"""Positions that a prompt, or a datum, is padded to at least. The demonstration's would have four
+lengths otherwise."""
 
 
 def mend() -> None:
-    """Change skyrl's JAX backend; call it before the engine makes one."""
+    """Change skyrl's engine and JAX backend, before either is made."""
     from skyrl.backends import jax as backend
+    from skyrl.tinker import engine, types
     from skyrl.tx.layers.lora import init_lora_adapter
     from skyrl.tx.utils.models import load_lora_checkpoint
 
     jax_backend = backend.JaxBackendImpl
     gradients = backend.AccumulatedGradients
     mean_of = gradients.get_mean
+    length_of = backend.round_up_seq_len
+    plain_valid = engine.TinkerEngine._filter_valid_requests
     plain = {
         name: getattr(jax_backend, name)
         for name in ("_model_pass", "sample", "create_model", "load_sampler_weights")
@@ -99,14 +111,39 @@ def mend() -> None:
             held[key] = held.pop(key)  # the last used comes last
         for key in sorted(wanted - held.keys()):
             index = free_slot(self, wanted)
-            config = self.models[key[0]].lora_config
+            loaded = self.models.get(key[0])
+            config = loaded.lora_config if loaded else kept_config(paths[key])
             with backend.jax.set_mesh(self.mesh):
                 init_lora_adapter(self.model, index, config)
             load_lora_checkpoint(self.model, config, index, backend.AnyPath(paths[key]))
             held[key] = index
         return [held[key] if key[0] else 0 for key in keys]
 
+    def kept_config(path: str) -> Any:
+        with backend.AnyPath(path).open("rb") as packed, tarfile.open(fileobj=packed) as files:
+            (name,) = (name for name in files.getnames() if name.endswith("adapter_config.json"))
+            found = json.load(files.extractfile(name))  # type: ignore[arg-type]
+        return types.LoraConfig(rank=found["r"], alpha=found["lora_alpha"], seed=0)
+
+    def valid_requests(self: Any, requests: Any) -> Any:
+        def samples_kept_weights(model_id: str, asked: Any) -> bool:
+            if not (model_id and isinstance(asked, types.SampleInput) and asked.checkpoint_id):
+                return False
+            kept = self.config.checkpoints_base / model_id / "sampler_weights"
+            return bool((kept / f"{asked.checkpoint_id}.tar.gz").exists())
+
+        known = {name for name, request in requests.items() if samples_kept_weights(*request)}
+        others = {name: request for name, request in requests.items() if name not in known}
+        errors, valid = plain_valid(self, others)
+        known |= valid.keys()
+        return errors, {name: requests[name] for name in requests if name in known}
+
+    def padded_length(positions: int) -> int:
+        return max(SHORTEST, length_of(positions))
+
+    engine.TinkerEngine._filter_valid_requests = valid_requests
     gradients.get_mean = get_sum
+    backend.round_up_seq_len = padded_length
     jax_backend._model_pass = model_pass
     jax_backend.sample = sample
     jax_backend.create_model = create_model  # called by name: parameters are skyrl's

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
-import runpy
 import signal
 import sys
 import typing
@@ -88,8 +87,10 @@ def _run_engine(arguments: list[str]) -> None:
     import engine
 
     engine.mend()
+    from skyrl.tinker.engine import main as run
+
     sys.argv = ["skyrl.tinker.engine", *arguments]
-    runpy.run_module("skyrl.tinker.engine", run_name="__main__")
+    run()
 
 
 if __name__ == "__main__":

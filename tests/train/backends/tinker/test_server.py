@@ -15,27 +15,15 @@ from kernelgym_train.backends.tinker.recovery import or_lost
 from kernelgym_train.backends.tinker.service import Service
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import load_config
+from kernelgym_train.credit.credit import token_weights
 from kernelgym_train.run.training import LearnerLost
 from kernelgym_train.types import Key, Sample
-from support import tiny
-from support.tinker_server import running
 
 pytestmark = pytest.mark.tinker
 
 PROMPT = (4, 5, 6, 7, 8)
 LIMIT_S = 240.0
 ADAM = {"learning_rate": 1e-2, "weight_decay": 0.0, "max_grad_norm": 0.0}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Return a server of the tiny model."""
-    folder = tmp_path_factory.mktemp("tinker")
-    words = tiny.tokenizer()
-    words.save_pretrained(folder / "model")
-    tiny.model(len(words)).save_pretrained(folder / "model")
-    with running(folder / "model", folder / "server") as found:
-        yield found
 
 
 def serve(server, play):
@@ -57,10 +45,10 @@ def _key(monkeypatch):
 
 
 async def answers(sampler, count):
-    """Return some answers of four tokens."""
+    """Return some answers of six tokens."""
     asked = (
         sampler.sample(
-            PROMPT, max_tokens=4, temperature=1.0, top_p=1.0, stop=(), seed=n, limit_s=LIMIT_S
+            PROMPT, max_tokens=6, temperature=1.0, top_p=1.0, stop=(), seed=n, limit_s=LIMIT_S
         )
         for n in range(count)
     )
@@ -164,6 +152,28 @@ def test_losses_are_summed_over_rows_and_tokens(server):
     assert beside_zero == pytest.approx(once, rel=1e-3)
 
 
+def test_gradients_of_unlike_lengths_have_credits_ratio(server):
+    """Both datums teach the same two tokens; what differs is their length, and so their weight."""
+
+    async def play(service):
+        learner = await service.create(str(server.model), 8, seed=1)
+        (found,) = await answers(await learner.snapshot(), 1)
+        lengths = [2, len(found.ids)]
+        norms, weights = [], token_weights("sequence", lengths)
+        for length, weight in zip(lengths, weights, strict=True):
+            sample = Sample(
+                *(Key(0, 0), PROMPT, found.ids[:length], found.logprobs[:length], 1.0, weight)
+            )
+            row = datum_row(sample, [0.0, 0.0, *[1.0] * (length - 2)])
+            done = await updated(learner, [row], learning_rate=0.0)
+            norms.append(done.metrics["skyrl.ai/grad_norm"])
+        return norms, weights
+
+    norms, weights = serve(server, play)
+    assert weights[0] == 3 * weights[1]
+    assert norms[0] / norms[1] == pytest.approx(3.0, rel=1e-3)
+
+
 def test_update_survives_sampling_an_older_snapshot(server):
     async def play(service):
         learner = await service.create(str(server.model), 8, seed=1)
@@ -183,7 +193,7 @@ def test_update_survives_sampling_an_older_snapshot(server):
 
 def test_weights_kept_for_sampling_stay_as_they_are(server):
     async def play(service):
-        learner = await service.create(str(server.model), 4, 0)
+        learner = await service.create(str(server.model), 8, seed=1)
         path = await learner.save_sampler("before", keep_days=0)
         kept = await service.sampler(path)
         found = await answers(kept, 2)
@@ -219,34 +229,42 @@ def test_weights_tell_their_model_and_rank(server):
         find_weights(server.url, "", path.replace("kept", "other"))
 
 
-def test_checkpoint_restores_weights_after_a_kill(server):
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_checkpoint_restores_weights(killed, server):
+    """In another session, of the same server or of one that was started after a kill."""
+
     async def first(service):
         learner = await service.create(str(server.model), 8, seed=1)
         rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -1.0))
         await updated(learner, rows)
-        kept, _ = await learner.save("kept", keep_days=0)
-        return rows, kept, await updated(learner, rows, learning_rate=0.0)
+        kept, sampler = await learner.save("kept", keep_days=0)
+        found = await answers(await service.sampler(sampler), 2)
+        return rows, kept, await updated(learner, rows, learning_rate=0.0), sampler, found
 
-    rows, kept, before = serve(server, first)
-    engines = server.engines
-    server.stop(signal.SIGKILL)
-    server.start()
-    assert not set(engines) & set(server.engines)
+    rows, kept, before, sampler, found = serve(server, first)
+    if killed:
+        engines = server.engines
+        server.stop(signal.SIGKILL)
+        server.start()
+        assert not set(engines) & set(server.engines)
 
     async def then(service):
+        alone = await answers(await service.sampler(sampler), 2)  # without the learner
         learner = await service.restore(kept)
-        found = await updated(learner, rows, learning_rate=0.0)
-        return found, await answers(await learner.snapshot(), 1)
+        told = await updated(learner, rows, learning_rate=0.0)
+        return alone, told, await answers(await learner.snapshot(), 2)
 
-    after, sampled = serve(server, then)
+    alone, after, restored = serve(server, then)
     for one, other in zip(before.logprobs, after.logprobs, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
-    assert len(sampled[0].ids) == 4
+    for sampled in (alone, restored):
+        assert [one.ids for one in sampled] == [one.ids for one in found]
 
 
+@pytest.mark.slow
 def test_learner_lost_by_its_server_is_recovered_from(server):
     async def play(service):
-        learner = await service.create(str(server.model), 4, 0)
+        learner = await service.create(str(server.model), 8, seed=1)
         rows = rows_for(await answers(await learner.snapshot(), 2), (1.0, -1.0))
         kept, _ = await learner.save("kept", keep_days=0)
         before = await updated(learner, rows, learning_rate=0.0)
