@@ -29,7 +29,7 @@ from kernelgym.retrieval.part import Retrieval
 __all__ = ["MOST", "RecordedArchives", "RunArchive", "step_of"]
 
 MOST = 4000
-"""Most entries of an archive: searching them takes under a millisecond."""
+"""Most entries of an archive, so that a long run does not grow without end."""
 
 
 class RunArchive:
