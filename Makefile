@@ -8,9 +8,9 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
 	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.arithmetic \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
-	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.repairs retrieval.part episodes.episode \
+	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.repairs retrieval.archive retrieval.part episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
-	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.build \
+	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.growing indexing.build \
 	indexing.judging indexing.copies indexing.coverage envs.kernel_env envs.vector envs.wrappers \
 	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring benchmark.times_file \
 	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \

@@ -136,7 +136,7 @@ class Export(Options):
             "preferences": export.preference_rows,
         }
         records = (source_of(record) for record in read_records(self.file, on_cut=note_cut))
-        rows = makers[self.format](records, rules, _observers(self.tokenizer))
+        rows = makers[self.format](records, rules, _observers(self.file, self.tokenizer))
         count = write_lines(_apart(self.out, self.file), rows)
         what = "pair" if self.format == "preferences" else "example"
         print_text(f"{count} {what}{'' if count == 1 else 's'} written to {self.out}")
@@ -171,16 +171,20 @@ class Export(Options):
         return 0
 
 
-def _observers(tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
+def _observers(file: str, tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
     """Return what gives the observer of a record back, counting in a tokenizer's tokens.
+
+    What a training run showed of its own kernels is made of its earlier episodes in the file.
 
     Raises:
         UsageError: If there is no such tokenizer.
     """
+    from kernelgym.indexing.growing import RecordedArchives
     from kernelgym.records.observer_settings import recorded_observer
 
+    archives = RecordedArchives(file)
     if not tokenizer:
-        return recorded_observer
+        return lambda record: archives.observer(recorded_observer(record))
     from kernelgym.hub import snapshot
 
     folder = tokenizer if Path(tokenizer).is_dir() else snapshot(tokenizer)
@@ -198,7 +202,10 @@ def _observers(tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
     def count(text: str) -> int:
         return len(words(text, add_special_tokens=False)["input_ids"])
 
-    return lambda record: dataclasses.replace(recorded_observer(record), count=count)
+    def counting(record: EpisodeRecord) -> Observer:
+        return dataclasses.replace(archives.observer(recorded_observer(record)), count=count)
+
+    return counting
 
 
 def _apart(out: str, file: str) -> Path:

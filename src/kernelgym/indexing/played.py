@@ -10,7 +10,9 @@ fastest first where they were timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from kernelgym.feedback.categories import category
 from kernelgym.records.trajectories import EpisodeRecord
@@ -18,7 +20,10 @@ from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.exclusion import form_of, tree_key
 from kernelgym.types import Problem, Status, Turn
 
-__all__ = ["PER_PROBLEM", "played_entries"]
+__all__ = ["PER_PROBLEM", "Gathered", "played_entries"]
+
+_Group: TypeAlias = tuple[str, str, str]
+"""What a problem is known by, language, and kind of entry."""
 
 PER_PROBLEM = 3
 """Entries of each kind that are kept of a problem."""
@@ -33,21 +38,65 @@ def played_entries(records: Iterable[EpisodeRecord], most: int = PER_PROBLEM) ->
         records: The episodes, with their problems' sources; others are passed over.
         most: Entries of each kind that are kept of a problem.
     """
-    groups: dict[tuple[str, str, str], dict[str, tuple[float, Entry]]] = {}
+    gathered = Gathered(most)
     for record in records:
+        gathered.add(record)
+    return [entry for best in gathered.groups() for entry in best]
+
+
+class Gathered:
+    """The best entries of each problem and kind, gathered by episode.
+
+    Args:
+        most: Entries of each kind that are kept of a problem.
+        groups: Most pairs of a problem and a kind; the one that gave nothing for the longest time
+            is dropped. None for all.
+        suits: Whether an entry can be used; all can if None.
+    """
+
+    def __init__(
+        self,
+        most: int = PER_PROBLEM,
+        groups: int | None = None,
+        suits: Callable[[Entry], bool] | None = None,
+    ) -> None:
+        self._most, self._limit, self._suits = most, groups, suits
+        self._groups: OrderedDict[_Group, dict[str, tuple[float, Entry]]] = OrderedDict()
+
+    def add(self, record: EpisodeRecord) -> None:
+        """Add what an episode gives; nothing without its problem's source."""
         if not record.has_source:
-            continue
+            return
         problem = record.trajectory.problem
         mark = form_of(problem) or tree_key(problem.source) or problem.digest
         for worth, entry in _entries(record, problem):
-            known = groups.setdefault((mark, entry.language, entry.kind), {})
+            key = (mark, entry.language, entry.kind)
+            known = self._groups.get(key, {})
+            if entry.id not in known and self._suits is not None and not self._suits(entry):
+                continue
+            self._groups[key] = known
+            if self._limit is not None:
+                self._groups.move_to_end(key)
             if entry.id not in known or known[entry.id][0] < worth:
                 known[entry.id] = worth, entry
-    found: list[Entry] = []
-    for known in groups.values():
-        best = sorted(known.values(), key=lambda pair: (-pair[0], pair[1].id))
-        found += [entry for _, entry in best[:most]]
-    return found
+                for other in sorted(known, key=lambda each: _rank(known[each]))[self._most :]:
+                    del known[other]
+        while self._limit is not None and len(self._groups) > self._limit:
+            self._groups.popitem(last=False)
+
+    def groups(self) -> list[tuple[Entry, ...]]:
+        """Return the entries of each problem and kind, the best first.
+
+        In the order in which they first came up; with a limit, in that in which they last did.
+        """
+        found = [sorted(known.values(), key=_rank) for known in self._groups.values()]
+        return [tuple(entry for _, entry in best) for best in found]
+
+
+def _rank(pair: tuple[float, Entry]) -> tuple[float, str]:
+    """Return what sorts an entry: its worth, then its id."""
+    worth, entry = pair
+    return -worth, entry.id
 
 
 def _entries(record: EpisodeRecord, problem: Problem) -> Iterator[tuple[float, Entry]]:

@@ -10,6 +10,9 @@ after that, as an embedder may, nothing is shown and a warning says why.
 With ``when="adaptive"`` the first user message shows the same solutions at every turn, and what is
 told of an attempt is followed by repairs of kernels that failed alike, or by speed-ups once it is
 correct.
+
+With ``archive_step`` a training run's own kernels are shown beside the index: those that its steps
+before that one found (`kernelgym.retrieval.archive`).
 """
 
 from __future__ import annotations
@@ -27,10 +30,11 @@ from typing import Literal, get_args
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
+from kernelgym.retrieval.archive import archive_index, check_archive
 from kernelgym.retrieval.cover import DIVERSITIES
 from kernelgym.retrieval.entry import KINDS, Entry
 from kernelgym.retrieval.folder import read_index, read_manifest
-from kernelgym.retrieval.index import POOL, Index
+from kernelgym.retrieval.index import POOL, Index, Neighbour
 from kernelgym.retrieval.page import fitting_page
 from kernelgym.retrieval.repairs import similar_repairs, similar_speedups
 from kernelgym.retrieval.search import ENGINES
@@ -43,6 +47,7 @@ __all__ = [
     "Retrieval",
     "When",
     "load_index",
+    "load_indexes",
     "part_of_suite",
     "ready_retrieval",
     "retrieval_of",
@@ -88,6 +93,10 @@ class Retrieval:
     hold_out: tuple[str, ...] = ()
     """Parts of suites that no entry may give away, whatever problem is asked, each written
     ``SUITE[:SPLIT[:IDS]]``, such as ``Synthetic:heldout``."""
+    archive_step: int | None = None
+    """Step of a training run, whose archive of the steps before is shown, too; None without one."""
+    archive: str = ""
+    """The archive's digest."""
 
     def __post_init__(self) -> None:
         for name in ("k", "tokens"):
@@ -143,6 +152,16 @@ class Retrieval:
             )
         if self.diversity not in DIVERSITIES:
             raise UnknownName("diversity of retrieval", self.diversity, DIVERSITIES)
+        step: object = self.archive_step
+        if step is not None and (isinstance(step, bool) or not isinstance(step, int) or step < 0):
+            raise UsageError(
+                f"retrieval's archive_step is a step of a run, from 0 on, or None; got {step!r}"
+            )
+        if not isinstance(self.archive, str) or (step is None) != (self.archive == ""):
+            raise UsageError(
+                f"retrieval's archive is the digest of the archive of archive_step={step}, got "
+                f"{self.archive!r}; a training run sets both (retrieval.archive=true)"
+            )
         if not isinstance(self.same_problem, bool):
             raise UsageError(
                 f"retrieval's same_problem is True or False, got {self.same_problem!r}"
@@ -179,7 +198,7 @@ class Retrieval:
         self, find: Callable[..., Addition], about: tuple[object, ...], problem: Problem, room: Room
     ) -> Addition:
         """Return what a search finds; nothing and a warning if it fails."""
-        load_index(self, room.language, room.device)  # what is wrong with it is the caller's fault
+        load_indexes(self, room.language, room.device)  # what is wrong is the caller's fault
         most = min(self.tokens, room.tokens)
         asked = (self, room.language, room.device, most, room.count, *about)
         remembered = find if _can_be_key(room.count) else find.__wrapped__  # type: ignore[attr-defined]
@@ -230,7 +249,7 @@ def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
     """
     retrieval = retrieval_of(given)
     digest = _whole_index(retrieval, language, device).digest
-    index = load_index(retrieval, language, device)
+    index = load_indexes(retrieval, language, device)[0]
     there = sum(entry.kind in retrieval.kinds for entry in index.entries)
     kinds = " and ".join(retrieval.kinds)
     if not there:
@@ -257,10 +276,28 @@ def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
     return _without_answers(index, retrieval.hold_out) if retrieval.hold_out else index
 
 
+def load_indexes(retrieval: Retrieval, language: str, device: str) -> tuple[Index, ...]:
+    """Return what is searched: the index, and the archive if named.
+
+    Raises:
+        UsageError: What `load_index` raises; or if the archive is not there.
+    """
+    index = load_index(retrieval, language, device)
+    if retrieval.archive_step is None:
+        return (index,)
+    check_archive(retrieval.archive, retrieval.archive_step)
+    held_out = _held_out(retrieval.hold_out)
+    return index, archive_index(retrieval.archive, language, index, held_out)
+
+
 @lru_cache(maxsize=16)
 def _without_answers(index: Index, hold_out: tuple[str, ...]) -> Index:
-    problems = [problem for part in hold_out for problem in part_of_suite(part)]
-    return index.without_answers(problems)[0]
+    return index.without_answers(_held_out(hold_out))[0]
+
+
+@lru_cache(maxsize=16)
+def _held_out(hold_out: tuple[str, ...]) -> tuple[Problem, ...]:
+    return tuple(problem for part in hold_out for problem in part_of_suite(part))
 
 
 def part_of_suite(text: str) -> tuple[Problem, ...]:
@@ -352,12 +389,13 @@ def _addition(
     kinds: tuple[str, ...],
 ) -> Addition:
     """Return the page for a problem, of at most so many tokens."""
-    index = load_index(retrieval, language, device)
-    found = index.search(
-        problem, retrieval.k + POOL, kinds=kinds, same_problem=retrieval.same_problem
-    )
-    choose = DIVERSITIES[retrieval.diversity]
-    chosen = choose(problem.source, found.neighbours, retrieval.k)
+    same, wanted = retrieval.same_problem, retrieval.k + POOL
+
+    def search(index: Index) -> Sequence[Neighbour]:
+        return index.search(problem, wanted, kinds=kinds, same_problem=same).neighbours
+
+    pool = _best(load_indexes(retrieval, language, device), search, wanted)
+    chosen = DIVERSITIES[retrieval.diversity](problem.source, pool, retrieval.k)
     return _added([neighbour.entry for neighbour in chosen], language, most, count)
 
 
@@ -375,19 +413,33 @@ def _addition_after(
     kernel: str,
 ) -> Addition:
     """Return the page after an attempt, of at most so many tokens."""
-    index = load_index(retrieval, language, device)
-    same = retrieval.same_problem
-    if kind == "repair":
-        found = similar_repairs(
-            *(index, problem, retrieval.k),
+    same, k = retrieval.same_problem, retrieval.k
+
+    def search(index: Index) -> Sequence[Neighbour]:
+        if kind == "speedup":
+            return similar_speedups(index, problem, k, device=device, same_problem=same)
+        return similar_repairs(
+            *(index, problem, k),
             feedback=said,
             category=category,
             kernel=kernel,
             same_problem=same,
         )
-    else:
-        found = similar_speedups(index, problem, retrieval.k, device=device, same_problem=same)
+
+    found = _best(load_indexes(retrieval, language, device), search, k)
     return _added([neighbour.entry for neighbour in found], language, most, count)
+
+
+def _best(
+    indexes: Sequence[Index], search: Callable[[Index], Sequence[Neighbour]], k: int
+) -> tuple[Neighbour, ...]:
+    """Return the best of several indexes, each entry once."""
+    found: dict[str, Neighbour] = {}
+    for index in indexes:
+        for neighbour in search(index):
+            found.setdefault(neighbour.entry.id, neighbour)
+    ranked = sorted(found.values(), key=lambda each: (-each.score, each.entry.id))
+    return tuple(ranked[:k])
 
 
 def _added(entries: Sequence[Entry], language: str, most: int, count: TokenCounter) -> Addition:

@@ -110,6 +110,7 @@ def _rows(index: Index) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[
     return every, np.array(said or empty), np.array(kernels or empty)
 
 
+@lru_cache(maxsize=4096)
 def _vector(text: str) -> NDArray[np.float64]:
     """Return a text's words and pairs, hashed; of length 1."""
     words = _WORD.findall(text)
@@ -119,7 +120,9 @@ def _vector(text: str) -> NDArray[np.float64]:
         place, sign = _slot(feature)
         row[place] += sign * math.sqrt(count)
     length = float(np.sqrt((row * row).sum()))
-    return row / length if length else row
+    row = row / length if length else row
+    row.flags.writeable = False
+    return row
 
 
 @lru_cache(maxsize=65_536)

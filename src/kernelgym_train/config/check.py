@@ -155,12 +155,22 @@ def _check_retrieval(config: Config) -> None:
     """Refuse settings of retrieval that cannot work or change nothing."""
     chosen = config.retrieval
     if not chosen.on:
+        if chosen.archive:
+            raise UsageError(
+                "retrieval.archive=true is shown beside an index, and retrieval.index is empty; "
+                "set it, such as to synthetic, or leave retrieval.archive out"
+            )
         if config.evaluation.without_retrieval:
             raise UsageError(
                 "evaluation.without_retrieval compares with prompts that show entries, and "
                 "retrieval.index is empty; set it, or leave evaluation.without_retrieval out"
             )
         return
+    if chosen.archive and not config.logging.trajectories:
+        raise UsageError(
+            "retrieval.archive shows what the run's trajectories.jsonl holds, and "
+            "logging.trajectories=false writes none; leave one of them out"
+        )
     Retrieval(
         *(chosen.index, chosen.k, chosen.tokens, chosen.kinds),
         when=chosen.when,

@@ -144,6 +144,8 @@ class RetrievalConfig:
     """Show those that together show most operators (cover), or the most similar (nearest)."""
     model: str = ""
     """Folder or name of the index's embedder, where that is not where it was at the build."""
+    archive: bool = False
+    """Show what the run's own earlier steps found, too: verified kernels, repairs, speed-ups."""
 
     @property
     def on(self) -> bool:

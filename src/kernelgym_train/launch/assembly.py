@@ -17,6 +17,7 @@ from typing import Any
 from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.indexing.coverage import uncovered, uncovered_message
+from kernelgym.indexing.growing import RunArchive
 from kernelgym.judging_memory import memory_budget
 from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.retrieval.part import Retrieval, ready_retrieval
@@ -39,6 +40,7 @@ __all__ = [
     "held_out_problems",
     "local_evaluator",
     "make_steps",
+    "run_archive",
     "token_counter",
     "training_observer",
     "training_problems",
@@ -215,6 +217,7 @@ def make_steps(
         activity=activity,
         device_share=device_share,
         at_once=sampling.at_once,
+        archive=run_archive(config),
         histograms_every=config.logging.histograms_every,
     )
 
@@ -270,7 +273,13 @@ def training_retrieval(config: Config, device: str) -> Retrieval:
         UsageError: If the index is unknown, damaged, or holds too few entries.
     """
     given = {**asdict(config.retrieval), "hold_out": _held_out_part(config)}
+    del given["archive"]  # the run's own, which `run_archive` makes
     return ready_retrieval(given, config.env.language, device)
+
+
+def run_archive(config: Config) -> RunArchive | None:
+    """Return a run's empty archive; None if it keeps none."""
+    return RunArchive() if config.retrieval.on and config.retrieval.archive else None
 
 
 def uncovered_by_retrieval(config: Config, held_out: Sequence[Problem]) -> str:

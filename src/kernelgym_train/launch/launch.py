@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import Evaluator, Problem, UsageError
+from kernelgym.indexing.growing import RunArchive
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.settings import plain
@@ -28,6 +29,7 @@ from kernelgym_train.launch.assembly import (
     held_out_problems,
     local_evaluator,
     make_steps,
+    run_archive,
     token_counter,
     training_observer,
     training_problems,
@@ -148,7 +150,9 @@ def _train_run(
         )
         tested = None
         if held_out and log.writes:
-            tested = HeldOutEvaluation(config, log, held_out, count, judge, stack, share)
+            tested = HeldOutEvaluation(
+                *(config, log, held_out, count, judge, stack, share), archive=steps.archive
+            )
         try:
             outcome = model.train(
                 config,
@@ -231,7 +235,12 @@ def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str,
         stack.callback(judge.close)
         share = DeviceShare(model.device, config.judge.device)
         count = token_counter(model.tokenizer)
-        run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share)
+        archive = run_archive(config)
+        if archive is not None:
+            archive.read(log.trajectories, step)
+        run = HeldOutEvaluation(
+            *(config, log, held_out, count, judge, stack, share), archive=archive
+        )
         asyncio.run(run(model.policy, step))
         return run.last.metrics if run.last else {}
 
@@ -247,6 +256,7 @@ class HeldOutEvaluation:
         judge: Judges untimed answers.
         stack: Closes the judge that times, if one is needed.
         share: Holds the device lock while a local model samples.
+        archive: What the run has found so far, for prompts to show; None to show nothing of it.
     """
 
     def __init__(
@@ -258,7 +268,9 @@ class HeldOutEvaluation:
         judge: Evaluator,
         stack: contextlib.ExitStack,
         share: DeviceShare,
+        archive: RunArchive | None = None,
     ) -> None:
+        self._archive = archive
         self._config, self._log, self._problems = config, log, problems
         self._count, self._share = count, share
         self._again: Evaluator | None = None
@@ -289,6 +301,8 @@ class HeldOutEvaluation:
                 max_turns=chosen.max_turns,
                 retrieval=retrieval,
             )
+            if self._archive is not None:
+                observer = self._archive.observer(observer)
             asked = policy(Sampling(sampling.max_new_tokens, temperature, sampling.top_p))
             if isinstance(asked, BatchPolicy):
                 asked = SharingPolicy(asked, self._share)

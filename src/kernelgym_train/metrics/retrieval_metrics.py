@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from kernelgym.prompts.observer import Observer
 from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.exclusion import REASONS
-from kernelgym.retrieval.part import Retrieval, load_index
+from kernelgym.retrieval.part import Retrieval, load_indexes
 from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.rollout.play import EpisodeRules, history_budget
@@ -53,8 +53,8 @@ def retrieval_metrics(
         return {}
     entries: dict[str, Entry] = {}
     for part in parts:
-        index = load_index(part, observer.language, observer.device)
-        entries |= {entry.id: entry for entry in index.entries}
+        for index in load_indexes(part, observer.language, observer.device):
+            entries |= {entry.id: entry for entry in index.entries}
     found: dict[str, list[float]] = defaultdict(list)
     problems: dict[str, Problem] = {}
     for rollout in rollouts:
@@ -78,10 +78,11 @@ def retrieval_metrics(
         for part in parts:
             if part.same_problem:
                 continue
-            index = load_index(part, observer.language, observer.device)
-            excluded = index.search(problem, 1, kinds=part.kinds).excluded
+            excluded: Counter[str] = Counter()
+            for index in load_indexes(part, observer.language, observer.device):
+                excluded.update(index.search(problem, 1, kinds=part.kinds).excluded)
             for reason in REASONS:
-                found[_EXCLUDED[reason]].append(float(excluded.get(reason, 0)))
+                found[_EXCLUDED[reason]].append(float(excluded[reason]))
     return {name: math.fsum(each) / len(each) for name, each in found.items()}
 
 

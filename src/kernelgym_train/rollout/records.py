@@ -19,7 +19,7 @@ from kernelgym.types import text_digest
 from kernelgym_train.rollout.play import EpisodeRules, history_budget
 from kernelgym_train.types import Rollout
 
-__all__ = ["WRITER", "rollout_record", "token_rows"]
+__all__ = ["WRITER", "bare_record", "rollout_record", "token_rows"]
 
 WRITER = "kernelgym-train"
 
@@ -49,6 +49,24 @@ def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeRules) ->
         observer=observer_settings(observer),
         observations=read,
         retrieved=shown if any(shown) else (),
+        writer=WRITER,
+        key="/".join(map(str, rollout.key[:3])),
+    )
+
+
+def bare_record(rollout: Rollout, observer: Observer) -> EpisodeRecord:
+    """Return an episode's record without what was read, for an archive.
+
+    Args:
+        rollout: What was played.
+        observer: What the model read.
+    """
+    return EpisodeRecord(
+        rollout.trajectory,
+        language=observer.language,
+        device=observer.device,
+        ruleset=find_ruleset(observer.ruleset).label,
+        reward="",
         writer=WRITER,
         key="/".join(map(str, rollout.key[:3])),
     )

@@ -253,6 +253,11 @@ class RunLog:
         return cls(folder, _checkpoint(folder, rows[-1]) if rows else None, writes=False)
 
     @property
+    def trajectories(self) -> Path:
+        """The file of all episodes."""
+        return self.folder / "trajectories.jsonl"
+
+    @property
     def config(self) -> dict[str, Any]:
         """The configuration the run was started with."""
         import yaml
@@ -315,7 +320,7 @@ class RunLog:
         for rollout in rollouts:
             if self.keeps_trajectories:
                 record = rollout_record(rollout, observer, rules)
-                append_record(self.folder / "trajectories.jsonl", record)
+                append_record(self.trajectories, record)
             if self.keeps_tokens:
                 for row in token_rows(rollout):
                     append_line(self.folder / "tokens.jsonl", row)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kernelgym.indexing.growing import RunArchive
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardSchedule
 from kernelgym.types import Evaluator, Trajectory
@@ -39,6 +40,7 @@ from kernelgym_train.metrics.retrieval_metrics import retrieval_metrics
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
 from kernelgym_train.rollout.device_share import DeviceShare
 from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.rollout.records import bare_record
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.rollout.timed import TimedBatches, TimedStream
@@ -76,6 +78,8 @@ class Played:
     """All of it, in the order of keys."""
     fill: Refill
     rules: EpisodeRules
+    observer: Observer
+    """What was read."""
     times: Mapping[str, float]
     """Seconds that were waited, and for what, as metrics."""
 
@@ -109,6 +113,7 @@ class Steps:
         log: Where it is written down; None in processes that write nothing.
         activity: Is told what the run is doing.
         device_share: Holds the device lock while a batch policy's model works.
+        archive: Grows by what steps find, and is shown in the prompts of later ones.
     """
 
     def __init__(
@@ -128,7 +133,9 @@ class Steps:
         log: RunLog | None = None,
         activity: Activity | None = None,
         device_share: DeviceShare | None = None,
+        archive: RunArchive | None = None,
     ) -> None:
+        self.archive = archive
         self.activity = Activity() if activity is None else activity
         self.device_share = DeviceShare() if device_share is None else device_share
         self.plan, self.sampler, self.evaluator = plan, sampler, evaluator
@@ -180,6 +187,8 @@ class Steps:
             UsageError: What `kernelgym_train.rollout.play.play` raises.
         """
         rules = replace(self._rules, reward=self._schedule.at(step))
+        # The archive as it is now: it moves on when the step is written down.
+        observer = self.observer if self.archive is None else self.archive.observer(self.observer)
         self.activity.now = f"playing step {step}"
         if isinstance(policy, BatchPolicy):
             self.activity.now = f"judging answers of step {step}"
@@ -194,7 +203,7 @@ class Steps:
                 [task for task in tasks if task.key.problem % share[1] == share[0]],
                 timed,
                 self.evaluator,
-                self.observer,
+                observer,
                 rules,
                 seed=self.seed,
                 at_once=self._at_once,
@@ -212,7 +221,7 @@ class Steps:
             times |= timed.metrics()
         # The order in which the sampler learns is that of keys, whoever played them.
         every = sorted((*fill.rollouts, *fill.discarded), key=lambda rollout: rollout.key)
-        return Played(tuple(every), fill, rules, times)
+        return Played(tuple(every), fill, rules, observer, times)
 
     def write_down(self, step: int, played: Played) -> Step:
         """Give credit for a step and write down what was played.
@@ -227,13 +236,17 @@ class Steps:
         self.sampler.record(every)
         self._before = None
         metrics = {**self._metrics(every, credit, played.fill), **played.times}
-        metrics |= retrieval_metrics(every, self.observer, played.rules)
+        if self.archive is not None:  # before this step is added: what was shown in it
+            metrics["retrieval/archive"] = float(len(self.archive))
+        metrics |= retrieval_metrics(every, played.observer, played.rules)
         self.activity.now = f"writing down step {step}"
         if self.log is not None:
-            self.log.rollouts(every, self.observer, played.rules)
+            self.log.rollouts(every, played.observer, played.rules)
             every_so_often = self._histograms_every
             if every_so_often and step % every_so_often == 0:
                 self.log.histograms(step, distributions(every, credit.samples))
+        if self.archive is not None:
+            self.archive.move_on(bare_record(each, played.observer) for each in every)
         metrics["time/bookkeeping_s"] = time.monotonic() - started
         return Step(credit, played.rollouts, metrics)
 
@@ -316,7 +329,8 @@ class Steps:
 
         It knows nothing of a step that is under way, so that a resumed run draws that step anew.
         """
-        return {
+        archived = {} if self.archive is None else {"archive": self.archive.state()}
+        return archived | {
             "sampler": self.sampler.state_dict() if self._before is None else self._before,
             "first": [asdict(health) for health in self._first],
             "recent": [asdict(health) for health in self._recent],
@@ -335,6 +349,9 @@ class Steps:
         self._first = [StepHealth(**health) for health in state["first"]]
         self._recent = [StepHealth(**health) for health in state["recent"]]
         self._usual, self._told = state["usual"], set(state["told"])
+        if self.archive is not None:
+            assert self.log is not None, "a run with an archive has a folder"
+            self.archive.load(state["archive"], self.log.trajectories)
 
     def roll_back(self) -> None:
         """Draw otherwise from here on, and compare with the steps to come."""

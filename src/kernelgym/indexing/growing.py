@@ -1,0 +1,168 @@
+"""The growing archive of a training run: what its steps found.
+
+Contract: the archive of a step is a function of the episodes of the steps before it, in the order
+in which trajectories.jsonl has them, and of nothing else. There is no second store: a run that goes
+on reads its own file, and so does `kernelgym export`, which makes the prompts again. Entries are
+those of `kernelgym.indexing.played`: of each problem (its canonical form, where it has one) and
+kind the best few, by the lower end of the speedup's interval; at most `MOST` in all. Each problem's
+best comes first, and problems of late steps come before those of early ones.
+
+What an archive may not show is decided where it is searched: nothing that gives a held-out problem
+or the problem asked away (`kernelgym.retrieval.exclusion`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kernelgym.errors import UsageError
+from kernelgym.indexing.played import Gathered
+from kernelgym.prompts.observer import Observer
+from kernelgym.records.trajectories import EpisodeRecord, read_records
+from kernelgym.retrieval.archive import archive_digest, keep_archive
+from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.part import Retrieval
+
+__all__ = ["MOST", "RecordedArchives", "RunArchive", "step_of"]
+
+MOST = 4000
+"""Most entries of an archive, so that a long run does not grow without end."""
+
+
+class RunArchive:
+    """The archive of a run, step after step.
+
+    Args:
+        most: Most entries that it shows.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._gathered = self._empty()
+        self.step = 0
+        """Steps that it holds: it is the archive of this step."""
+        self._entries: tuple[Entry, ...] | None = ()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What it shows."""
+        if self._entries is None:
+            newest = self._gathered.groups()[::-1]
+            rounds = itertools.zip_longest(*newest)
+            best = (entry for each in rounds for entry in each if entry is not None)
+            self._entries = tuple(itertools.islice(best, self._most))
+        return self._entries
+
+    def move_on(self, records: Iterable[EpisodeRecord]) -> None:
+        """Add the episodes of a step that is over, in their order."""
+        for record in records:
+            self._gathered.add(record)
+        self._entries = None
+        self.step += 1
+
+    def observer(self, observer: Observer) -> Observer:
+        """Return an observer whose retrieval shows this archive, too."""
+        digest = keep_archive(self.entries)
+        parts = (
+            dataclasses.replace(part, archive_step=self.step, archive=digest)
+            if isinstance(part, Retrieval)
+            else part
+            for part in observer.parts
+        )
+        return dataclasses.replace(observer, parts=tuple(parts))
+
+    def state(self) -> dict[str, int | str]:
+        """Return what a checkpoint keeps, as JSON data; it has no entries."""
+        return {"step": self.step, "digest": archive_digest(self.entries)}
+
+    def load(self, state: dict[str, int | str], path: str | Path) -> None:
+        """Go on from what a checkpoint kept.
+
+        Args:
+            state: What `state` returned.
+            path: The run's trajectories.jsonl, cut back to the checkpoint.
+
+        Raises:
+            UsageError: If the file does not give the archive that the checkpoint had.
+        """
+        self.read(path, int(state["step"]))
+        digest = archive_digest(self.entries)
+        if digest != state["digest"]:
+            raise UsageError(
+                f"the run's archive of step {self.step} had digest {state['digest']}, and {path} "
+                f"gives {digest}: episodes were taken out of the file, or this version reads them "
+                "otherwise; give back the file that the run wrote"
+            )
+
+    def read(self, path: str | Path, step: int) -> None:
+        """Become the archive of a step, by a run's file.
+
+        Args:
+            path: The run's trajectories.jsonl; one that is not there holds no episode.
+            step: The step.
+
+        Raises:
+            UsageError: If the file cannot be read.
+        """
+        self._gathered, self.step = self._empty(), step
+        self._entries = None
+        if Path(path).exists():
+            for record in read_records(path):
+                if -1 < step_of(record) < step:
+                    self._gathered.add(record)
+
+    def _empty(self) -> Gathered:
+        return Gathered(groups=self._most, suits=lambda entry: not unusable(entry))
+
+
+class RecordedArchives:
+    """The archives of a run's steps, to make its prompts again.
+
+    Args:
+        path: The run's trajectories.jsonl.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._by_step: dict[int, tuple[Entry, ...]] | None = None
+
+    def at(self, step: int) -> str:
+        """Have prompts find the archive of a step; return its digest.
+
+        Raises:
+            UsageError: If the file cannot be read.
+        """
+        if self._by_step is None:
+            self._by_step = dict(self._read())
+        last = max(self._by_step)
+        return keep_archive(self._by_step[min(step, last)])
+
+    def observer(self, observer: Observer) -> Observer:
+        """Return an observer once the archives that it names are kept."""
+        for part in observer.parts:
+            if isinstance(part, Retrieval) and part.archive_step is not None:
+                self.at(part.archive_step)
+        return observer
+
+    def _read(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+        archive = RunArchive()
+        yield 0, ()
+        of_runs = (record for record in read_records(self._path) if step_of(record) > -1)
+        for step, records in itertools.groupby(of_runs, key=step_of):
+            while archive.step < step:
+                archive.move_on(())
+                yield archive.step, archive.entries
+            archive.move_on(records)
+            yield archive.step, archive.entries
+
+
+def step_of(record: EpisodeRecord) -> int:
+    """Return the step that an episode was played in, or -1."""
+    first, _, rest = record.key.partition("/")
+    return int(first) if rest and first.isascii() and first.isdigit() else -1
