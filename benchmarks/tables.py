@@ -88,7 +88,7 @@ _JUDGE = "python -m benchmarks.judge.judge_throughput --kernelbench-root DIR --w
 
 
 def _recorded(*sections: Section) -> tuple[Section, ...]:
-    """Return the sections whose results are there: a lent GPU measures them part by part."""
+    """Return the sections whose results are there."""
     return tuple(section for section in sections if (RESULTS / section.result).exists())
 
 

@@ -63,7 +63,7 @@ def offline() -> Iterator[None]:
 
 @contextlib.contextmanager
 def asked_once(name: str) -> Iterator[str]:
-    """Load from the hub if it has a model, else from local copies.
+    """Load from the hub if it answers, else from local copies.
 
     For a block in which another library loads it. A name is asked for once in a process. Yields
     why the hub is not used; empty if it is, or if the name is a folder.

@@ -54,7 +54,7 @@ class Standing:
                 if given["value"] is None:
                     why = given["status"]
                     self.failures[why] = self.failures.get(why, 0) + 1
-                elif given["value"] > math.log(self.best[0]):
+                elif not given.get("twin") and given["value"] > math.log(self.best[0]):
                     speedup = math.exp(given["value"])
                     low = min(speedup, given["speedup_low"] / self.start)
                     # The interval of a ratio is as wide above as below, in logarithms.

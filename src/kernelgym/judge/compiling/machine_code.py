@@ -46,6 +46,7 @@ __all__ = [
 _MOST_BYTES = 32 << 20
 _MOST_SECTIONS, _MOST_SYMBOLS, _MOST_RELOCATIONS = 20_000, 50_000, 100_000
 _MOST_TIMES = 4  # that a byte or relocation is hashed, on average: functions may overlap
+_MOST_NAME = 4096
 _LONGEST_NAME = 200
 _SYMBOLS, _RELOCATIONS, _NO_BITS = 2, 4, 8  # section types
 _ALLOCATED, _EXECUTABLE = 2, 4  # section flags
@@ -86,7 +87,7 @@ def machine_code(objects: Iterable[Path]) -> MachineCode:
     for path in objects:
         try:
             one = _Object(_bytes(path)).read()
-        except (OSError, ValueError, struct.error, IndexError):
+        except (OSError, ValueError, OverflowError, struct.error, IndexError):
             one = NO_CODE
         if not one.digest:
             return NO_CODE
@@ -252,10 +253,13 @@ class _Object:
             raise ValueError("too many symbols")
         names = self._sections[table.link].data
         whole = table.data[: len(table.data) // 24 * 24]
-        return [
-            _Symbol(_text(names, name), info & 15, info >> 4 != 0, section, value, size)
-            for name, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", whole)
-        ]
+        found = []
+        for name, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", whole):
+            text = _text(names, name)
+            if len(text) > _MOST_NAME:  # relocations repeat names, and there may be many
+                raise ValueError("a symbol's name is too long")
+            found.append(_Symbol(text, info & 15, info >> 4 != 0, section, value, size))
+        return found
 
     def _by_place(self) -> dict[int, list[_Symbol]]:
         """Return each section's functions, in order of their places."""

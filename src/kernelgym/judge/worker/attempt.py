@@ -238,7 +238,7 @@ class Attempt:
         return evidence
 
     def _elsewhere(self, run: LiveRun) -> _Elsewhere:
-        """Return how to open a second process, load it, and get a reference."""
+        """Return how to open and load a second process, with a reference."""
         run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
         kernel = self._kernel
 
