@@ -164,6 +164,32 @@ def test_sections_that_overlap_are_refused(whole):
     assert machine_code([whole / "large.o"]) == NO_CODE
 
 
+def test_a_table_of_sections_beyond_the_file_is_refused(whole):
+    data = bytearray((whole / "unit.o").read_bytes())
+    struct.pack_into("<Q", data, 40, 2**64 - 64)
+    (whole / "far.o").write_bytes(bytes(data))
+    assert machine_code([whole / "far.o"]) == NO_CODE
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("alignas(64) float kept[64];", "alignas(4096) float kept[64];"),
+        ('asm(".comm kept,40,32");', 'asm(".comm kept,4000,32");'),
+        ('asm(".comm kept,40,32");', 'asm(".comm other,40,32");'),
+    ],
+)
+def test_places_of_data_count(compiled, one, other):
+    made = [machine_code([compiled(SCALE + text)]) for text in (one, other)]
+    assert made[0].digest and made[1].digest and made[0].digest != made[1].digest
+
+
+def test_an_overlong_name_is_refused(compiled):
+    name = "x" * 5000
+    text = f'asm(".data\\n.globl {name}\\n{name}: .quad {name}\\n.text");'
+    assert machine_code([compiled(SCALE + text)]) == NO_CODE
+
+
 def test_a_link_is_not_followed(whole):
     (whole / "link.o").symlink_to(whole / "unit.o")
     assert machine_code([whole / "link.o"]) == NO_CODE

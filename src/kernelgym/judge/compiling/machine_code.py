@@ -175,8 +175,11 @@ class _Section:
     data: bytes
     link: int
     applies_to: int
+    align: int
     relocations: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(offset, type, number of the symbol, addend)."""
+    told: bytes | None = None
+    """What stands for the relocations, once it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,8 @@ class _Object:
         if kind != 1 or size != 64 or not 0 < count <= _MOST_SECTIONS:
             raise ValueError("no relocatable file, or too many sections")
         raw = [struct.unpack_from("<IIQQQQIIQQ", data, start + 64 * n) for n in range(count)]
+        if sum(row[5] for row in raw if row[1] not in (0, _NO_BITS)) > len(data):
+            raise ValueError("sections overlap")
         names = _part(data, raw[names_at])
         self._sections = [
             _Section(
@@ -216,11 +221,10 @@ class _Object:
                 b"" if row[1] in (0, _NO_BITS) else _part(data, row),
                 row[6],
                 row[7],
+                row[8],
             )
             for row in raw
         ]
-        if sum(len(section.data) for section in self._sections) > len(data):
-            raise ValueError("sections overlap")
         self._left = _MOST_TIMES * len(data)  # bytes and relocations to hash
         self._symbols: list[_Symbol] = []
         relocations = 0
@@ -297,26 +301,37 @@ class _Object:
         told: list[bytes] = []
         for number in self._counted:
             section = self._sections[number]
-            told.append(f"{section.name} {section.kind} {section.flags} {section.size}".encode())
+            about = section.name, section.kind, section.flags, section.size, section.align
+            told.append(" ".join(map(str, about)).encode())
             told.append(section.data)
             told.append(self._relocations(section))
         named = (
-            f"{symbol.name} {self._counted[symbol.section]} {symbol.value} {symbol.size}"
+            f"{symbol.name} {self._place(symbol)} {symbol.value} {symbol.size}"
             for symbol in self._symbols
-            if symbol.is_global and symbol.section in self._counted
+            if symbol.is_global and symbol.section
         )
         told += [name.encode() for name in sorted(named)]
         return _digest(told)
 
     def _relocations(self, section: _Section) -> bytes:
-        """Return a section's references, with places for whatever is not global."""
-        told = []
-        for offset, kind, number, addend in section.relocations:
-            symbol = self._symbols[number]
-            place = self._counted.get(symbol.section, -1)
-            target = symbol.name if symbol.is_global else f"@{place} {symbol.value}"
-            told.append(f"{offset} {kind} {target} {addend}")
-        return "\n".join(told).encode()
+        """Return what stands for a section's references, with places for what is not global."""
+        if section.told is None:
+            told = (
+                f"{offset} {kind} {self._reference(number)} {addend}\n".encode()
+                for offset, kind, number, addend in section.relocations
+            )
+            section.told = _digest(told).encode()
+        return section.told
+
+    def _reference(self, number: int) -> str:
+        symbol = self._symbols[number]
+        if symbol.is_global:
+            return symbol.name
+        return f"@{self._counted.get(symbol.section, -1)} {symbol.value}"
+
+    def _place(self, symbol: _Symbol) -> int:
+        """Return the number of a symbol's section; below 0 for data that the linker lays out."""
+        return self._counted.get(symbol.section, -symbol.section)
 
     def _of_function(self, base: str, parts: Sequence[tuple[str, _Symbol]]) -> str:
         told: list[bytes] = []
@@ -360,7 +375,8 @@ class _Object:
             section = self._sections[number]
             self._spend(size + len(section.relocations))
             data = section.data[start : start + size]
-            made = _digest([data, self._relocations(section), str(size).encode()])
+            about = f"{size} {section.align}".encode()
+            made = _digest([data, self._relocations(section), about])
             self._data[place] = f"data {made}".encode()
         return self._data[place]
 
