@@ -164,7 +164,7 @@ def test_sections_that_overlap_are_refused(whole):
     assert machine_code([whole / "large.o"]) == NO_CODE
 
 
-def test_a_table_of_sections_beyond_the_file_is_refused(whole):
+def test_sections_beyond_the_file_are_refused(whole):
     data = bytearray((whole / "unit.o").read_bytes())
     struct.pack_into("<Q", data, 40, 2**64 - 64)
     (whole / "far.o").write_bytes(bytes(data))

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.errors import JudgeError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.finite_math import lost_nan, with_nan
 from kernelgym.judge.reference.reference import Reference, Seeds
@@ -31,7 +32,7 @@ def test_each_floating_tensor_gets_one_nan(seed, shape):
     assert integers is given_inputs[1] and number == 2.5
 
 
-def _asked(answer, judged=AFFINE):
+def _asked(answer, judged=AFFINE, probe=lambda: None):
     """Return the finding on a kernel that gives `answer(inputs)`."""
 
     def answered(inputs, expected, forward_seed):
@@ -46,6 +47,7 @@ def _asked(answer, judged=AFFINE):
         lambda: contextlib.nullcontext(session),
         lambda session: None,
         lambda: reference,
+        probe,
     )
 
 
@@ -65,6 +67,17 @@ def test_a_kernel_that_fails_on_nan_gives_a_finding():
 
     found = _asked(fail)
     assert found.severity is Severity.SOFT and "index out of range" in found.message
+
+
+@pytest.mark.parametrize("error", [Rejected(Status.RUNTIME_ERROR, "crash"), JudgeError("lost")])
+def test_the_device_is_probed_after_a_failure(error):
+    probed = []
+
+    def fail(*_):
+        raise error
+
+    found = _asked(fail, probe=lambda: probed.append(True))
+    assert probed == [True] and (found is None) is isinstance(error, JudgeError)
 
 
 def test_a_problem_that_refuses_nan_gives_no_finding():

@@ -128,7 +128,6 @@ def test_on_a_cpu_the_shorter_of_near_times_counts(first, second, counts):
 
 UNSETTLED = [
     measured(0.9, True),
-    Untimed("the device is busy"),
     Rejected(Status.TIMEOUT, "no answer"),
     Rejected(Status.RUNTIME_ERROR, "out of memory"),
 ]
@@ -139,6 +138,13 @@ def test_on_a_gpu_a_disputed_clock_gives_no_time(second):
     verdict = Keeper(measured(0.8, True), second).verdict()
     assert verdict.correct and not verdict.timed and verdict.speedup == 0.0
     assert codes(verdict) == [CLOCK_MISMATCH] and "contradicts" in verdict.message
+
+
+def test_on_a_gpu_a_second_process_says_why():
+    """Another program on the device is no fault of the kernel's clock."""
+    shared = Finding("device_shared", "another program computes", Severity.SOFT)
+    verdict = Keeper(measured(0.8, True), Untimed("the device is busy", (shared,))).verdict()
+    assert verdict.correct and not verdict.timed and codes(verdict) == ["device_shared"]
 
 
 def test_a_speedup_is_not_confirmed_by_disputed_clocks():

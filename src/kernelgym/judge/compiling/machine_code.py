@@ -314,7 +314,7 @@ class _Object:
         return _digest(told)
 
     def _relocations(self, section: _Section) -> bytes:
-        """Return what stands for a section's references, with places for what is not global."""
+        """Return what stands for a section's references."""
         if section.told is None:
             told = (
                 f"{offset} {kind} {self._reference(number)} {addend}\n".encode()

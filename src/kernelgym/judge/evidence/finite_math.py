@@ -39,6 +39,7 @@ def lost_nan(
     open_session: Callable[[], AbstractContextManager[Session]],
     load: Callable[[Session], None],
     reference: Callable[[], Reference],
+    probe: Callable[[], object] = lambda: None,
 ) -> Finding | None:
     """Return a finding if a kernel loses the reference's NaN.
 
@@ -47,13 +48,21 @@ def lost_nan(
         open_session: Returns a session with a new process.
         load: Sends the kernel to a session's process.
         reference: Returns the reference.
+        probe: Is called after the kernel failed, and raises if the device does not compute.
+
+    Raises:
+        JudgeError: As `probe` does.
     """
-    with open_session() as session:
-        try:
+    try:
+        with open_session() as session:
             run = started(case, session, load, reference)
             lost = 0 if run.reference.stateful else _lost(run)
-        except Rejected as end:
-            return Finding(_CODE, f"on inputs with a NaN the kernel failed: {end}", Severity.SOFT)
+    except Rejected as end:
+        probe()
+        return Finding(_CODE, f"on inputs with a NaN the kernel failed: {end}", Severity.SOFT)
+    except JudgeError:  # a soft finding is not worth a verdict that was reached
+        probe()
+        return None
     if not lost:
         return None
     message = (

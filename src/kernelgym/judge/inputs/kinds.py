@@ -175,7 +175,10 @@ class Sampling(TorchFunctionMode):  # type: ignore[misc]
         rows = values.numel() // width if width else 0
         if rows < 2:
             return
-        chosen = torch.randperm(rows, device="cpu")[:3].tolist()
+        # A permutation of all rows may not fit into memory.
+        chosen = random.Random(int(torch.randint(2**31, (), device="cpu"))).sample(
+            range(rows), min(3, rows)
+        )
         across = torch.arange(width, device=values.device)
         _put(values, chosen[0] * width + across, torch.zeros(width, device=values.device))
         if rows > 2 and not self._positive:

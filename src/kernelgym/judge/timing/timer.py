@@ -180,12 +180,15 @@ class Timer:
         agree, the slower counts.
 
         Raises:
-            Untimed: If the dispute is not settled on a GPU.
+            Untimed: On a GPU, if both clocks are disputed, or the second process is not timed, for
+                the reason it gives, or fails.
         """
         try:
             second = self._again(run)
         except Untimed:
-            return self._unsettled(first)
+            if self._accelerator.on_cuda:
+                raise  # what kept it from being timed, such as another program, is its reason
+            return first
         except Rejected as end:
             if end.status in (Status.TIMEOUT, Status.RUNTIME_ERROR):
                 # The judge asked for this run: a kernel that was right keeps its verdict.

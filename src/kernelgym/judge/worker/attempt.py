@@ -123,7 +123,8 @@ class Attempt:
             outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
             if not session.channel.build_failed:
                 outcome.build = build_of(session.channel.made.values())
-                self._processes.note_builds(kernel, session)
+                with contextlib.suppress(OSError):  # a note for later, not worth a verdict
+                    self._processes.note_builds(kernel, session)
             return outcome
 
     def _reference(self) -> Reference:
@@ -225,7 +226,7 @@ class Attempt:
             return False
         if self._ruleset.ask_nan and run.session.channel.assumes_finite:
             with self._clock.stage("evidence"):
-                lost = lost_nan(run.case, *self._elsewhere(run))
+                lost = lost_nan(run.case, *self._elsewhere(run), self._accelerator.canary)
             outcome.noticed = (*outcome.noticed, *filter(None, (lost,)))
         return True
 
