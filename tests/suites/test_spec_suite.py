@@ -44,10 +44,11 @@ def test_own_tolerances_make_other_rules(tmp_path: Path) -> None:
     assert SpecSuite(written(tmp_path, SPEC)).rules("strict") == strict
 
 
-def test_a_problem_can_be_the_reference(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parent", ["super()", "super(Model, self)"])
+def test_a_problem_can_be_the_reference(parent: str, tmp_path: Path) -> None:
     (tmp_path / "scale.py").write_text(
         "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, factor):\n"
-        "        super().__init__()\n        self.factor = factor\n"
+        f"        {parent}.__init__()\n        self.factor = factor\n"
         "    def forward(self, x):\n        return x * self.factor\n"
         "def get_inputs():\n    return [torch.ones(3)]\ndef get_init_inputs():\n    return [1.5]\n"
     )

@@ -92,24 +92,16 @@ def problem_source(spec: KernelSpec, shape: Shape, reference: str = "") -> str:
     constructed: list[float] = [*spec.sizes(shape).values()]
     constructed += [shape.scalars.get(s.name, s.value) for s in contract.scalars]
     copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
-    lines = ["import torch", "from torch import nn", "", ""]
-    if reference:
-        lines += ["_reference_inputs = get_init_inputs", "_Reference = Model", "", ""]
+    lines = ["import torch", *([] if reference else ["from torch import nn"]), "", ""]
     if _reads_files(spec, shape):
         lines += [*_READ_TENSOR.splitlines()]
-    lines += ["class Model(nn.Module):"]
-    lines += _constructor(
-        names, "self.reference = _Reference(*_reference_inputs())" if reference else ""
-    )
-    taken = held if reference else run_parameters(run)
-    called = ", ".join(each if each in held else f"self.{each}" for each in taken)
-    function = "self.reference" if reference else "run"
-    lines += ["", f"    def forward({', '.join(['self', *held])}):"]
-    lines += [f"        {name} = {name}.clone()" for name in copied]
-    if copied:
-        lines += [f"        found = {function}({called})", *_returned(spec, copied)]
+    if reference:
+        lines += _adapted(held, copied, spec)
     else:
-        lines += [f"        return {function}({called})"]
+        lines += ["class Model(nn.Module):", *_constructor(names)]
+        called = ", ".join(n if n in held else f"self.{n}" for n in run_parameters(run))
+        lines += ["", f"    def forward({', '.join(['self', *held])}):"]
+        lines += _indented(_called(f"run({called})", copied, spec))
     lines += ["", "", "def get_inputs():"]
     values = spec.sizes(shape)
     for tensor in contract.tensors:
@@ -119,6 +111,42 @@ def problem_source(spec: KernelSpec, shape: Shape, reference: str = "") -> str:
     lines += [f"    return [{', '.join(held)}]", "", "", "def get_init_inputs():"]
     lines += [f"    return {constructed!r}", ""]
     return head + (reference or run).rstrip() + "\n\n\n" + "\n".join(lines)
+
+
+def _adapted(held: list[str], copied: list[str], spec: KernelSpec) -> list[str]:
+    """Return lines that give a reference's own ``Model`` the spec's constructor and inputs.
+
+    The class stays the one that the reference's text means by ``Model``, as in
+    ``super(Model, self).__init__()``.
+    """
+    called = ", ".join(["self", *held])
+    return [
+        "_reference_inputs = get_init_inputs",
+        "_construct, _forward = Model.__init__, Model.forward",
+        "",
+        "",
+        "def _constructed(self, *sizes):",
+        "    _construct(self, *_reference_inputs())",
+        "",
+        "",
+        f"def _called({called}):",
+        *_called(f"_forward({called})", copied, spec),
+        "",
+        "",
+        "Model.__init__, Model.forward = _constructed, _called",
+    ]
+
+
+def _called(call: str, copied: list[str], spec: KernelSpec) -> list[str]:
+    """Return a function's lines: a call, whose changes to inputs stay in copies."""
+    lines = [f"    {name} = {name}.clone()" for name in copied]
+    if copied:
+        return [*lines, f"    found = {call}", *(line[4:] for line in _returned(spec, copied))]
+    return [f"    return {call}"]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def kernel_source(spec: KernelSpec) -> str:
@@ -211,10 +239,9 @@ def _input_names(spec: KernelSpec) -> list[str]:
     return [tensor.name for tensor in spec.contract.tensors if tensor.role != "output"]
 
 
-def _constructor(names: list[str], more: str = "") -> list[str]:
+def _constructor(names: list[str]) -> list[str]:
     lines = [f"    def __init__({', '.join(['self', *names])}):", "        super().__init__()"]
-    lines += [f"        self.{name} = {name}" for name in names]
-    return [*lines, f"        {more}"] if more else lines
+    return [*lines, *(f"        self.{name} = {name}" for name in names)]
 
 
 def _returned(spec: KernelSpec, copied: list[str]) -> list[str]:
