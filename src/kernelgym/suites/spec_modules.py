@@ -114,7 +114,7 @@ def problem_source(spec: KernelSpec, shape: Shape, reference: str = "") -> str:
 
 
 def _adapted(held: list[str], copied: list[str], spec: KernelSpec) -> list[str]:
-    """Return lines that give a reference's own ``Model`` the spec's constructor and inputs.
+    """Return lines that give a reference's ``Model`` the spec's inputs.
 
     The class stays the one that the reference's text means by ``Model``, as in
     ``super(Model, self).__init__()``.
@@ -138,7 +138,7 @@ def _adapted(held: list[str], copied: list[str], spec: KernelSpec) -> list[str]:
 
 
 def _called(call: str, copied: list[str], spec: KernelSpec) -> list[str]:
-    """Return a function's lines: a call, whose changes to inputs stay in copies."""
+    """Return lines that call a function on copies."""
     lines = [f"    {name} = {name}.clone()" for name in copied]
     if copied:
         return [*lines, f"    found = {call}", *(line[4:] for line in _returned(spec, copied))]

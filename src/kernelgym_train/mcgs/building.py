@@ -1,7 +1,8 @@
-"""Judges states, and none whose machine code was judged before.
+"""Judges states, and counts those of one machine code as one.
 
 Two texts may give the same machine code: a loop that the compiler unrolls anyway, a flag that
-changes nothing. Such states are twins, one node of the graph with one measurement.
+changes nothing. Such states are twins, one node of the graph with one measurement. States that are
+built together are not compared: their machine code is that of all of them.
 
 Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
 that results do not depend on which kernel is judged sooner. Where the evaluator can build without
@@ -101,7 +102,7 @@ class Judging:
                     together.part(shared.build)
         if self._ready[shared.build]:
             verdict = await self._awaited.evaluate(self._problem, shared.kernel)
-            if verdict.correct:
+            if verdict.correct or (verdict.valid and verdict.compiled):
                 return Judged("", verdict)  # the machine code is that of many states
         return await self.insist(key)
 

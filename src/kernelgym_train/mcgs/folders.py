@@ -210,7 +210,7 @@ class _Run:
             if not open_:
                 break
             for name, more in next_shares(left, open_, gains).items():
-                if more:
+                if more and not self._stopped:
                     self._explore(name, progress[name].evaluations + more)
         for name in self._sessions:
             self._explore(name, contests=True)
@@ -282,7 +282,11 @@ class _Run:
             return
         with self._guarded(name):
             session = self._sessions[name]
-            self._results[name] = session.result or session.finish()
+            if (result := session.result) is None:
+                result = session.finish()
+            else:
+                session.write(result)
+            self._results[name] = result
 
     @contextlib.contextmanager
     def _guarded(self, name: str) -> Iterator[None]:

@@ -181,6 +181,7 @@ def search(
         clock=clock,
     ) as session:
         if (result := session.result) is not None:
+            session.write(result)
             return result
         session.begin(require_quiet)
         with stopped_by_ctrl_c(session.stop, say):

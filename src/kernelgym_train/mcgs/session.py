@@ -14,7 +14,7 @@ import dataclasses
 import importlib.util
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.controller import Controller, Duelling
 from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
-from kernelgym_train.mcgs.finishing import finish
+from kernelgym_train.mcgs.finishing import finish, write_story
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
@@ -130,6 +130,7 @@ class Session:
         except BaseException:
             self._log.close()
             raise
+        self._stopping = False
         self._controller = self._made(budget)
 
     @property
@@ -202,8 +203,14 @@ class Session:
             self._say(f"warning: what moves came to was not kept: {error}")
         return result
 
+    def write(self, result: Mapping[str, Any]) -> None:
+        """Write the files of a result, in case a kill came before."""
+        self.folder.write_result(result)
+        write_story(self._controller, self.folder, result)
+
     def stop(self) -> None:
-        """Dispatch nothing any more."""
+        """Dispatch nothing any more, under whatever limits."""
+        self._stopping = True
         self._controller.stop()
 
     def close(self) -> None:
@@ -217,7 +224,7 @@ class Session:
         self.close()
 
     def _made(self, budget: Budget) -> Controller:
-        return Controller(
+        made = Controller(
             self.task,
             self.evaluator,
             self.proposer,
@@ -235,6 +242,9 @@ class Session:
             watch=self._watch,
             clock=self._clock,
         )
+        if self._stopping:
+            made.stop()
+        return made
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,19 @@ def test_a_folder_goes_on_with_a_larger_budget(kernels: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_ctrl_c_ends_all_searches_of_a_round(kernels: Path, tmp_path: Path) -> None:
+    calls = itertools.count()
+
+    def interrupts(problem: Problem, kernel: Kernel) -> Verdict:
+        if next(calls) == 24:  # in a later round: starts are judged twice, and half is shared first
+            signal.raise_signal(signal.SIGINT)
+        return judged(problem, kernel)
+
+    result = run(kernels, tmp_path / "out", ScriptedEvaluator(interrupts), budget=Budget(36))
+    assert list(result["kernels"]) == ["product", "scaled", "softmax"] and not result["failed"]
+    assert 18 <= result["evaluations"] < 26 and "interrupted" in result["stopped"]
+
+
 def test_time_is_shared_by_weight(kernels: Path, tmp_path: Path) -> None:
     judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=1.0))
     result = run(

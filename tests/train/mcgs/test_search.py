@@ -228,6 +228,18 @@ def test_search_finished_is_not_searched_again(tmp_path: Path) -> None:
     assert not judge.judged
 
 
+def test_search_finished_has_its_files_again(tmp_path: Path) -> None:
+    """A kill may come between the last event and the files."""
+    result = searches.run(tmp_path, searches.evaluator(), 8)
+    files = [tmp_path / "result.json"]
+    files += [tmp_path / "kernels/matmul" / name for name in ("result.json", "report.html")]
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        path.unlink()
+    assert searches.run(tmp_path, searches.evaluator(), 8, resume=True) == result
+    assert [path.read_bytes() for path in files] == before
+
+
 def test_search_larger_budget_goes_on(tmp_path: Path) -> None:
     searches.run(tmp_path / "more", searches.evaluator(), 5, workers=1)
     more = searches.run(tmp_path / "more", searches.evaluator(), 12, workers=1, resume=True)

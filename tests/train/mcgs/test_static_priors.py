@@ -25,6 +25,8 @@ def test_costs_of_the_examples_are_counted() -> None:
     )
     softmax = cost_of(STARTS["softmax"].file.cpp)
     assert (softmax.exponentials, softmax.divisions, softmax.far) == (2, 1, 0)
+    gelu = STARTS["softmax"].file.cpp.replace("std::exp", "std::erf")
+    assert gelu != STARTS["softmax"].file.cpp and cost_of(gelu) == softmax
     changed = cost_of("#pragma omp parallel for\nfor (;;) {\n#pragma omp atomic\nx += 1;}")
     assert changed == Cost(atomics=1, parallel=True)
 

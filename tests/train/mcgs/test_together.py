@@ -137,6 +137,17 @@ def test_a_search_finds_the_same_with_fewer_builds(tmp_path: Path, broken: bool)
     }
 
 
+def test_a_wrong_kernel_gets_no_second_try(tmp_path: Path) -> None:
+    class Wrong(Shared):
+        def judged_alone(self, problem: Problem, kernel: Kernel) -> Verdict:
+            if "namespace setting_0 " in read_kernel_file(kernel.source).cpp:
+                return verdict("wrong")
+            return searches.judged(problem, kernel)
+
+    searches.run(tmp_path, Wrong(), 12)
+    assert any(row["status"] == "wrong" for row in found(tmp_path))
+
+
 @pytest.mark.slow
 def test_settings_of_one_build_are_judged_right() -> None:
     """The judge finds each setting correct, and builds once."""

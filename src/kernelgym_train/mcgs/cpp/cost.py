@@ -59,6 +59,12 @@ class Cost:
     """Whether a loop runs on all cores already."""
 
 
+def _function(called: str) -> str:
+    """Return a function's name, of double values, without its namespace."""
+    name = called.removeprefix("std::")
+    return name if name in _DEAR else name.removesuffix("f")
+
+
 def cost_of(cpp: str) -> Cost:
     """Return what a C++ text's loops cost."""
     functions = read_functions(cpp)
@@ -77,7 +83,7 @@ def cost_of(cpp: str) -> Cost:
         and all(parent.type != "subscript_expression" for parent in _above(node))
     ]
     calls = [
-        text_of(node.child_by_field_name("function")).removeprefix("std::").removesuffix("f")
+        _function(text_of(node.child_by_field_name("function")))
         for node in nodes
         if node.type == "call_expression"
     ]

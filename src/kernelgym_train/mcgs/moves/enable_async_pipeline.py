@@ -80,7 +80,7 @@ def _fetches(loop: Loop, distance: int) -> list[str]:
                 return later if text_of(each) == loop.variable else None
 
             array = text_of(node.child_by_field_name("argument"))
-            where = f"(uint64_t){array} + sizeof({array}[0]) * ({rewritten(index, ahead)})"
+            where = f"(uint64_t)&{array}[0] + sizeof({array}[0]) * ({rewritten(index, ahead)})"
             found[f"__builtin_prefetch((const void*)({where}));"] = None
     return list(found)[:_MOST]
 
