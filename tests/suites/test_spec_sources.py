@@ -42,3 +42,22 @@ def test_triton_writes_through_what_reaches_a_store() -> None:
 def test_a_pointer_handed_on_counts_as_written() -> None:
     source = TRITON.replace("tl.store(at, ", "keep(x, at, ")
     assert unwritten_by_triton(source, "scale_kernel", ["x", "y"]) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "desc = tl.make_tensor_descriptor(y, [n], [1], [8])\n    desc.store([0], v)",
+        "at: tl.tensor = y + i\n    tl.store(at, v)",
+        "for at in pointers(y):\n        tl.store(at, v)",
+    ],
+)
+def test_other_ways_to_write_are_seen(body: str) -> None:
+    source = f"@triton.jit\ndef k(x, y, n):\n    v = tl.load(x)\n    {body}\n"
+    assert unwritten_by_triton(source, "k", ["x", "y"]) == ["x"]
+
+
+def test_a_long_table_before_a_function_is_skipped() -> None:
+    table = ", ".join(str(number) for number in range(40_000))  # a square of it would take hours
+    source = f"static const int table[] = {{{table}}};\nint f(int a) {{ return table[a]; }}"
+    assert cpp_function(source, "f") == ("int", ("int a",))

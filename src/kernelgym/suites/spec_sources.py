@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from kernelgym.errors import UsageError
 
@@ -15,7 +16,9 @@ __all__ = ["cpp_function", "declaration", "is_jit", "run_parameters", "unwritten
 
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
-_STORES = ("store", "atomic_", "store_tensor_descriptor")
+_STORES = ("store", "atomic_")
+_LONGEST_TYPE = 500
+"""Characters before a function's name that are read as its return type."""
 
 
 def run_parameters(source: str) -> tuple[str, ...]:
@@ -60,7 +63,8 @@ def unwritten_by_triton(source: str, entry: str, arguments: list[str]) -> list[s
             continue
         name = ast.unparse(node.func)
         if not name.startswith(("tl.", "triton.")):
-            reached |= _names([*node.args, *(keyword.value for keyword in node.keywords)])
+            given = (node.func, *node.args, *(keyword.value for keyword in node.keywords))
+            reached |= _names(given)  # a descriptor stores by its method
         elif node.func.attr.startswith(_STORES) if isinstance(node.func, ast.Attribute) else False:
             pointer = next((k.value for k in node.keywords if k.arg == "pointer"), None)
             reached |= _names([pointer] if pointer is not None else node.args[:1])
@@ -75,6 +79,8 @@ def unwritten_by_triton(source: str, entry: str, arguments: list[str]) -> list[s
                 case (
                     ast.AugAssign(target=target, value=value)
                     | ast.NamedExpr(target=target, value=value)
+                    | ast.AnnAssign(target=target, value=ast.expr() as value)
+                    | ast.For(target=target, iter=value)
                 ):
                     targets = [target]
                 case _:
@@ -93,12 +99,23 @@ def cpp_function(source: str, entry: str) -> tuple[str, tuple[str, ...]]:
         UsageError: If the source does not define the function.
     """
     text = _DIRECTIVE.sub("", _COMMENT.sub(lambda match: '""' if match[1] else " ", source))
-    head = rf"([\w:<>,*&\s]*?[\w>*&])\s*\b{re.escape(entry)}\s*"
-    match = re.search(head + r"\(([^{};]*)\)\s*(?:noexcept\s*)?\{", text)
-    if match is None:
-        raise UsageError(f"the source defines no function {entry!r}; entry names one of its own")
-    kind = " ".join(match[1].split()).removeprefix("static ").removeprefix("inline ")
-    return kind, tuple(_split(" ".join(match[2].split())))
+    body = rf"\b{re.escape(entry)}\s*\(([^{{}};]*)\)\s*(?:noexcept\s*)?\{{"
+    for match in re.finditer(body, text):
+        # Looking back from the name: a type sought from every start costs a square of the text.
+        before = text[max(0, match.start() - _LONGEST_TYPE) : match.start()].rstrip()
+        kind = " ".join(before[_type_begins(before) :].split())
+        if kind:
+            kind = kind.removeprefix("static ").removeprefix("inline ")
+            return kind, tuple(_split(" ".join(match[1].split())))
+    raise UsageError(f"the source defines no function {entry!r}; entry names one of its own")
+
+
+def _type_begins(before: str) -> int:
+    """Return where the type begins that a text ends with."""
+    begins = len(before)
+    while begins and (before[begins - 1].isalnum() or before[begins - 1] in "_:<>,*& \t\n"):
+        begins -= 1
+    return begins
 
 
 def declaration(source: str, entry: str) -> str:
@@ -135,5 +152,5 @@ def _function(source: str, name: str, what: str) -> ast.FunctionDef:
     raise UsageError(f"{what} defines no function {name!r}")
 
 
-def _names(nodes: list[ast.expr]) -> set[str]:
+def _names(nodes: Sequence[ast.expr]) -> set[str]:
     return {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
