@@ -61,11 +61,13 @@ def unwritten_by_triton(source: str, entry: str, arguments: list[str]) -> list[s
     for node in ast.walk(function):
         if not isinstance(node, ast.Call):
             continue
-        name = ast.unparse(node.func)
-        if not name.startswith(("tl.", "triton.")):
-            given = (node.func, *node.args, *(keyword.value for keyword in node.keywords))
-            reached |= _names(given)  # a descriptor stores by its method
-        elif node.func.attr.startswith(_STORES) if isinstance(node.func, ast.Attribute) else False:
+        stores = isinstance(node.func, ast.Attribute) and node.func.attr.startswith(_STORES)
+        if not ast.unparse(node.func).startswith(("tl.", "triton.")):
+            if stores:  # a descriptor's method
+                reached |= _names([node.func])
+            else:
+                reached |= _names([*node.args, *(keyword.value for keyword in node.keywords)])
+        elif stores:
             pointer = next((k.value for k in node.keywords if k.arg == "pointer"), None)
             reached |= _names([pointer] if pointer is not None else node.args[:1])
     before = -1
