@@ -1,0 +1,138 @@
+"""Nests of loops around a sum, computed in tiles of vectors.
+
+Contract: `read_nest` recognises a nest whose rows can be computed in any order; `Tiles` writes it
+anew, tile by tile, with the elements beyond the last whole tile as they were. What is computed
+within a tile, and in which order its terms are added, is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
+from kernelgym_train.mcgs.cpp.editing import indent_of
+from kernelgym_train.mcgs.cpp.loops import Function, Loop
+from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
+from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh
+
+__all__ = ["Tiles", "read_nest"]
+
+
+def read_nest(function: Function, rows: Loop) -> Accumulation | None:
+    """Return the sums that a loop over rows computes, or None.
+
+    The bounds of columns and terms do not depend on the row.
+    """
+    if len(rows.body) != 1 or rows.step != 1 or any("collapse" in each for each in rows.pragmas):
+        return None
+    (columns,) = rows.body
+    if not isinstance(columns, Loop) or columns.pragmas:
+        return None
+    found = read_accumulation(function, columns)
+    if found is None or found.total.type not in BYTES:
+        return None
+    bounds = columns.lower.names | columns.upper.names
+    bounds |= found.terms.lower.names | found.terms.upper.names
+    if rows.variable in bounds or not has_independent_iterations(function, rows):
+        return None
+    return found
+
+
+class Tiles:
+    """The text of a nest in tiles.
+
+    Args:
+        function: The function that the nest is in.
+        rows: The nest's outer loop.
+        found: From `read_nest`.
+        height: Rows of a tile.
+        across: Sums that a row of a tile holds, each a vector.
+        lanes: Elements of a vector.
+        step: Columns from one sum of a row to the next.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        rows: Loop,
+        found: Accumulation,
+        height: int,
+        across: int,
+        lanes: int,
+        *,
+        step: int,
+    ) -> None:
+        self._rows, self._found = rows, found
+        self._height, self._across, self._lanes, self._step = height, across, lanes, step
+        self._taken = {*identifiers(rows.node), *function.arrays, *function.types}
+        i, j = rows.variable, found.elements.variable
+        self._row, self.column = self.fresh(f"{i}_0"), self.fresh(f"{j}_0")
+        self._row_at, self.column_at = self.fresh("r"), self.fresh("v")
+        self.vector, self.tile, self.lane = map(self.fresh, ("vector_t", "tile", "lane"))
+
+    @property
+    def here(self) -> str:
+        """The sum at a place of the tile, within `each_sum`."""
+        return f"{self.tile}[{self._row_at}][{self.column_at}]"
+
+    @property
+    def shape(self) -> str:
+        """The tile's extents, as in a declaration."""
+        return f"[{self._height}][{self._across}]"
+
+    def fresh(self, wanted: str) -> str:
+        """Return a name that the nest does not use, and keep it."""
+        return fresh(wanted, self._taken)
+
+    def each_sum(self, pad: str, statements: Sequence[str]) -> list[str]:
+        """Return lines that do something for each sum of a tile."""
+        i, j = self._rows.variable, self._found.elements.variable
+        at = self.column_at if self._step == 1 else f"{self.column_at} * {self._step}"
+        return [
+            f"{pad}#pragma GCC unroll {self._height}",
+            f"{pad}for (int {self._row_at} = 0; {self._row_at} < {self._height}; "
+            f"++{self._row_at}) {{",
+            f"{pad}  #pragma GCC unroll {self._across}",
+            f"{pad}  for (int {self.column_at} = 0; {self.column_at} < {self._across}; "
+            f"++{self.column_at}) {{",
+            f"{pad}    const {self._rows.type} {i} = {self._row} + {self._row_at};",
+            f"{pad}    const {self._found.elements.type} {j} = {self.column} + {at};",
+            f"{pad}    (void){i}, (void){j};",
+            *(f"{pad}    {each}" for each in statements),
+            f"{pad}  }}",
+            f"{pad}}}",
+        ]
+
+    def text(self, inside: Sequence[str]) -> str:
+        """Return the nest: `inside` for each whole tile, the rest as it was.
+
+        Args:
+            inside: Lines, indented by six.
+        """
+        rows, elements, kind = self._rows, self._found.elements, self._found.total.type
+        i, j, row, column = rows.variable, elements.variable, self._row, self.column
+        height, width = self._height, self._across * self._step
+        deeper = rows.node.start_point.column + 8 - elements.node.start_point.column
+        body = indent_of(text_of(elements.node.child_by_field_name("body")), deeper)
+        lines = [
+            f"for ({rows.type} {row} = {rows.lower_text}; {row} < {rows.upper_text}; "
+            f"{row} += {height}) {{",
+            f"  typedef {kind} {self.vector} __attribute__((vector_size("
+            f"{self._lanes * BYTES[kind]}), aligned({BYTES[kind]}), may_alias));",
+            f"  for ({elements.type} {column} = {elements.lower_text}; "
+            f"{column} < {elements.upper_text}; {column} += {width}) {{",
+            f"    if ({row} + {height} <= {rows.upper_text} && "
+            f"{column} + {width} <= {elements.upper_text}) {{",
+            *inside,
+            "    } else {",
+            f"      for ({rows.type} {i} = {row}; {i} < {row} + {height} && "
+            f"{i} < {rows.upper_text}; ++{i}) {{",
+            f"        for ({elements.type} {j} = {column}; {j} < {column} + {width} && "
+            f"{j} < {elements.upper_text}; ++{j}) {body}",
+            "      }",
+            "    }",
+            "  }",
+            "}",
+        ]
+        return ("\n" + " " * rows.node.start_point.column).join(lines)
