@@ -330,7 +330,7 @@ class _Object:
         return f"@{self._counted.get(symbol.section, -1)} {symbol.value}"
 
     def _place(self, symbol: _Symbol) -> int:
-        """Return the number of a symbol's section; below 0 for data that the linker lays out."""
+        """Return where a symbol lies; below 0 if the linker decides."""
         return self._counted.get(symbol.section, -symbol.section)
 
     def _of_function(self, base: str, parts: Sequence[tuple[str, _Symbol]]) -> str:

@@ -105,7 +105,7 @@ class Tiles:
         ]
 
     def text(self, inside: Sequence[str]) -> str:
-        """Return the nest: `inside` for each whole tile, the rest as it was.
+        """Return the nest, with `inside` for each whole tile.
 
         Args:
             inside: Lines, indented by six.
