@@ -27,7 +27,7 @@ LINEAR = problem(
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-@pytest.fixture(scope="module", params=["bf16", "fp16"])
+@pytest.fixture(scope="module", params=[pytest.param("bf16", marks=pytest.mark.slow), "fp16"])
 def narrow(request, cache_dir):
     rules = dataclasses.replace(
         RULESETS["strict"], precision=request.param, limits=TIGHT, require_custom_kernel=False

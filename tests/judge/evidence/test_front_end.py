@@ -36,6 +36,7 @@ def test_refusal_says_line_and_target(as_gpu):
     assert "relu_kernel" in finding.message and "cuda:90" in finding.message
 
 
+@pytest.mark.slow
 def test_unasked_front_end_takes_everything(kernelbench):
     verdict = kernelbench.evaluate(RELU, PLAIN)
     assert (verdict.status, verdict.checked_for) == (Status.CORRECT, "")

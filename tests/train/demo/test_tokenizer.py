@@ -84,6 +84,7 @@ def held_out() -> list[str]:
     return [text for p in problems for text in (answer_of(solve(p).source), question(p)[0].content)]
 
 
+@pytest.mark.slow
 def test_no_token_covers_the_line_of_an_operator() -> None:
     texts = (*texts_of(examples()), *held_out())
     lines = {line.strip() for text in texts for line in text.split("\n") if holds_operator(line)}

@@ -50,6 +50,7 @@ def test_work_beside_the_kernel_takes_its_share(judge) -> None:
     assert found.profile.kernel_share < 0.1
 
 
+@pytest.mark.slow
 def test_the_interpreters_times_mean_nothing(judge) -> None:
     found = judge.evaluate(AFFINE, TRITON)
     assert found.correct and found.profile is None
