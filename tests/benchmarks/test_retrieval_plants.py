@@ -8,7 +8,9 @@ from benchmarks.retrieval import plants
 from benchmarks.retrieval.disguises import DISGUISES
 from kernelgym.indexing.copies import copy_test
 from kernelgym.indexing.judging import Judged
+from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.index import Index
+from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, verdict
 from kernelgym.types import Problem
 
@@ -63,7 +65,11 @@ def problem_of(name: str) -> Problem:
 PROBLEMS = [problem_of(name) for name in FORMULAS]
 KERNELS = {p.id: f"{SAMPLE_KERNELS['triton'].source}# {p.id}\n" for p in PROBLEMS}
 PLANTS = plants.planted(PROBLEMS, KERNELS)
-INDEX = Index.from_entries([*plants.honest_entries(40), *(plant.entry for plant in PLANTS)])
+OTHERS = [
+    Entry("solution", problem.source, "class ModelNew: ...", "triton", problem_id=problem.id)
+    for problem in SyntheticSuite(per_level=40).problems(2)
+]
+INDEX = Index.from_entries([*OTHERS, *(plant.entry for plant in PLANTS)])
 
 
 def test_every_disguise_changes_the_text() -> None:
@@ -83,8 +89,7 @@ def test_text_finds_all_disguises_but_other_formulas() -> None:
         assert row["id"] == 0 and (found == row["n"]) == (name != "rewritten")
     assert rows["renamed"]["source"] == rows["resized"]["source"] == len(PROBLEMS)
     assert rows["rewritten"]["shown"] > 0
-    honest = {entry.id for entry in plants.honest_entries(40)}
-    assert not honest & reasons.keys()
+    assert not {entry.id for entry in OTHERS} & reasons.keys()
 
 
 def test_copy_test_finds_other_formulas(tmp_path: Path) -> None:
@@ -106,6 +111,13 @@ def test_right_kernels_come_with_the_benchmark() -> None:
     kernels = plants.right_kernels()
     assert len(kernels) >= 20 and all(each.startswith("KernelBench/L1/") for each in kernels)
     assert all("ModelNew" in source for source in kernels.values())
+
+
+@pytest.mark.slow
+def test_honest_entries_are_of_the_levels_asked() -> None:
+    entries = plants.honest_entries(30)
+    assert len(entries) == 30 and entries == plants.honest_entries(30)
+    assert {entry.problem_id.split("/")[1] for entry in entries} == {"L2", "L3"}
 
 
 @pytest.mark.slow

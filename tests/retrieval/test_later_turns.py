@@ -256,7 +256,8 @@ def test_text_of_a_repair_cannot_leave_its_fence(inside) -> None:
     assert fence not in hostile and lines.count(fence) >= 1
 
 
-def test_record_of_an_adaptive_episode_comes_back(tmp_path) -> None:
+@pytest.mark.parametrize("context", ["recent", "transcript"])
+def test_record_of_an_adaptive_episode_comes_back(context, tmp_path) -> None:
     script = [WRONG, verdict("wrong", message="far off"), verdict("correct")]
     env = KernelEnv(
         "Synthetic",
@@ -264,6 +265,8 @@ def test_record_of_an_adaptive_episode_comes_back(tmp_path) -> None:
         evaluator=ScriptedEvaluator(script),
         problems=[PROBLEM],
         retrieval={"when": "adaptive", "kinds": list(KINDS)},
+        context=context,
+        context_tokens=20_000,
     )
     recorder = RecordTrajectories(env, tmp_path / "episodes.jsonl")
     observation, info = recorder.reset(seed=1)
@@ -277,8 +280,10 @@ def test_record_of_an_adaptive_episode_comes_back(tmp_path) -> None:
     recorder.close()
     (record,) = read_records(tmp_path / "episodes.jsonl")
     assert list(record.retrieved) == shown[:3] and len(shown[1]) > len(shown[0])
-    for turn in range(3):
-        assert render(read_before(record, turn)) == read[turn]
+    prompts = [read_before(record, turn) for turn in range(3)]
+    assert [render(prompt) for prompt in prompts] == read[:3]
+    if context == "transcript":
+        assert prompts[2][:4] == prompts[1] and prompts[1][:2] == prompts[0]
 
 
 def test_problem_without_repairs_gets_none() -> None:
