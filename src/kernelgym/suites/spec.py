@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import Ruleset, with_tolerances
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.arithmetic import evaluate, names_in
 from kernelgym.suites.json_records import read_record
@@ -68,7 +68,6 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
 Dtype = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
-_TOLERANCES = "+tolerances"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 
 
@@ -356,13 +355,7 @@ class KernelSpec:
         rules, own = find_ruleset(base), self.contract.tolerances
         if own is None:
             return rules
-        return dataclasses.replace(
-            rules,
-            name=f"{rules.name.removesuffix(_TOLERANCES)}{_TOLERANCES}",
-            tolerance="allclose",
-            atol=own.atol,
-            rtol=own.rtol,
-        )
+        return with_tolerances(rules, own.atol, own.rtol)
 
 
 def read_spec(path: str | Path) -> KernelSpec:

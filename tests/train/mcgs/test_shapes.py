@@ -148,7 +148,7 @@ def test_a_proposer_that_looks_sees_no_hidden_shape(tmp_path: Path) -> None:
 
 def test_an_evaluator_without_the_tolerances_is_refused(tmp_path: Path) -> None:
     own = spec(contract__tolerances={"atol": 1e-3, "rtol": 1e-3})
-    with pytest.raises(UsageError, match=r"strict\+tolerances@.*strict@"):
+    with pytest.raises(UsageError, match=r"strict\+tolerances\(atol=0.001,rtol=0.001\)@.*strict@"):
         optimize_spec(own, ScriptedEvaluator(judged), tmp_path)
     judge = ScriptedEvaluator(judged, ruleset=own.rules("strict"))
     result = optimize_spec(own, judge, tmp_path, budget=Budget(2))
