@@ -43,9 +43,10 @@ from kernelgym_train.mcgs.proposing import Proposer, source_of
 from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import plain_state
+from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.together import Together
-from kernelgym_train.mcgs.variant import Variant, launch_key, state_key
+from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
 
 __all__ = ["SAME_CODE", "Controller", "Duelling"]
 
@@ -58,6 +59,7 @@ _LEAST_ROUNDS = 3  # of a duel
 _MOST_ROUNDS = 6
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for comparisons without each step
 _STATE_EVERY = 10  # evaluations
+_MOST_REPORT = 20_000  # characters of what a compiler says
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
@@ -186,6 +188,22 @@ class Controller:
                 f"{self.seconds:.0f} s, and comparing and checking the best takes about "
                 f"{self.reserve_s:.0f} s; give several times as much"
             )
+
+    def ask_report(self) -> None:
+        """Ask the start's compiler which loops it made vectors of.
+
+        Takes one build, which is not charged, where the evaluator can build without judging and
+        the proposer weighs moves by it.
+        """
+        start = self.progress.variants[self.progress.start]
+        build = getattr(self._evaluator, "build", None)
+        takes = hasattr(self._around.proposer, "take_report") and builds_extension(start.language)
+        if build is None or not takes or self.progress.report is not None:
+            return
+        flags = (*start.flags, REPORT_FLAG)
+        made = build(dataclasses.replace(start, flags=flags).kernel())
+        if made is not None:
+            self.record("report", {"log": made.log[:_MOST_REPORT]})
 
     def host_is_busy(self) -> str:
         """Return what makes times differ by more than 10 %, if any."""

@@ -63,6 +63,8 @@ class Progress:
     """Whether there is an event."""
     starts: int = 0
     """Verdicts on the start."""
+    report: str | None = None
+    """What the start's compiler said of its loops; None if it was not asked."""
     noise: float = 0.0
     """How far two verdicts on the start lie apart: abs(ln of their ratio)."""
     host_busy: bool = False
@@ -130,6 +132,8 @@ class Progress:
                 if given.get("build"):
                     self.builds[given["build"]] = self.start
                 self.noise = abs(math.log(given["speedup"] / self.start_speedup))
+            case "report":
+                self.report = given["log"]
             case "proposed":
                 key = given["key"]
                 links = [(link[0], link[1], link[2]) for link in given["links"]]

@@ -130,6 +130,7 @@ class Session:
             self._log.close()
             raise
         self._refused = False
+        self._tell_report()
         self._controller = Controller(
             task,
             evaluator,
@@ -188,10 +189,18 @@ class Session:
                 self._refused = True
                 self.folder.forget()
             raise
+        controller.ask_report()
+        self._tell_report()
         factor = progress.start_speedup
         self._say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
         if busy:
             self._say(f"warning: {busy}, so gains below that are not seen")
+
+    def _tell_report(self) -> None:
+        """Tell the proposer what the start's compiler said, if it wants that."""
+        takes = getattr(self.proposer, "take_report", None)
+        if takes is not None and self.progress.report is not None:
+            takes(self.progress.report)
 
     def explore(self, budget: Budget | None = None, *, contests: bool = True) -> None:
         """Evaluate until a limit is met.

@@ -19,6 +19,7 @@ from kernelgym_train.mcgs.events import Event, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.progress import plain_variant
+from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches
 from support.searches import TASK
@@ -48,7 +49,9 @@ class Building(ScriptedEvaluator):
 
     built = 0
 
-    def build(self, kernel: Kernel) -> Build:
+    def build(self, kernel: Kernel) -> Build | None:
+        if REPORT_FLAG in kernel.source:
+            return None  # what a report says of the start would change the search
         self.built += 1
         return code_of(kernel)
 

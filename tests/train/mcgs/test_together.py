@@ -18,6 +18,7 @@ from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.together import MOST_TOGETHER, Together, together
 from kernelgym_train.mcgs.variant import Step, Variant, read_variant, state_key
 from support import searches
@@ -111,6 +112,8 @@ class Shared(ScriptedEvaluator):
         return searches.judged(problem, Kernel(f"{cpp}{list(file.flags)}".replace("'", '"'), "cpp"))
 
     def build(self, kernel: Kernel) -> Build | None:
+        if REPORT_FLAG in kernel.source:
+            return None  # what a report says of the start would change the search
         self.builds.append(read_kernel_file(kernel.source).cpp)
         return None if self.broken else Build(digest="0" * 32)
 
