@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets tokens baseline reference_time hygiene precision judging_memory paths hub prices machine languages \
 	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
-	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.arithmetic \
+	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.spec_files suites.arithmetic \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
 	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.repairs retrieval.archive retrieval.part episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
