@@ -58,6 +58,8 @@ TINKER_VENV := .venv-tinker
 TINKER_STAMP := $(TINKER_VENV)/.installed
 MODEL ?= runs/demo/start
 PORT ?= 8004
+# Named, since looking through all tests for these takes over a minute.
+TINKER_TESTS := tests/train/backends/tinker
 
 $(TINKER_STAMP): tests/tinker_server/requirements.txt
 	$(PYTHON) -m venv $(TINKER_VENV)
@@ -71,11 +73,11 @@ tinker-server: $(TINKER_STAMP)  ## Serve a model's folder to the Tinker backend 
 
 test-tinker: setup $(TINKER_STAMP)  ## Train through the Tinker backend on that server, and resume after a kill
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
-	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow"
+	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow" $(TINKER_TESTS)
 
 test-tinker-all: setup $(TINKER_STAMP)  ## The same, and kills of the server, one step off, longer runs
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
-	$(BIN)/pytest --hypothesis-profile=ci -m tinker
+	$(BIN)/pytest --hypothesis-profile=ci -m tinker $(TINKER_TESTS)
 
 # tinker-cookbook wants an older transformers than trl does, so it has an environment of its own.
 COOKBOOK_VENV := .venv-cookbook

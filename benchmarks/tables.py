@@ -94,6 +94,15 @@ def _recorded(*sections: Section) -> tuple[Section, ...]:
 
 
 _SHOWS = "python -m benchmarks.runs.gpu_shows --seconds 330"
+
+
+def _machines_of_stages(data: Any) -> list[Any]:
+    """Return the machines that the stages of a learning benchmark ran on, and when."""
+    stages = [stage for row in data["seeds"] for stage in row["stages"].values()]
+    named = ("date", "cpu", "cores")
+    return [data["machine"] | {name: stage["ran"][name] for name in named} for stage in stages]
+
+
 SECTIONS = (
     Section(
         "One verdict on a GPU",
@@ -272,7 +281,9 @@ SECTIONS = (
         "The same model and problems as on the CPU, learned by a third party's Tinker server "
         "(skyrl 0.4.0, JAX) on the same two cores, beside other work. `near` is held near its "
         "start by a penalty, `shuffled` is its control with advantages dealt anew, `off_policy` "
-        "plays a step while the one before is learned from. The hosted service was never tried.",
+        "plays a step while the one before is learned from. `padded to` are the positions that the "
+        "server pads shorter prompts to. The hosted service was never tried.",
+        _machines_of_stages,
     ),
     Section(
         "What a context costs",
