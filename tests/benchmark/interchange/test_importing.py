@@ -196,7 +196,7 @@ def test_an_id_beyond_the_level_is_refused(
         ("level_1_problem_01_sample_0_kernel.py", b"x = 1\n", "sample 0 of problem 1 twice"),
         ("level_1_problem_1_sample_1_kernel.py", b"\xff\xfe", "not UTF-8 text"),
         ("generation_config.yaml", b"a: [1\n", "is not YAML"),
-        ("eval_results.json", b"{", "is not JSON"),
+        ("eval_results.json", b"{", "is not JSON .* remove it to import"),
         ("eval_results.json", b"[]", "holds no results"),
         ("eval_results.json", b'{"1": [{}]}', "makes no sense"),
         (
