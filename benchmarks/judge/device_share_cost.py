@@ -1,4 +1,4 @@
-"""What asking whose kernels a GPU works for costs: verdicts with and without, in turns.
+"""What asking whose kernels a GPU works for costs.
 
 Run ``python -m benchmarks.judge.device_share_cost [--device cuda:0] [--rounds 12] [--out FILE]`` on
 a machine with a GPU.
@@ -30,8 +30,6 @@ NAMES = (
     "heavy_chain_fused.triton",
     "softmax_online.triton",
     "matmul_tiles.triton",
-    "mean_dim_permuted_view.triton",
-    "layernorm_block_reduction.cuda",
     "heavy_chain_grid_stride.cuda",
     "linear_gelu_torch_mm.cuda",
 )
@@ -39,7 +37,7 @@ GOAL_S = 0.15
 
 
 def measure(device: str, rounds: int, corpus: Path) -> dict[str, Any]:
-    """Judge each kernel by both rulesets in every round; return what the difference is."""
+    """Judge each kernel by both rulesets in every round."""
     entries, problems = load_corpus(corpus)
     chosen = [entry for entry in entries if entry.name in NAMES and entry.kind == "honest"]
     now = RULESETS["strict"]

@@ -196,7 +196,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
 
 
 def _custom_share(evidence: Evidence) -> float:
-    """Return the share by the device's time; by torch's operators where that is unknown."""
+    """Return the share by time, or by operators where that is unknown."""
     share = evidence.device_share
     return round(1.0 - min(1.0, evidence.torch_share) if share is None else share, 6)
 

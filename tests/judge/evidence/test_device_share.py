@@ -1,4 +1,4 @@
-"""Whose kernels a GPU works for: names of a candidate's own, shares of time, what is refused."""
+"""Whose kernels a GPU works for: names, shares of time, refusals."""
 
 import dataclasses
 
@@ -84,7 +84,7 @@ def test_a_watched_capture_was_counted():
     assert (found.torch_ms, found.library_ms) == (0.1, 0.0)
 
 
-def test_an_extensions_own_operator_launches_own_kernels():
+def test_an_extensions_operator_launches_own_kernels():
     found = device_share([kernel("add_rows", "mine::add"), kernel(operator="mine::add")], OWN)
     assert (found.own_ms, found.library_ms) == (0.1, 0.1)
 

@@ -1,4 +1,4 @@
-"""How much of a call's time on a GPU the custom kernels take. Pure.
+"""Whose kernels a GPU works for in a call. Pure.
 
 torch's profiler names every kernel that ran on the device, with its time and the operator inside
 which it was launched (`untrusted/watch/device_kernels.py`). A kernel that ran is one of three:
@@ -46,7 +46,7 @@ class DeviceKernel:
 
     @property
     def busy_ms(self) -> float:
-        """The time that its launches take above that of launches that do nothing."""
+        """Its time above that of launches that do nothing."""
         return max(0.0, self.ms - _EMPTY_MS * self.launches)
 
 
@@ -131,7 +131,7 @@ def _path(name: str) -> list[str]:
 
 
 def read_kernels(seen: dict[str, Any]) -> tuple[DeviceKernel, ...] | None:
-    """Return the kernels that a candidate claims, checked; None if it tells of none."""
+    """Return the kernels that a candidate claims, checked; None without any."""
     listed = seen.get("device_kernels")
     found = []
     for entry in listed[:_MOST] if isinstance(listed, list) else ():

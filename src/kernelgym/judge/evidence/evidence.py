@@ -230,7 +230,7 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
         captured: Whether the watched call captured a graph that holds the custom kernels.
     """
     session, rules, kernel = run.session, run.case.ruleset, run.case.kernel
-    if evidence.complaint or not rules.own_time or session.device.type != "cuda":
+    if evidence.complaint or not rules.own_time or str(session.device) == "cpu":
         return evidence
     seen = _called_again(run, "device", "ablate")
     if seen is None:
@@ -276,10 +276,10 @@ def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
 
 
 def _called_again(run: LiveRun, mode: str, afterwards: str) -> dict[str, Any] | None:
-    """Make one more call in a mode of the tracer; return what was seen.
+    """Make one more call, watched in a mode of the tracer.
 
     Returns:
-        Nothing seen if the inputs do not fit the buffers; None if the kernel failed.
+        What was seen: nothing if the inputs do not fit the buffers; None if the kernel failed.
     """
     session, seeds = run.session, run.case.seeds
     try:

@@ -1,4 +1,4 @@
-"""Lists the device kernels of a call, with their times and the operators that launched them.
+"""Lists the device kernels of a call: times, and what launched them.
 
 The profiler of torch asks CUPTI for every kernel that ran on a CUDA device, those of graphs and
 libraries included. A kernel carries the operator inside which it was launched; one that a library
@@ -45,7 +45,7 @@ class DeviceKernels:
                 self._end()
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch; note the name of the kernel that Triton compiled for it."""
+        """Make a launch; note the name that Triton compiled it under."""
         compiled = launch(*args, **kwargs)
         name = getattr(compiled, "name", None)
         if isinstance(name, str) and len(self._named) < _MOST:
@@ -53,7 +53,7 @@ class DeviceKernels:
         return compiled
 
     def report(self) -> dict[str, Any]:
-        """Return and forget what the last call ran; nothing if it could not be profiled.
+        """Return and forget what the last call ran, if it was profiled.
 
         ``device_kernels`` has the kernel's name, the operator that launched it, the number of
         launches and the sum of their milliseconds, longest first. ``triton_names`` has the names
