@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # pdoc shows what __all__ names, and kernelgym's names no modules.
 DOCUMENTED := types verdict returns devices errors rulesets tokens baseline reference_time hygiene precision judging_memory paths hub prices machine languages \
 	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
-	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.arithmetic \
+	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.spec_files suites.arithmetic \
 	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
 	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.repairs retrieval.archive retrieval.part episodes.episode \
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
@@ -58,6 +58,8 @@ TINKER_VENV := .venv-tinker
 TINKER_STAMP := $(TINKER_VENV)/.installed
 MODEL ?= runs/demo/start
 PORT ?= 8004
+# Named, since looking through all tests for these takes over a minute.
+TINKER_TESTS := tests/train/backends/tinker
 
 $(TINKER_STAMP): tests/tinker_server/requirements.txt
 	$(PYTHON) -m venv $(TINKER_VENV)
@@ -71,11 +73,11 @@ tinker-server: $(TINKER_STAMP)  ## Serve a model's folder to the Tinker backend 
 
 test-tinker: setup $(TINKER_STAMP)  ## Train through the Tinker backend on that server, and resume after a kill
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
-	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow"
+	$(BIN)/pytest --hypothesis-profile=ci -m "tinker and not slow" $(TINKER_TESTS)
 
 test-tinker-all: setup $(TINKER_STAMP)  ## The same, and kills of the server, one step off, longer runs
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
-	$(BIN)/pytest --hypothesis-profile=ci -m tinker
+	$(BIN)/pytest --hypothesis-profile=ci -m tinker $(TINKER_TESTS)
 
 # tinker-cookbook wants an older transformers than trl does, so it has an environment of its own.
 COOKBOOK_VENV := .venv-cookbook

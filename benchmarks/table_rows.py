@@ -329,9 +329,12 @@ def learning_tinker(data: Any) -> str:
             learned.append([*which, *rates, *greedy])
             seconds = (number(seconds) for seconds in stage["parts"].values())
             gap = "not kept" if stage["gap_max"] is None else f"{stage['gap_max']:.1e}"
-            parts.append([*which, str(stage["updates"]), number(stage["seconds"]), *seconds, gap])
+            ran = (str(stage["ran"][name]) for name in ("date", "cpu", "padded_to"))
+            steps = f"{stage['updates']:.0f}"
+            parts.append([*which, steps, number(stage["seconds"]), *seconds, gap, *ran])
     head = ["seed", "arm", "sampled, before", "after", "greedy, before", "after"]
     timed = ["model s", "judge s", "update s", "snapshot s", "largest gap of log-probabilities"]
+    timed += ["date", "processor", "padded to"]
     return "\n\n".join(
         [table(head, learned), table(["seed", "arm", "updates", "whole stage s", *timed], parts)]
     )

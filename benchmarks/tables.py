@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.retrieval import rows as leaks
 from benchmarks.runs import rows as runs
 from benchmarks.search.rows import searches
 from benchmarks.table_rows import (
@@ -93,6 +94,15 @@ def _recorded(*sections: Section) -> tuple[Section, ...]:
 
 
 _SHOWS = "python -m benchmarks.runs.gpu_shows --seconds 330"
+
+
+def _machines_of_stages(data: Any) -> list[Any]:
+    """Return the machines that the stages of a learning benchmark ran on, and when."""
+    stages = [stage for row in data["seeds"] for stage in row["stages"].values()]
+    named = ("date", "cpu", "cores")
+    return [data["machine"] | {name: stage["ran"][name] for name in named} for stage in stages]
+
+
 SECTIONS = (
     Section(
         "One verdict on a GPU",
@@ -271,7 +281,9 @@ SECTIONS = (
         "The same model and problems as on the CPU, learned by a third party's Tinker server "
         "(skyrl 0.4.0, JAX) on the same two cores, beside other work. `near` is held near its "
         "start by a penalty, `shuffled` is its control with advantages dealt anew, `off_policy` "
-        "plays a step while the one before is learned from. The hosted service was never tried.",
+        "plays a step while the one before is learned from. `padded to` are the positions that the "
+        "server pads shorter prompts to. The hosted service was never tried.",
+        _machines_of_stages,
     ),
     Section(
         "What a context costs",
@@ -295,6 +307,31 @@ SECTIONS = (
         "problems' operators, by their specifications, are shared). `covered`: share of the "
         "query's operators that they show. `on the page`: share of the right kernel's runs of six "
         "words that stand in theirs.",
+    ),
+    *_recorded(
+        Section(
+            "Answers copied from examples",
+            "retrieval_copies.json",
+            "python -m benchmarks.retrieval.copy_agent --verdicts FILE --out FILE",
+            leaks.copies,
+            "Held-out Synthetic problems, each of a canonical form of its own, asked of an archive "
+            "that holds solutions of all parts, theirs too. An agent answers with the three "
+            "kernels that a prompt would show: verbatim, with names and sizes changed to those "
+            "asked, or with two of them chained. Counted are problems for which the judge "
+            "(`strict`, untimed) accepts one. After the copy test, which is the same question, "
+            "verbatim answers are 0 unless something is broken.",
+        ),
+        Section(
+            "Solutions in disguise",
+            "retrieval_plants.json",
+            "python -m benchmarks.retrieval.plants --verdicts FILE --out FILE",
+            leaks.plants,
+            "The 100 problems of KernelBench's level 1 (`KERNELBENCH_ROOT` names a checkout), in "
+            "disguise and under other ids in an archive, beside honest entries (solutions of the "
+            "Synthetic suite's levels 2 and 3). `respelled` calls the same operators otherwise; "
+            "`rewritten` computes the same by other operators, which no text tells. `shown`: those "
+            "that a prompt for their problem shows without the copy test.",
+        ),
     ),
     Section(
         "What an environment costs",

@@ -16,6 +16,7 @@ from kernelgym.rulesets import (
     precise_rules,
     recorded_ruleset,
     ruleset,
+    with_tolerances,
 )
 
 EARLIER = ("strict@19248b98", "kernelbench@9033ca20", "strict@077154a0", "strict@58c813fb")
@@ -116,6 +117,32 @@ def test_a_baseline_makes_another_label(name: str, baseline: str) -> None:
     assert precise_rules(name, "", "eager") == RULESETS[name]
     with pytest.raises(UnknownName, match="eager, compile, best"):
         precise_rules(name, "", "jit")
+
+
+@pytest.mark.parametrize("base", ["strict", "kernelbench"])
+@pytest.mark.parametrize("rtol", [0.0, 1e-3, 0.1 + 0.2, 5e-324, 3])
+def test_own_tolerances_are_read_back(base: str, rtol: float) -> None:
+    rules = with_tolerances(base, 1e-4, rtol)
+    assert (rules.tolerance, rules.atol, rules.rtol) == ("allclose", 1e-4, rtol)
+    assert rules.label == f"{base}+tolerances(atol=0.0001,rtol={float(rtol)!r})@{rules.digest}"
+    assert ruleset(rules.name) == ruleset(rules.label) == recorded_ruleset(rules.label) == rules
+    assert with_tolerances(rules, 1e-4, rtol) == rules
+    for baseline in ("compile", "best"):
+        timed = precise_rules(rules, "", baseline)
+        assert recorded_ruleset(timed.label) == timed
+        assert precise_rules(timed.label.partition("@")[0], "", baseline) == timed
+
+
+def test_own_tolerances_of_another_digest_are_unknown() -> None:
+    name = with_tolerances("strict", 1e-4, 1e-3).name
+    for label in (f"{name}@00000000", "strict+tolerances(atol=x,rtol=1)@0", "no+tolerances@0"):
+        with pytest.raises(UsageError):
+            recorded_ruleset(label)
+        with pytest.raises(UnknownName):
+            ruleset(label)
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="give a number from 0"):
+            with_tolerances("strict", 1e-4, wrong)
 
 
 def test_own_is_replaced_by_the_lowest_precision() -> None:

@@ -40,6 +40,7 @@ from kernelgym_train.demo.results import as_data
 from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
 from kernelgym_train.demo.stages import prepare
 from tests.support.tinker_server import PYTHON, running
+from tests.tinker_server.engine import SHORTEST
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,14 +134,32 @@ def run_seed(options: argparse.Namespace, plan: Plan, seed: int) -> list[str]:
             arm = ARMS.get(stage, Arm(stage))
             settings = (*plan.settings, f"tinker.base_url={server.url}", *arm.settings)
             served = dataclasses.replace(plan, settings=settings)
+            result = folder / f"{stage}.json"
+            done_before = result.is_file()
             try:
                 told = run_stage(options.work, served, seed, stage, 1, options.workers, arm.kind)
+                if not done_before:
+                    note_circumstances(result)
             except Exception as error:  # the others go on
                 traceback.print_exception(error)
                 failed.append(f"seed {seed}, {stage}: {type(error).__name__}: {error}")
             else:
                 print(told, flush=True)
     return failed
+
+
+def note_circumstances(result: Path) -> None:
+    """Add to a stage's result when and where it ran, under what load, and how its server padded.
+
+    Stages of one file may be of several machines and days.
+    """
+    found = json.loads(result.read_text())
+    ran = machine()
+    found["ran"] = {name: ran[name] for name in ("date", "cpu", "cores")}
+    found["ran"] |= {"load_at_end": ran["load"], "padded_to": SHORTEST}
+    half = result.with_suffix(".half")
+    half.write_text(json.dumps(found) + "\n")
+    half.rename(result)
 
 
 def take_prepared(prepared: Path, folder: Path, plan: Plan, seed: int) -> bool:

@@ -13,6 +13,8 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -32,6 +34,7 @@ __all__ = [
     "precise_rules",
     "recorded_ruleset",
     "ruleset",
+    "with_tolerances",
 ]
 
 Precision = Literal["own", "fp64", "fp32", "fp16", "bf16"]
@@ -326,8 +329,47 @@ _EARLIER: Mapping[str, Ruleset] = MappingProxyType(
 cannot be computed any more: fields were added that change every digest."""
 
 
+_OWN_TOLERANCES = re.compile(r"([^+@]+)\+tolerances\(atol=([^,()@]+),rtol=([^,()@]+)\)")
+
+
+def with_tolerances(which: str | Ruleset, atol: float, rtol: float) -> Ruleset:
+    """Return a ruleset with fixed tolerances in place of its own.
+
+    They stand in its name, as in ``strict+tolerances(atol=0.001,rtol=0.01)``, so that `ruleset`
+    and `recorded_ruleset` can read it back.
+
+    Args:
+        which: The ruleset, or its name.
+        atol: Absolute tolerance.
+        rtol: Tolerance relative to the kernel's value.
+
+    Raises:
+        UsageError: If a tolerance is negative or infinite, or there is no such ruleset.
+    """
+    rules = ruleset(which)
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if not 0.0 <= value < math.inf:
+            raise UsageError(f"{name} is {value!r}; give a number from 0")
+    base = rules.name.partition("+tolerances(")[0]
+    name = f"{base}+tolerances(atol={float(atol)!r},rtol={float(rtol)!r})"
+    return dataclasses.replace(
+        rules, name=name, tolerance="allclose", atol=float(atol), rtol=float(rtol)
+    )
+
+
+def _tolerances_of(name: str) -> tuple[str, float, float] | None:
+    """Return the base, atol and rtol of a name that has them."""
+    found = _OWN_TOLERANCES.fullmatch(name)
+    try:
+        return (found[1], float(found[2]), float(found[3])) if found else None
+    except ValueError:
+        return None
+
+
 def ruleset(which: str | Ruleset) -> Ruleset:
-    """Return `which` itself, or the shipped ruleset of that name or label.
+    """Return `which` itself, or the ruleset of that name or label.
+
+    Names are those of the shipped rulesets, and what `with_tolerances` makes of them.
 
     Raises:
         UnknownName: If no shipped ruleset has that name.
@@ -340,6 +382,11 @@ def ruleset(which: str | Ruleset) -> Ruleset:
     name = which.partition("@")[0]
     if name in RULESETS and which in (name, RULESETS[name].label):
         return RULESETS[name]
+    own = _tolerances_of(name)
+    if own is not None and own[0] in RULESETS:
+        rules = with_tolerances(*own)
+        if which in (name, rules.label):
+            return rules
     if which in _EARLIER:
         raise UsageError(
             f"ruleset {which!r} is an earlier version of {name!r}: its verdicts can be read, "
@@ -383,15 +430,17 @@ def recorded_ruleset(label: str) -> Ruleset:
 
     For reading the record only. Eval runs may be timed against a compiled baseline, and trainers
     end a verdict at its first failure where no reward pays for the other calls: both give a
-    shipped ruleset another label.
+    shipped ruleset another label, and so do tolerances of a kernel spec.
 
     Raises:
         UsageError: If no ruleset with that label ships or has shipped.
     """
+    own = _tolerances_of(label.partition("@")[0])
     known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
     variants = (
         dataclasses.replace(precise_rules(entry, "", baseline), stop_at_first_failure=ends)
-        for entry in (*RULESETS.values(), *_PREVIOUS)
+        for shipped in (*RULESETS.values(), *_PREVIOUS)
+        for entry in ((shipped,) if own is None else (with_tolerances(shipped, *own[1:]),))
         for baseline in BASELINES
         for ends in (False, True)
     )

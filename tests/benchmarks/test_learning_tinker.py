@@ -88,3 +88,12 @@ def test_seconds_of_a_run_are_summed_by_part(tmp_path: Path) -> None:
     parts = {"model_s": 4.0, "judge_s": 2.0, "optimiser_s": 1.0, "snapshot_s": 0.0}
     assert (learned["parts"], learned["gap_max"], learned["updates"]) == (parts, 2e-6, 1.0)
     assert "parts" not in row["stages"]["start"]
+
+
+def test_circumstances_are_added_to_a_stage(tmp_path: Path) -> None:
+    result = tmp_path / "main.json"
+    result.write_text(json.dumps(stage(0.5)))
+    tinker.note_circumstances(result)
+    found = json.loads(result.read_text())
+    assert found["ran"]["padded_to"] == 128 and found["ran"]["date"] > "2026"
+    assert {name: found[name] for name in stage(0.5)} == stage(0.5)

@@ -95,3 +95,13 @@ def test_project_urls_are_of_one_repository() -> None:
     urls = PROJECT["urls"]
     assert {"Homepage", "Documentation", "Changelog", "Issues"} == set(urls)
     assert all(url.startswith(urls["Homepage"]) for url in urls.values())
+
+
+def test_tinker_tests_are_where_make_looks() -> None:
+    (where,) = re.findall(r"^TINKER_TESTS := (.+)$", MAKEFILE, re.MULTILINE)
+    marked = {
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"^(pytestmark = |@)pytest\.mark\.tinker\b", path.read_text(), re.MULTILINE)
+    }
+    assert marked and all(path.is_relative_to(ROOT / where) for path in marked)

@@ -98,6 +98,24 @@ def test_entry_of_the_same_operators_is_excluded() -> None:
     assert Index.from_entries([entry]).search(SAMPLE_PROBLEM, 3, same_problem=True).neighbours
 
 
+def test_depthwise_function_is_excluded_for_its_module() -> None:
+    """A function's groups are not read: what it computes may be the module's."""
+    head = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+    module = (
+        f"{head}class Model(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+        "        self.a = nn.Conv2d(n, n, 3, groups=n)\n"
+        "    def forward(self, x):\n        return self.a(x)\n"
+    )
+    function = (
+        f"{head}class Model(nn.Module):\n    def forward(self, x, w):\n"
+        "        return F.conv2d(x, w, groups=x.shape[1])\n"
+    )
+    assert operators(module) != operators(function) == ("conv2d",)
+    entry = entry_of(PROBLEMS[0], reference=function, problem_id="a", name="", form="")
+    found = Index.from_entries([entry]).search(asked(module), 3)
+    assert dict(found.excluded) == {"operators": 1}
+
+
 def test_synthetic_twin_by_canonical_form_is_excluded() -> None:
     forms: dict[str, Problem] = {}
     for problem in SUITE.problems(2, ids="1-300"):

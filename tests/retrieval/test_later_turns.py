@@ -24,6 +24,7 @@ from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import broken_variants, solve
 from kernelgym.testing import ScriptedEvaluator, reply, verdict
+from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Kernel, Problem, Turn
 
 PROBLEM = get_problem("Synthetic/L2/4")
@@ -172,6 +173,71 @@ def test_adaptive_prompt_never_exceeds_its_tokens(limit, count, context) -> None
         assert (entry.kernel if entry.kind == "solution" else entry.feedback).strip() in shown
 
 
+def words(text: str) -> int:
+    """Count tokens that texts share when they are joined."""
+    return (len(text) + 5) // 6
+
+
+@given(
+    st.none() | st.integers(20, 80).map(lambda limit: 100 * limit),
+    st.sampled_from([300, 900, 2000, 10**6]),
+    st.sampled_from(["first", "always", "adaptive"]),
+    st.sampled_from([estimate_tokens, words]),
+)
+def test_transcript_only_grows_with_entries(limit, budget, when, count) -> None:
+    part = dataclasses.replace(PART, when=when)
+    changes = {"context": "transcript", "context_tokens": budget, "count": count}
+    shows = dataclasses.replace(OBSERVER, parts=(part,), prompt_tokens=limit, **changes)
+    before, ids = (), ()
+    try:
+        shows.observe(PROBLEM)
+    except UsageError:
+        return
+    for played in range(len(TURNS) + 1):
+        messages = shows.observe(PROBLEM, TURNS[:played])
+        shown = shows.retrieved(PROBLEM, TURNS[:played])[0]
+        assert messages[: len(before)] == before and shown[: len(ids)] == ids
+        assert len(messages) == 2 + 2 * played or shows.is_full(PROBLEM, TURNS[:played])
+        assert limit is None or shows.tokens(messages) <= limit
+        pages = [message.content.count("# Repairs of") for message in messages[2:]]
+        told = [int(each.role == "user") for each in messages[2:]]
+        if when != "adaptive":
+            assert not any(pages)
+        elif limit is None:
+            assert pages == told
+        else:
+            assert all(page <= each for page, each in zip(pages, told, strict=True))
+        before, ids = messages, shown
+
+
+def test_transcript_page_stands_before_the_request() -> None:
+    shows = dataclasses.replace(OBSERVER, context="transcript", context_tokens=10**6)
+    messages = shows.observe(PROBLEM, TURNS)
+    told = [message.content for message in messages[3::2]]
+    assert len(told) == 3
+    for number, text in enumerate(told, 1):
+        assert text.startswith(f"# What became of turn {number}\n")
+        assert text.index("# Repairs of") < text.index(f"Turns left: {9 - number}.")
+    bare = dataclasses.replace(shows, parts=())
+    assert len(bare.observe(PROBLEM, TURNS)) == len(messages)
+    # What pages take is no part of the budget for attempts, which must not end an episode sooner.
+    tight = bare.tokens(bare.observe(PROBLEM, TURNS)[2:])
+    assert not shows.is_full(PROBLEM, TURNS, tight) and shows.is_full(PROBLEM, TURNS, tight - 1)
+
+
+def test_transcript_page_leaves_room_for_an_attempt() -> None:
+    shows = dataclasses.replace(OBSERVER, context="transcript", context_tokens=10**6)
+    bare = dataclasses.replace(shows, parts=(dataclasses.replace(PART, when="first"),))
+    page = shows.tokens(shows.observe(PROBLEM, TURNS[:1])) - bare.tokens(
+        bare.observe(PROBLEM, TURNS[:1])
+    )
+    whole = bare.tokens(bare.observe(PROBLEM, TURNS[:1]))
+    for room, fits in ((page + 500, True), (400, False)):
+        tight = dataclasses.replace(shows, prompt_tokens=whole + room)
+        text = render(tight.observe(PROBLEM, TURNS[:1]))
+        assert ("# Repairs of" in text) == fits and "# What became of turn 1" in text
+
+
 def test_short_prompt_shows_repairs_after_the_attempt() -> None:
     observer = ShortObserver("triton", "cpu", max_turns=9, parts=(PART,))
     messages = observer.observe(PROBLEM, TURNS[:1])
@@ -190,7 +256,8 @@ def test_text_of_a_repair_cannot_leave_its_fence(inside) -> None:
     assert fence not in hostile and lines.count(fence) >= 1
 
 
-def test_record_of_an_adaptive_episode_comes_back(tmp_path) -> None:
+@pytest.mark.parametrize("context", ["recent", "transcript"])
+def test_record_of_an_adaptive_episode_comes_back(context, tmp_path) -> None:
     script = [WRONG, verdict("wrong", message="far off"), verdict("correct")]
     env = KernelEnv(
         "Synthetic",
@@ -198,6 +265,8 @@ def test_record_of_an_adaptive_episode_comes_back(tmp_path) -> None:
         evaluator=ScriptedEvaluator(script),
         problems=[PROBLEM],
         retrieval={"when": "adaptive", "kinds": list(KINDS)},
+        context=context,
+        context_tokens=20_000,
     )
     recorder = RecordTrajectories(env, tmp_path / "episodes.jsonl")
     observation, info = recorder.reset(seed=1)
@@ -211,8 +280,10 @@ def test_record_of_an_adaptive_episode_comes_back(tmp_path) -> None:
     recorder.close()
     (record,) = read_records(tmp_path / "episodes.jsonl")
     assert list(record.retrieved) == shown[:3] and len(shown[1]) > len(shown[0])
-    for turn in range(3):
-        assert render(read_before(record, turn)) == read[turn]
+    prompts = [read_before(record, turn) for turn in range(3)]
+    assert [render(prompt) for prompt in prompts] == read[:3]
+    if context == "transcript":
+        assert prompts[2][:4] == prompts[1] and prompts[1][:2] == prompts[0]
 
 
 def test_problem_without_repairs_gets_none() -> None:

@@ -107,6 +107,10 @@ def test_spelling_is_read_as_its_operator(forward, found) -> None:
     [
         ("self.a = nn.Linear(4, 4)", "return self.a(x)", "linear"),
         ("self.a = layers.Conv2d(n, 4, 3)", "return self.a(F.relu(x))", "relu conv2d"),
+        ("self.a = nn.Conv2d(n, 2 * n, 3, groups=n)", "return self.a(x)", "depthwise_conv2d"),
+        ("self.a = nn.Conv1d(n, n, 3, 1, 0, 1, n)", "return self.a(x)", "depthwise_conv1d"),
+        ("self.a = nn.Conv2d(n, n, 3, groups=n // 2)", "return self.a(x)", "conv2d"),
+        ("self.a = nn.Conv2d(1, 1, 3, groups=1)", "return self.a(x)", "conv2d"),
         ("self.a = nn.Sequential(nn.Linear(4, 4), nn.ReLU6())", "return self.a(x)", "linear relu6"),
         (
             "parts = []\nfor _ in range(n):\n    parts.append(nn.GELU())\n"

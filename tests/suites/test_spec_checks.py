@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernelgym.errors import UsageError
+from kernelgym.suites import spec_checks
 from kernelgym.suites.spec import read_spec
 from kernelgym.suites.spec_checks import check_memory
-from support.specs import CPP, SPEC, TRITON, TRITON_SPEC, changed, written
+from kernelgym.suites.spec_files import MOST_TENSOR_BYTES
+from support.specs import CPP, SPEC, TRITON, TRITON_SPEC, WHOLE, changed, written
 
 CASES = [
     ({"reference": None}, r'"reference" is missing.*def run\(x, factor\)'),
@@ -86,3 +90,86 @@ def test_shapes_beyond_memory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"rows=1000000000.*129.1 GB.*12.0 GB"):
         check_memory(spec, 12 * 10**9, "cpu")
     check_memory(spec, 200 * 10**9, "cpu")
+
+
+RENAMED = {
+    "axis": lambda name: changed(SPEC, contract__axes={**SPEC["contract"]["axes"], name: "var"}),
+    "tensor": lambda name: changed(SPEC, contract__tensors__1__name=name),
+    "scalar": lambda name: changed(SPEC, contract__scalars=[{"name": name, "value": 1.0}]),
+    "meta-parameter": lambda name: changed(SPEC, launch={"meta": {name: [1, 2]}}),
+}
+
+
+@pytest.mark.parametrize("kind", RENAMED)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("self", "generated modules use it"),
+        ("torch", "generated modules use it"),
+        ("run", "generated modules use it"),
+        ("forward", "torch.nn.Module has an attribute"),
+        ("training", "torch.nn.Module has an attribute"),
+        ("max", "function of the spec's arithmetic"),
+        ("rows_µ", "letters of ASCII"),
+    ],
+)
+def test_names_that_modules_use_are_refused(kind: str, name: str, why: str, tmp_path: Path) -> None:
+    spec = RENAMED[kind](name)
+    with pytest.raises(UsageError, match=rf"{kind} '{name}' (cannot have that name: )?.*{why}"):
+        read_spec(written(tmp_path, spec))
+
+
+def test_words_of_cpp_name_no_constants(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'template' cannot have that name: it is a word of C"):
+        read_spec(written(tmp_path, changed(SPEC, launch={"meta": {"template": [1]}})))
+    with pytest.raises(UsageError, match="'x' names the entry and a tensor"):
+        triton = changed(TRITON_SPEC, entry="x", source=TRITON.replace("scale_kernel", "x"))
+        read_spec(written(tmp_path, triton))
+
+
+def test_the_names_of_a_module_are_all_known() -> None:
+    module = torch.nn.Module()
+    there = {*dir(torch.nn.Module), *vars(module)}
+    assert {name for name in there if not name.startswith("_")} <= spec_checks._MODULE
+
+
+NAMES_A_FILE = {
+    "source": lambda path: changed(SPEC, source=None, path=path),
+    "reference": lambda path: changed(SPEC, reference={"path": path}),
+    "problem": lambda path: changed(SPEC, reference={"problem": path}),
+    "tensor": lambda path: changed(
+        SPEC, contract__tensors__0__init={"kind": "safetensors", "path": path, "key": "a"}
+    ),
+    "definition": lambda path: changed(WHOLE, definition=path),
+    "workloads": lambda path: changed(WHOLE, workloads=path),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES_A_FILE)
+def test_files_outside_the_folder_are_refused(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    outside = tmp_path / "secret.py"
+    outside.write_text("secret")
+    (folder / "link.py").symlink_to(outside)
+    (folder / "up").symlink_to(tmp_path)
+    for path in ("../secret.py", str(outside), "link.py", "up/secret.py"):
+        with pytest.raises(UsageError, match="does not lie in the spec's folder") as found:
+            read_spec(written(folder, NAMES_A_FILE[kind](path)))
+        assert "secret" not in str(found.value).replace("secret.py", "")
+    (folder / "round.py").symlink_to("round.py")
+    for path in ("missing.py", "round.py", "a\0.py", "x" * 5000 + ".py"):
+        with pytest.raises(UsageError, match="cannot read"):
+            read_spec(written(folder, NAMES_A_FILE[kind](path)))
+
+
+@pytest.mark.parametrize("kind", NAMES_A_FILE)
+def test_files_of_a_spec_have_a_largest_size(kind: str, tmp_path: Path) -> None:
+    with (tmp_path / "large.py").open("wb") as file:
+        file.truncate(MOST_TENSOR_BYTES + 1)  # takes no room on the disk
+    os.mkfifo(tmp_path / "pipe.py")
+    for path, why in (("large.py", "are the most"), ("pipe.py", "it is no file")):
+        with pytest.raises(UsageError, match=why):
+            read_spec(written(tmp_path, NAMES_A_FILE[kind](path)))
+    with pytest.raises(UsageError, match="are the most"):
+        read_spec(tmp_path / "large.py")

@@ -14,56 +14,18 @@ import torch
 from kernelgym.errors import UsageError
 from kernelgym.suites.spec import read_spec
 from kernelgym.suites.spec_modules import problem_source
-from support.specs import CPP, TRITON, changed, written
-
-DEFINITION = {
-    "name": "scaled_d8",
-    "op_type": "scale",
-    "axes": {"rows": {"type": "var"}, "d": {"type": "const", "value": 8, "description": None}},
-    "inputs": {
-        "x": {"shape": ["rows", "d"], "dtype": "float32"},
-        "ids": {"shape": ["rows"], "dtype": "int32"},
-        "factor": {"shape": None, "dtype": "float32"},
-    },
-    "outputs": {"y": {"shape": ["rows", "d"], "dtype": "float32"}},
-    "reference": "import torch\n\n@torch.no_grad()\ndef run(x, ids, factor):\n"
-    "    return x * factor\n",
-    "tags": ["status:verified"],
-    "constraints": [],
-}
-SOLUTION = {
-    "name": "plain",
-    "definition": "scaled_d8",
-    "author": "us",
-    "spec": {
-        "language": "cpp",
-        "target_hardware": ["cpu"],
-        "entry_point": "main.cpp::scaled",
-        "destination_passing_style": False,
-        "binding": "torch",
-    },
-    "sources": [{"path": "main.cpp", "content": CPP}],
-}
-RANDOM = {"type": "random"}
-WORKLOADS = [
-    {
-        "definition": "scaled_d8",
-        "workload": {
-            "uuid": f"w{rows}",
-            "axes": {"rows": rows},
-            "inputs": {"x": RANDOM, "ids": RANDOM, "factor": {"type": "scalar", "value": rows / 2}},
-        },
-        "solution": None,
-        "evaluation": None,
-    }
-    for rows in (2, 5)
-]
-WHOLE: dict[str, Any] = {
-    "definition": DEFINITION,
-    "solution": SOLUTION,
-    "workloads": WORKLOADS,
-    "hidden": ["w5"],
-}
+from support.specs import (
+    DATA,
+    DEFINITION,
+    INLINE,
+    RANDOM,
+    SOLUTION,
+    VALUES,
+    WHOLE,
+    WORKLOADS,
+    changed,
+    written,
+)
 
 
 def test_a_definition_becomes_a_spec(tmp_path: Path) -> None:
@@ -103,7 +65,7 @@ def test_parts_may_be_files(tmp_path: Path) -> None:
     ("change", "why"),
     [
         ({"solution__spec__binding": "tvm-ffi"}, "only torch"),
-        ({"solution__sources": []}, "only main.cpp alone"),
+        ({"solution__sources": []}, "only 'main.cpp' alone"),
         ({"definition__inputs__x__dtype": "float8_e4m3fn"}, "float8_e4m3fn"),
         ({"workloads__0__workload__inputs__x": {"type": "magic"}}, "magic"),
         ({"workloads__0__workload__inputs__factor": RANDOM}, "no workload gives the scalar"),
@@ -118,33 +80,6 @@ def test_what_has_no_counterpart_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=why):
         read_spec(written(tmp_path, changed(WHOLE, **change)))
-
-
-VALUES = torch.arange(64, dtype=torch.float32)
-PACKED = base64.b64encode(zlib.compress(VALUES.numpy().tobytes())).decode()
-DATA = {"data_b64": PACKED, "dtype": "float32", "shape": [64], "compress": "zlib"}
-INLINE: dict[str, Any] = {
-    "name": "scaled",
-    "kernel_type": "triton",
-    "entry": "scale_kernel",
-    "source_code": TRITON,
-    "io": {
-        "args": [
-            {"name": "x", "type": "tensor", "tensor_spec": {"data": DATA}},
-            {
-                "name": "y",
-                "type": "tensor",
-                "role": "output",
-                "tensor_spec": {"shape": [64], "dtype": "float32"},
-            },
-            {"name": "count", "type": "int", "value": 64},
-            {"name": "factor", "type": "float", "value": 2.0},
-            {"name": "BLOCK", "type": "int", "value": 32, "is_meta": True},
-        ],
-        "launch": {"grid": {"x": 2, "y": 1, "z": 1}, "num_warps": 4},
-    },
-    "reference": {"run": "def run(x, factor):\n    return x * factor\n"},
-}
 
 
 @pytest.fixture(autouse=True)

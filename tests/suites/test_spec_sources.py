@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from kernelgym.errors import UsageError
+from kernelgym.suites import spec_checks
 from kernelgym.suites.spec_sources import cpp_function, declaration, is_jit, unwritten_by_triton
 from support.specs import CPP, TRITON
 
@@ -61,3 +65,27 @@ def test_a_long_table_before_a_function_is_skipped() -> None:
     table = ", ".join(str(number) for number in range(40_000))  # a square of it would take hours
     source = f"static const int table[] = {{{table}}};\nint f(int a) {{ return table[a]; }}"
     assert cpp_function(source, "f") == ("int", ("int a",))
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["/*" * 100_000, '"\\"' * 100_000, "'" * 100_000, "f(" * 100_000, "f" + " " * 100_000],
+)
+def test_unclosed_text_takes_linear_time(before: str) -> None:
+    began = time.process_time()
+    with pytest.raises(UsageError, match="defines no function"):
+        cpp_function(f"{before}\nint g;", "f")
+    assert time.process_time() - began < 2.0
+
+
+def test_a_character_begins_no_string() -> None:
+    source = """char quote = '"'; int f(int a) { return a; } char other = '"';"""
+    assert cpp_function(source, "f") == ("int", ("int a",))
+
+
+def test_many_consts_take_linear_time() -> None:
+    began = time.process_time()
+    assert not spec_checks._is_constant_pointer("const " * 50_000)
+    assert time.process_time() - began < 1.0
+    assert spec_checks._is_constant_pointer("const float* x")
+    assert not spec_checks._is_constant_pointer("float* const_x")

@@ -39,7 +39,10 @@ def test_own_tolerances_make_other_rules(tmp_path: Path) -> None:
     spec = changed(SPEC, contract__tolerances={"atol": 1e-3, "rtol": 1e-2})
     own, strict = SpecSuite(written(tmp_path, spec)).rules("strict"), RULESETS["strict"]
     assert (own.tolerance, own.atol, own.rtol) == ("allclose", 1e-3, 1e-2)
-    assert own.label.startswith("strict+tolerances@") and own.digest != strict.digest
+    assert (
+        own.label.startswith("strict+tolerances(atol=0.001,rtol=0.01)@")
+        and own.digest != strict.digest
+    )
     assert SpecSuite(written(tmp_path, spec)).rules(own) == own
     assert SpecSuite(written(tmp_path, SPEC)).rules("strict") == strict
 
@@ -66,7 +69,7 @@ def test_environments_play_by_a_spec(tmp_path: Path) -> None:
     spec = changed(SPEC, contract__tolerances={"atol": 1e-3, "rtol": 1e-2})
     path = written(tmp_path, spec)
     env = KernelEnv(suite=str(path), split="tune", language="cpp")
-    assert env.ruleset.name == "strict+tolerances"
+    assert env.ruleset.name == "strict+tolerances(atol=0.001,rtol=0.01)"
     observation, info = env.reset(seed=1)
     assert info["problem_id"] == "scaled/rows=4" and "return x * factor" in str(observation)
     with pytest.raises(UsageError, match="strict"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
+import zlib
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
@@ -92,6 +96,81 @@ PRODUCT: dict[str, Any] = {
             {"axes": {"n": 1237}, "role": "hidden"},
         ],
     },
+}
+
+
+DEFINITION = {
+    "name": "scaled_d8",
+    "op_type": "scale",
+    "axes": {"rows": {"type": "var"}, "d": {"type": "const", "value": 8, "description": None}},
+    "inputs": {
+        "x": {"shape": ["rows", "d"], "dtype": "float32"},
+        "ids": {"shape": ["rows"], "dtype": "int32"},
+        "factor": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"y": {"shape": ["rows", "d"], "dtype": "float32"}},
+    "reference": "import torch\n\n@torch.no_grad()\ndef run(x, ids, factor):\n"
+    "    return x * factor\n",
+    "tags": ["status:verified"],
+    "constraints": [],
+}
+SOLUTION = {
+    "name": "plain",
+    "definition": "scaled_d8",
+    "author": "us",
+    "spec": {
+        "language": "cpp",
+        "target_hardware": ["cpu"],
+        "entry_point": "main.cpp::scaled",
+        "destination_passing_style": False,
+        "binding": "torch",
+    },
+    "sources": [{"path": "main.cpp", "content": CPP}],
+}
+RANDOM = {"type": "random"}
+WORKLOADS = [
+    {
+        "definition": "scaled_d8",
+        "workload": {
+            "uuid": f"w{rows}",
+            "axes": {"rows": rows},
+            "inputs": {"x": RANDOM, "ids": RANDOM, "factor": {"type": "scalar", "value": rows / 2}},
+        },
+        "solution": None,
+        "evaluation": None,
+    }
+    for rows in (2, 5)
+]
+WHOLE: dict[str, Any] = {
+    "definition": DEFINITION,
+    "solution": SOLUTION,
+    "workloads": WORKLOADS,
+    "hidden": ["w5"],
+}
+VALUES = torch.arange(64, dtype=torch.float32)
+PACKED = base64.b64encode(zlib.compress(VALUES.numpy().tobytes())).decode()
+DATA = {"data_b64": PACKED, "dtype": "float32", "shape": [64], "compress": "zlib"}
+INLINE: dict[str, Any] = {
+    "name": "scaled",
+    "kernel_type": "triton",
+    "entry": "scale_kernel",
+    "source_code": TRITON,
+    "io": {
+        "args": [
+            {"name": "x", "type": "tensor", "tensor_spec": {"data": DATA}},
+            {
+                "name": "y",
+                "type": "tensor",
+                "role": "output",
+                "tensor_spec": {"shape": [64], "dtype": "float32"},
+            },
+            {"name": "count", "type": "int", "value": 64},
+            {"name": "factor", "type": "float", "value": 2.0},
+            {"name": "BLOCK", "type": "int", "value": 32, "is_meta": True},
+        ],
+        "launch": {"grid": {"x": 2, "y": 1, "z": 1}, "num_warps": 4},
+    },
+    "reference": {"run": "def run(x, factor):\n    return x * factor\n"},
 }
 
 

@@ -45,7 +45,8 @@ class BatchJob:
     """1-based line of the jobs file."""
     job: Job
     rules: Ruleset
-    """What it is judged by: the row's ruleset and precision, or the command's."""
+    """What it is judged by: the row's ruleset and precision, or the command's; a kernel spec's
+    tolerances go before theirs."""
 
 
 def run_batch(
@@ -133,13 +134,14 @@ def read_jobs(
     # Not `splitlines`: JSON text may hold line separators other than the newline.
     lines = judging.read_text(path, "jobs file").split("\n")
     problems: dict[tuple[str, str], Problem] = {}
+    own: dict[tuple[str, Ruleset], Ruleset] = {}
     seen: dict[JobId, int] = {}
     jobs = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            entry = _job(line, number, path.parent, language, device, rules, sizes, problems)
+            entry = _job(line, number, path.parent, language, device, rules, sizes, problems, own)
             check_fits(entry.job.problem, memory_bytes, device)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
@@ -161,6 +163,7 @@ def _job(
     rules: Ruleset,
     sizes: str,
     problems: dict[tuple[str, str], Problem],
+    own: dict[tuple[str, Ruleset], Ruleset],
 ) -> BatchJob:
     try:
         row = json.loads(line)
@@ -186,7 +189,10 @@ def _job(
         problems[named] = judging.problem_at(named[0], folder, named[1])
     source = judging.read_text(folder / row["kernel"], "kernel file")
     job = Job(problems[named], Kernel(source, chosen))
-    return BatchJob(given, number, job, _rules_of(row, rules))
+    asked = named[0], _rules_of(row, rules)
+    if asked not in own:
+        own[asked] = judging.rules_at(asked[0], asked[1], folder)
+    return BatchJob(given, number, job, own[asked])
 
 
 def _rules_of(row: Mapping[str, Any], rules: Ruleset) -> Ruleset:

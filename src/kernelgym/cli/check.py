@@ -76,7 +76,7 @@ class Check(MemoryOption, JudgingOptions):
             )
         self._check_seed()
         with_timing = not self.no_timing
-        rules = precise_rules(self.ruleset, self.precision)
+        rules = judging.rules_at(self.problem, precise_rules(self.ruleset, self.precision))
         evaluator = judging.make_evaluator(
             self.device, rules, timing=with_timing, memory=self.memory
         )
@@ -86,7 +86,7 @@ class Check(MemoryOption, JudgingOptions):
             problem = judging.problem_at(self.problem, sizes=self.sizes)
             check_fits(problem, getattr(evaluator, "memory_bytes", None), self.device)
             text = judging.read_text(self.file, "kernel file")
-            kernel, verdict = self._read(text)
+            kernel, verdict = self._read(text, rules.label)
             if kernel is not None:
                 verdict = judging.judge(evaluator, problem, kernel, self.replay)
         finally:
@@ -101,11 +101,11 @@ class Check(MemoryOption, JudgingOptions):
 
     def _spec(self) -> int:
         """Judge a kernel on each shape of a spec."""
-        from kernelgym.cli.check_spec import check_spec
+        from kernelgym.cli.check_spec import judge_every_shape
 
         self._refuse(["replay"] if self.replay else [], "repeats one verdict; name one shape by #")
         self._refuse(["reply"] if self.reply else [], "cannot be combined with a kernel spec")
-        return check_spec(
+        return judge_every_shape(
             self.problem or self.file,
             self.file if self.problem else "",
             language=self.language,
@@ -117,7 +117,7 @@ class Check(MemoryOption, JudgingOptions):
             as_json=self.json,
         )
 
-    def _read(self, text: str) -> tuple[Kernel | None, Verdict]:
+    def _read(self, text: str, label: str) -> tuple[Kernel | None, Verdict]:
         """Return the kernel, and the verdict that stands if there is none."""
         if not self.reply:
             return Kernel(text, self.language), Verdict(Status.NO_KERNEL)
@@ -125,7 +125,6 @@ class Check(MemoryOption, JudgingOptions):
 
         reply = parse(text, self.language)
         why = "; ".join(DEFECTS[code] for code in reply.defects)
-        label = precise_rules(self.ruleset, self.precision).label
         return reply.kernel, Verdict(Status.NO_KERNEL, message=why, ruleset=label)
 
     def _batch(self) -> int:

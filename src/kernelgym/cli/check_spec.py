@@ -13,10 +13,10 @@ from kernelgym.suites.spec_checks import check_memory
 from kernelgym.suites.spec_suite import SpecSuite
 from kernelgym.types import Kernel
 
-__all__ = ["check_spec"]
+__all__ = ["judge_every_shape"]
 
 
-def check_spec(
+def judge_every_shape(
     path: str,
     kernel_file: str,
     *,

@@ -26,6 +26,7 @@ __all__ = [
     "make_evaluator",
     "problem_at",
     "read_text",
+    "rules_at",
     "untimed_reason",
     "with_cache",
 ]
@@ -118,10 +119,29 @@ def problem_at(id_or_path: str, folder: Path = Path(), sizes: str = "full") -> P
         return get_problem(id_or_path, sizes)
     path = folder / id_or_path
     try:
-        is_path = id_or_path.endswith(".py") or path.exists()
+        # Behind the file of a kernel spec, # and a shape's name may stand.
+        is_path = id_or_path.endswith(".py") or Path(str(path).partition("#")[0]).exists()
     except (OSError, ValueError):  # too long for a path, or a NUL in it
         is_path = False
     return get_problem(str(path) if is_path else id_or_path, sizes)
+
+
+def rules_at(id_or_path: str, rules: Ruleset, folder: Path = Path()) -> Ruleset:
+    """Return rules, with the tolerances of a kernel spec that is named.
+
+    Args:
+        id_or_path: The problem's id or path.
+        rules: The rules that were asked for.
+        folder: What paths are relative to.
+
+    Raises:
+        UsageError: If a spec's file cannot be used.
+    """
+    if not id_or_path.partition("#")[0].endswith(".json"):
+        return rules
+    from kernelgym.suites.spec_suite import rules_for
+
+    return rules_for(folder / id_or_path, rules)
 
 
 def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:

@@ -23,6 +23,7 @@ from kernelgym.cli.transcript import (
 )
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UsageError
+from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import GAMMA, Feedback, Kernel, Trajectory
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Play(MemoryOption, JudgingOptions):
             )
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must be at least 0, got {self.seed}")
-        evaluator = judging.make_evaluator(self.device, self.ruleset, memory=self.memory)
+        rules = judging.rules_at(self.problem, find_ruleset(self.ruleset))
+        evaluator = judging.make_evaluator(self.device, rules, memory=self.memory)
         try:
             judging.check_tools(self.language, self.device)
             options: dict[str, Any] = {

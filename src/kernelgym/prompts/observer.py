@@ -9,7 +9,8 @@ detail, then in a line, then not at all, and the best one is the last to go.
 To add something (retrieved examples, notes on hardware), pass a part (`kernelgym.prompts.parts`).
 
 A context that is append-only (``transcript``) cuts nothing: `observe` shows the first turns that
-fit, whole, and `Observer.is_full` says that the last does not, which ends the episode.
+fit, whole, and `Observer.is_full` says that the last does not, which ends the episode. What parts
+add after an attempt is decided when it is the newest, and stays.
 
 With `Observer.prompt_tokens` no prompt is longer than that. It is divided at every turn: the
 problem whole, then the last attempt with its feedback, then what parts add, then older attempts.
@@ -31,7 +32,7 @@ from kernelgym.prompts.context import (
     own_summary,
 )
 from kernelgym.prompts.hardware import Hardware, hardware_of
-from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts, followers
+from kernelgym.prompts.parts import UNLIMITED, Addition, Pages, Part, Room, add_parts
 from kernelgym.prompts.problem import (
     SUMMARY_REQUEST,
     example_count,
@@ -43,7 +44,7 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_TOKENS", "Observer", "Pages", "Prompt", "render", "shrunk", "sound"]
+__all__ = ["HISTORY_TOKENS", "Observer", "Prompt", "render", "shrunk", "sound"]
 
 HISTORY_TOKENS = 6_000
 """Default budget for earlier attempts."""
@@ -180,16 +181,44 @@ class Observer:
         while limit is not None and part_room > 0 and self.tokens(opening(added)) > limit:
             part_room -= max(1, self.tokens(opening(added)) - limit)
             added = additions(part_room)
-        messages = opening(added)
-        total, attempts = self.tokens(messages), 0
-        for turn in turns:
-            told = "".join(self._told(turn, is_last=True, is_best=False))
-            pair = (sound(Message("assistant", turn.action)), sound(Message("user", told)))
-            size = self.tokens(pair)
-            if attempts + size > room or (limit is not None and total + size > limit):
+        opened = opening(added)
+        shown = Prompt(opened, added, self.tokens(opened), 0)
+        for played in range(1, len(turns) + 1):
+            next_one = self._followed(problem, turns[:played], shown.tokens)
+            over = limit is not None and shown.tokens + next_one.tokens > limit
+            if over or shown.attempts + next_one.attempts > room:
                 break
-            messages, total, attempts = (*messages, *pair), total + size, attempts + size
-        return Prompt(messages, added, total, attempts)
+            shown = Prompt(
+                shown.messages + next_one.messages,
+                shown.added + next_one.added,
+                shown.tokens + next_one.tokens,
+                shown.attempts + next_one.attempts,
+            )
+        return shown
+
+    def _followed(self, problem: Problem, turns: Sequence[Turn], taken: int) -> Prompt:
+        """Return the last turn's messages, whole, with what parts add.
+
+        It depends on these turns and the tokens before them only, so that later prompts repeat it.
+        """
+        turn, limit = turns[-1], self.prompt_tokens
+        head, asked = self._told(turn, is_last=True, is_best=False)
+
+        def made(part_room: int) -> Prompt:
+            pages = self.pages(problem, turns, part_room)
+            page = pages.after(len(turns) - 1)
+            told = f"{head}\n\n{page}{asked}" if page else f"{head}{asked}"
+            pair = (sound(Message("assistant", turn.action)), sound(Message("user", told)))
+            return Prompt(pair, pages.added, self.tokens(pair), 0)
+
+        bare = made(0)
+        if limit is None:
+            whole = made(UNLIMITED)
+        else:
+            # A page must leave room for the least of the next attempt and its feedback.
+            left = limit - taken - 2 * _LEAST_ATTEMPT_TOKENS * bool(asked)
+            whole, _ = shrunk(made, left - bare.tokens, left)
+        return Prompt(whole.messages, whole.added, whole.tokens, bare.tokens)
 
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
@@ -203,7 +232,7 @@ class Observer:
         def made(
             part_room: int, last_room: int, history_room: int, chosen: Sequence[Shown]
         ) -> Prompt:
-            pages = Pages(self, problem, turns, part_room)
+            pages = self.pages(problem, turns, part_room)
             newest = pages.after(len(turns) - 1)
             first = pages.first()
             attempts, lines = self._history(
@@ -270,6 +299,11 @@ class Observer:
             "# The kernel to start from\n\nIt has not been judged yet. Improve on it.\n\n"
             f"```python\n{start.source.strip()}\n```"
         ]
+
+    def pages(self, problem: Problem, turns: Sequence[Turn], room: int) -> Pages:
+        """Return what parts add to one prompt, within so many tokens."""
+        place = Room(self.language, self.device, room, self.count)
+        return Pages(self.parts, problem, turns, place)
 
     def tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages, without what a chat template adds."""
@@ -366,40 +400,6 @@ class Observer:
                 break
             lines.append(line)
         return "\n".join([title, *reversed(lines)]) if lines else ""
-
-
-class Pages:
-    """What parts add to one prompt, in the order it is asked for."""
-
-    def __init__(
-        self, observer: Observer, problem: Problem, turns: Sequence[Turn], room: int
-    ) -> None:
-        self._observer, self._problem, self._turns = observer, problem, turns
-        self._after = followers(observer.parts)
-        self._left = room
-        self.added: tuple[Addition, ...] = ()
-
-    def first(self) -> list[str]:
-        """Return what is added to the first user message."""
-        return [addition.text for addition in self._add(self._observer.parts, self._turns)]
-
-    def after(self, index: int) -> str:
-        """Return what is added after an attempt; empty before the first."""
-        if index < 0 or not self._after:
-            return ""
-        added = self._add(self._after, self._turns[: index + 1])
-        return "\n\n".join(addition.text for addition in added)
-
-    def _add(self, parts: Sequence[Part], turns: Sequence[Turn]) -> tuple[Addition, ...]:
-        if self._left <= 0:
-            return ()
-        observer = self._observer
-        place = Room(observer.language, observer.device, self._left, observer.count)
-        added = add_parts(parts, self._problem, turns, place)
-        if self._left < UNLIMITED:
-            self._left -= sum(observer.count(addition.text) for addition in added)
-        self.added += added
-        return added
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ what became of the last of these turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
 
-__all__ = ["UNLIMITED", "Addition", "Part", "Room", "add_parts", "followers"]
+__all__ = ["UNLIMITED", "Addition", "Pages", "Part", "Room", "add_parts", "followers"]
 
 UNLIMITED = 1 << 40
 """Tokens of a room without a limit."""
@@ -82,3 +82,44 @@ def add_parts(
             left -= taken
         found.append(added)
     return tuple(found)
+
+
+class Pages:
+    """What parts add to one prompt, in the order it is asked for.
+
+    Args:
+        parts: The parts, the first served first.
+        problem: The problem being solved.
+        turns: The turns played so far.
+        room: The room of all that is added.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], problem: Problem, turns: Sequence[Turn], room: Room
+    ) -> None:
+        self._parts, self._problem, self._turns = parts, problem, turns
+        self._after = followers(parts)
+        self._room = room
+        self.added: tuple[Addition, ...] = ()
+
+    def first(self) -> list[str]:
+        """Return what is added to the first user message."""
+        return [addition.text for addition in self._add(self._parts, self._turns)]
+
+    def after(self, index: int) -> str:
+        """Return what is added after an attempt; empty before the first."""
+        if index < 0 or not self._after:
+            return ""
+        added = self._add(self._after, self._turns[: index + 1])
+        return "\n\n".join(addition.text for addition in added)
+
+    def _add(self, parts: Sequence[Part], turns: Sequence[Turn]) -> tuple[Addition, ...]:
+        room = self._room
+        if room.tokens <= 0:
+            return ()
+        added = add_parts(parts, self._problem, turns, room)
+        if room.tokens < UNLIMITED:
+            taken = sum(room.count(addition.text) for addition in added)
+            self._room = replace(room, tokens=room.tokens - taken)
+        self.added += added
+        return added

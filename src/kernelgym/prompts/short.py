@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
-from kernelgym.prompts.observer import Observer, Pages, Prompt, shrunk, sound
+from kernelgym.prompts.observer import Observer, Prompt, shrunk, sound
 from kernelgym.prompts.parts import UNLIMITED
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
@@ -107,7 +107,7 @@ class ShortObserver(Observer):
             tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
 
         def made(part_room: int, tried: tuple[Message, ...]) -> Prompt:
-            pages = Pages(self, problem, turns, part_room)
+            pages = self.pages(problem, turns, part_room)
             if tried and (newest := pages.after(len(turns) - 1)):
                 said = sound(Message("user", f"{tried[1].content}\n\n{newest}"))
                 tried = (tried[0], said)

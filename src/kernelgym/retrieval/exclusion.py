@@ -21,6 +21,7 @@ from functools import lru_cache
 
 from kernelgym.errors import ProblemError
 from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.idioms import DEPTHWISE
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import aliases_of, parsed
 from kernelgym.suites.small_sizes import SMALL
@@ -67,7 +68,8 @@ def _keys(problem_id: str, name: str, source: str, form: str) -> Keys:
     sources = [f"text {text_digest(source)}"] if source else []
     tree = tree_key(source)
     sources += [f"tree {tree}"] if tree else []
-    computed = operators(source)
+    # A function says less of its groups than a module: both must be excluded for each other.
+    computed = [name.removeprefix(DEPTHWISE) for name in operators(source)]
     forms = [f"operators {' '.join(computed)}"] if computed else []
     forms += [f"form {form}"] if form else []
     return dict(zip(REASONS, map(tuple, (names, sources, forms)), strict=True))

@@ -12,7 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from kernelgym.retrieval.kinds import is_tensor
 
-__all__ = ["COMPARED", "IDIOMS", "INFIX", "arithmetic", "bounded", "number"]
+__all__ = ["COMPARED", "DEPTHWISE", "IDIOMS", "INFIX", "arithmetic", "bounded", "layer", "number"]
+
+DEPTHWISE = "depthwise_"
+"""Begins the name of a convolution that keeps its channels apart."""
+_GROUPS = 6
+"""Where a convolution's constructor takes its groups by place."""
 
 INFIX = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul",
@@ -69,6 +74,26 @@ def bounded(name: str, nodes: Sequence[ast.expr], words: Mapping[str | None, ast
     if low is not None and high is None:
         return "relu" if number(low) == 0 else "maximum"
     return "minimum" if low is None and high is not None else name
+
+
+def layer(name: str, node: ast.Call) -> str:
+    """Return what a module is by its constructor.
+
+    A convolution is depthwise if it has as many groups as input channels, by the same expression.
+
+    Args:
+        name: Its operator, such as ``conv2d``.
+        node: The call of the constructor.
+    """
+    if name not in ("conv1d", "conv2d", "conv3d"):
+        return name
+    words = {word.arg: word.value for word in node.keywords}
+    by_place = dict(enumerate(node.args))
+    groups = words.get("groups", by_place.get(_GROUPS))
+    channels = words.get("in_channels", by_place.get(0))
+    if groups is None or channels is None or number(groups) == 1:
+        return name
+    return f"{DEPTHWISE}{name}" if ast.dump(groups) == ast.dump(channels) else name
 
 
 def _bound(

@@ -63,7 +63,8 @@ _FAMILIES = {
     "activation": "relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu glu sigmoid tanh mish "
     "softplus softsign hardswish hardsigmoid hardshrink softshrink tanhshrink logsigmoid threshold",
     "matmul": "matmul linear addmm baddbmm bilinear einsum tensordot addmv addbmm chain_matmul",
-    "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold",
+    "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold "
+    "depthwise_conv1d depthwise_conv2d depthwise_conv3d",
     "pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d "
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
     "adaptive_max_pool2d adaptive_max_pool3d",

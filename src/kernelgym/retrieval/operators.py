@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
-from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, bounded, number
+from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, bounded, layer, number
 from kernelgym.retrieval.kinds import (
     OTHER,
     TENSOR,
@@ -456,7 +456,7 @@ class _Walk:
                 return Many(flat(self._step, members), names)
             if last in ("Parameter", "Buffer", "Tensor", "FloatTensor"):
                 return TENSOR
-            return Layer(operator_name(dotted))
+            return Layer(layer(operator_name(dotted), node))
         tensors = any(map(is_tensor, [*values, *named.values()]))
         if home.startswith(("torch.nn.init", "math", "numpy", "typing", "copy", "os")):
             return OTHER

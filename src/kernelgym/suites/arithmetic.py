@@ -102,6 +102,8 @@ def _tree(expression: int | str) -> ast.expr:
         raise UsageError(f"{expression!r} is no arithmetic; give a whole number or an expression")
     if len(str(expression)) > _MOST_TEXT:
         raise UsageError(f"an expression of {len(str(expression))} characters is too long")
+    if not str(expression).isascii():  # Python takes some letters for others
+        raise _no_arithmetic(expression, "holds letters other than those of ASCII")
     try:
         tree = ast.parse(str(expression).strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):

@@ -24,6 +24,7 @@ __all__ = ["read_record", "schema_of"]
 
 T = TypeVar("T")
 _TAGS = ("kind", "type")
+_MOST_VALUE = 2**63 - 1
 _PLAIN: Mapping[type, tuple[str, str]] = {
     str: ("string", "a text"),
     int: ("integer", "a whole number"),
@@ -135,6 +136,10 @@ def _read(hint: Any, data: object, where: str) -> Any:
     raise UsageError(f"{where} is {told}, got {_shown(data)}")
 
 
+def _place(where: str, name: str) -> str:
+    return f"{where}.{name}" if name.isidentifier() else f"{where}[{name!r:.80}]"
+
+
 def _tagged(cls: type) -> tuple[str, str] | None:
     return _tag(cls) if dataclasses.is_dataclass(cls) else None
 
@@ -153,17 +158,29 @@ def _read_one(hint: Any, data: object, where: str) -> Any:
         if not isinstance(data, Mapping):
             raise UsageError(f"{where} is an object, got {_shown(data)}")
         return types.MappingProxyType(
-            {name: _read(inner[1], each, f"{where}.{name}") for name, each in data.items()}
+            {
+                _read_one(str, name, f"a name in {where}"): _read(
+                    inner[1], each, _place(where, name)
+                )
+                for name, each in data.items()
+            }
         )
     if dataclasses.is_dataclass(hint):
         return read_record(typing.cast("type[Any]", hint), data, where)
     name, told = _PLAIN[hint][0], _PLAIN[hint][1]
     fits = isinstance(data, bool) if hint is bool else not isinstance(data, bool)
     if hint is float:
-        fits = fits and isinstance(data, int | float) and math.isfinite(data)
+        try:
+            fits = fits and isinstance(data, int | float) and math.isfinite(data)
+        except OverflowError:  # a whole number beyond all floating-point ones
+            fits = False
         data = float(data) if fits else data  # type: ignore[arg-type]
     elif hint is not bool:
         fits = fits and isinstance(data, hint)
+    if fits and hint is int and not -_MOST_VALUE <= typing.cast("int", data) <= _MOST_VALUE:
+        raise UsageError(f"{where} does not fit in 64 bits: {_shown(data)}")
+    if fits and hint is str and any("\ud800" <= each <= "\udfff" for each in str(data)):
+        raise UsageError(f"{where} holds half a surrogate pair, which is no text: {_shown(data)}")
     if not fits:
         raise UsageError(f"{where} is {told}, got {_shown(data)} ({name} expected)")
     return data

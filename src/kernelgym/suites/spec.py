@@ -25,13 +25,21 @@ from typing import Any, Literal
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import Ruleset, with_tolerances
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.arithmetic import evaluate, names_in
 from kernelgym.suites.json_records import read_record
+from kernelgym.suites.spec_files import (
+    MOST_TENSOR_BYTES,
+    MOST_TEXT_BYTES,
+    check_file,
+    file_in,
+    text_in,
+)
 
 __all__ = [
     "DTYPE_BYTES",
+    "STORED_DTYPES",
     "Arange",
     "ConstAxis",
     "Contract",
@@ -65,11 +73,18 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     }
 )
 """Bytes of one element, by the name of its type."""
+STORED_DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"},
+        **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8"},
+        **{"uint8": "U8", "bool": "BOOL"},
+    }
+)
+"""What safetensors files call a type, by its name."""
 Dtype = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
-_TOLERANCES = "+tolerances"
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,13 +371,7 @@ class KernelSpec:
         rules, own = find_ruleset(base), self.contract.tolerances
         if own is None:
             return rules
-        return dataclasses.replace(
-            rules,
-            name=f"{rules.name.removesuffix(_TOLERANCES)}{_TOLERANCES}",
-            tolerance="allclose",
-            atol=own.atol,
-            rtol=own.rtol,
-        )
+        return with_tolerances(rules, own.atol, own.rtol)
 
 
 def read_spec(path: str | Path) -> KernelSpec:
@@ -375,17 +384,19 @@ def read_spec(path: str | Path) -> KernelSpec:
 
     path = Path(path)
     try:
+        check_file(path, MOST_TENSOR_BYTES)
         data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (OSError, UsageError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot read the kernel spec {path}: {why}") from None
     try:
         return spec_from(converted(data, path), path.parent)
-    except UnknownName as error:
-        error.args = (f"{path}: {error}",)
-        raise
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        told = " ".join(f"{path}: {error}".splitlines())
+        if not isinstance(error, UnknownName):
+            raise UsageError(told) from None
+        error.args = (told,)
+        raise
 
 
 def spec_from(data: object, folder: Path) -> KernelSpec:
@@ -405,8 +416,8 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
     if spec.reference is not None and not spec.reference.problem:
         run = _text(spec.reference.run, spec.reference.path, folder, "reference.run")
         spec = dataclasses.replace(spec, reference=Reference(run=run, path=spec.reference.path))
-    if spec.reference is not None and spec.reference.problem.endswith(".py"):
-        problem = str((folder / spec.reference.problem).resolve())
+    if spec.reference is not None and spec.reference.problem:
+        problem = _problem(spec.reference.problem, folder)
         spec = dataclasses.replace(spec, reference=Reference(problem=problem))
     spec = _placed(spec, folder)
     if not _NAME.fullmatch(spec.name):
@@ -419,7 +430,22 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
 
 def is_name(text: str) -> bool:
     """Return True if a text can name a variable in generated modules."""
-    return text.isidentifier() and not keyword.iskeyword(text) and not text.startswith("_")
+    plain = text.isascii() and text.isidentifier() and not text.startswith("_")
+    return plain and not keyword.iskeyword(text)
+
+
+def _problem(given: str, folder: Path) -> str:
+    """Return a reference's problem: an id, or a file's whole path."""
+    from kernelgym.suites import SUITES
+
+    if given.endswith(".py"):
+        return str(file_in(folder, given, MOST_TEXT_BYTES))
+    if given.partition("/")[0] not in SUITES:
+        raise UsageError(
+            f"reference.problem is {given!r:.200}; give the id of a problem of "
+            f"{' or '.join(SUITES)}, or a file (*.py) in the spec's folder"
+        )
+    return given
 
 
 def _text(text: str, path: str, folder: Path, name: str) -> str:
@@ -429,10 +455,7 @@ def _text(text: str, path: str, folder: Path, name: str) -> str:
         raise UsageError(f"{what}; give one of them")
     if text:
         return text
-    try:
-        return (folder / path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {folder / path}: {error}") from None
+    return text_in(folder, path)
 
 
 def _placed(spec: KernelSpec, folder: Path) -> KernelSpec:
@@ -441,7 +464,7 @@ def _placed(spec: KernelSpec, folder: Path) -> KernelSpec:
     def placed(init: Any) -> Any:
         if not isinstance(init, Safetensors):
             return init
-        return dataclasses.replace(init, path=str((folder / init.path).resolve()))
+        return dataclasses.replace(init, path=str(file_in(folder, init.path, MOST_TENSOR_BYTES)))
 
     contract = spec.contract
     tensors = tuple(dataclasses.replace(t, init=placed(t.init)) for t in contract.tensors)

@@ -11,16 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.judging_memory import in_gigabytes, judging_bytes
-from kernelgym.suites.arithmetic import evaluate, names_in
+from kernelgym.suites.arithmetic import FUNCTIONS, evaluate, names_in
 from kernelgym.suites.spec import (
     ConstAxis,
     ExprAxis,
     KernelSpec,
-    Safetensors,
     Shape,
     Tensor,
     VarAxis,
@@ -31,6 +29,34 @@ from kernelgym.suites.spec_sources import cpp_function, is_jit, run_parameters, 
 
 __all__ = ["check_memory", "check_spec"]
 
+_GENERATED = frozenset(
+    {"self", "super", "torch", "nn", "run", "Model", "ModelNew", "extension", "found", "sizes"}
+)
+_MODULE = frozenset(
+    """
+    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double
+    dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter
+    get_submodule half ipu load_state_dict modules mtia named_buffers named_children named_modules
+    named_parameters parameters register_backward_hook register_buffer register_forward_hook
+    register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module
+    register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
+    set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu
+    zero_grad
+    """.split()
+)
+"""Attributes of torch.nn.Module: sizes and scalars become attributes of one."""
+_CPP = frozenset(
+    """
+    alignas alignof asm auto bool break case catch char char8_t char16_t char32_t class concept
+    const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype
+    default delete do double dynamic_cast else enum explicit export extern false float for friend
+    goto if inline int long mutable namespace new noexcept nullptr operator private protected public
+    register reinterpret_cast requires return short signed sizeof static static_assert static_cast
+    struct switch template this thread_local throw true try typedef typeid typename union unsigned
+    using virtual void volatile wchar_t while
+    """.split()
+)
 _RUN = "import torch\\n\\ndef run({}):\\n    return ..."
 
 
@@ -44,6 +70,8 @@ def check_spec(spec: KernelSpec) -> None:
         raise UsageError(f"version is {spec.version}, and only version 1 is known")
     if not 0.0 < spec.weight < math.inf:
         raise UsageError(f"weight is {spec.weight}; give a number above 0")
+    if (own := spec.contract.tolerances) is not None and min(own.atol, own.rtol) < 0.0:
+        raise UsageError(f"tolerances are {own.atol} and {own.rtol}; give numbers from 0")
     _check_names(spec)
     _check_axes(spec)
     _check_tensors(spec)
@@ -87,12 +115,33 @@ def _check_names(spec: KernelSpec) -> None:
     for kind, names in kinds.items():
         for name in names:
             if not is_name(name):
-                raise UsageError(f"{kind} {name!r:.80} is no name; letters, digits and _ are")
+                raise UsageError(
+                    f"{kind} {name!r:.80} is no name; letters of ASCII, digits and _ are, and a "
+                    "letter comes first"
+                )
+            if (why := _taken(spec, kind, name)) is not None:
+                raise UsageError(f"{kind} {name!r} cannot have that name: {why}; rename it")
             if name in seen:
                 raise UsageError(f"{name!r} names a {seen[name]} and a {kind}; rename one")
             seen[name] = kind
     if not is_name(spec.entry):
         raise UsageError(f"entry {spec.entry!r:.80} is no function's name")
+    if not spec.is_extension and (spec.entry in seen or spec.entry in ("torch", "nn")):
+        what = seen.get(spec.entry, "module of torch's")
+        raise UsageError(f"{spec.entry!r} names the entry and a {what}; rename one")
+
+
+def _taken(spec: KernelSpec, kind: str, name: str) -> str | None:
+    """Return why generated modules, or C++, cannot use a name."""
+    if name in _GENERATED:
+        return "the generated modules use it themselves"
+    if name in FUNCTIONS:
+        return "it is a function of the spec's arithmetic"
+    if name in _MODULE:
+        return "torch.nn.Module has an attribute of that name"
+    if kind == "meta-parameter" and spec.is_extension and name in _CPP:
+        return "it is a word of C++"
+    return None
 
 
 def _check_axes(spec: KernelSpec) -> None:
@@ -157,8 +206,6 @@ def _check_init(spec: KernelSpec, tensor: Tensor, init: object, where: str) -> N
         raise UsageError(f"{where} holds offsets, which are whole numbers along one axis")
     if kind == "permutation" and not tensor.shape:
         raise UsageError(f"{where} is a permutation, and has no axis")
-    if isinstance(init, Safetensors) and not Path(init.path).is_file():
-        raise UsageError(f"{where} is read from {init.path}, which is no file")
 
 
 def _check_reference(spec: KernelSpec) -> None:
@@ -209,8 +256,11 @@ def _check_shapes(spec: KernelSpec) -> None:
         name = spec.shape_name(shape)
         if name in names:
             raise UsageError(f"two shapes are {name!r}; leave one out, or name them")
-        if not re.fullmatch(r"[^\s/#,]+", name):
-            raise UsageError(f"a shape's name is {name!r}; leave out spaces and / # ,")
+        if not re.fullmatch(r"[!-~]{1,200}", name) or set(name) & set("/#,"):
+            raise UsageError(
+                f"a shape's name is {name!r:.220}; take letters of ASCII, digits and signs, 200 at "
+                "most, and leave out spaces and / # ,"
+            )
         names.add(name)
         _check_shape(spec, shape, variable, scalars)
     if not any(shape.timed for shape in spec.shapes):
@@ -264,6 +314,9 @@ def _check_launch(spec: KernelSpec) -> None:
         )
     if launch.grid and not jit:
         raise UsageError(f"launch.grid is for kernels of Triton, and {spec.entry!r} is none")
+    for flag in launch.flags:
+        if not re.fullmatch(r"[!-~][ -~]*", flag):
+            raise UsageError(f"{flag!r:.80} in launch.flags is no compiler flag")
     if launch.flags and not spec.is_extension:
         raise UsageError("launch.flags are a C++ compiler's, and the kernel is in Python")
 
@@ -305,13 +358,19 @@ def _check_outputs(spec: KernelSpec) -> None:
                 f"nothing writes the output {outputs[0]!r}: {spec.entry!r} returns void; let it "
                 'return its outputs, or add the line "returns": "arguments"'
             )
-        constant = [i for i, text in enumerate(parameters) if re.search(r"\bconst\b.*\*", text)]
+        constant = [i for i, text in enumerate(parameters) if _is_constant_pointer(text)]
         handed = _handed(spec)
         never = [handed[i] for i in constant if i < len(handed) and handed[i] in outputs]
     if spec.returns == "arguments":
         never += [name for name in outputs if name not in _handed(spec)]
     if never:
         raise UsageError(f"nothing writes the output {never[0]!r}: {spec.entry!r} cannot reach it")
+
+
+def _is_constant_pointer(parameter: str) -> bool:
+    # One pattern with .* would try each const anew: a square of a long text.
+    found = re.search(r"\bconst\b", parameter)
+    return found is not None and "*" in parameter[found.end() :]
 
 
 def _handed(spec: KernelSpec) -> list[str]:

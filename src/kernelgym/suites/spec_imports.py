@@ -21,7 +21,6 @@ Python.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
@@ -34,7 +33,8 @@ from typing import Any
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
 from kernelgym.paths import cache_folder
-from kernelgym.suites.spec import DTYPE_BYTES
+from kernelgym.suites.spec import DTYPE_BYTES, STORED_DTYPES
+from kernelgym.suites.spec_files import text_in
 
 __all__ = ["MOST_INLINE_BYTES", "converted"]
 
@@ -42,10 +42,6 @@ MOST_INLINE_BYTES = 1 << 30
 """The largest tensor that is taken from inline data."""
 _RANGES = {"bool": (0, 2), "int8": (-128, 128), "uint8": (0, 256)}
 """What flashinfer-bench draws random inputs of a type from; others from -1024 to 1023."""
-_STORED = {
-    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"},
-    **{"int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"},
-}
 
 
 def converted(data: Any, path: Path) -> Any:
@@ -80,28 +76,34 @@ def _from_flashinfer(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     definition = _object(data["definition"], folder, "definition")
     solution = _object(_needed(data, "solution", "the document"), folder, "solution")
     workloads = _workloads(_needed(data, "workloads", "the document"), folder)
-    build = _needed(solution, "spec", "solution")
-    inputs = _needed(definition, "inputs", "definition")
-    outputs = _needed(definition, "outputs", "definition")
-    hidden = list(data.get("hidden", ()))
+    build = _mapping(_needed(solution, "spec", "solution"), "solution.spec")
+    inputs = _tensors(definition, "inputs")
+    outputs = _tensors(definition, "outputs")
+    axes = _mapping(_needed(definition, "axes", "definition"), "definition.axes")
+    hidden = _list(data.get("hidden", []), "hidden")
     shapes = []
     for workload in workloads:
         name = str(_needed(workload, "uuid", "a workload"))
         shape: dict[str, Any] = {"axes": _needed(workload, "axes", f"workload {name}")}
         shape |= {"name": name, "role": "hidden" if name in hidden else "tune"}
         shape["scalars"], shape["inits"] = {}, {}
-        for given, entry in _needed(workload, "inputs", f"workload {name}").items():
-            match entry.get("type"):
+        where = f"the inputs of workload {name}"
+        for given, entry in _mapping(_needed(workload, "inputs", where), where).items():
+            where = f"the input {given!r} of workload {name}"
+            match _mapping(entry, where).get("type"):
                 case "scalar":
-                    shape["scalars"][given] = entry["value"]
+                    shape["scalars"][given] = _needed(entry, "value", where)
                 case "safetensors":
-                    file = {"path": entry["path"], "key": entry["tensor_key"]}
+                    file = {
+                        "path": _needed(entry, "path", where),
+                        "key": _needed(entry, "tensor_key", where),
+                    }
                     shape["inits"][given] = {"kind": "safetensors", **file}
                 case "random":
                     pass
                 case kind:
                     types = ("random", "scalar", "safetensors")
-                    raise UnknownName(f"type of the input {given!r}", kind, types)
+                    raise UnknownName(f"type of {where}", kind, types)
         shapes.append(shape)
     for name in hidden:
         if name not in [shape["name"] for shape in shapes]:
@@ -111,25 +113,27 @@ def _from_flashinfer(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if missing:
         raise UsageError(f"no workload gives the scalar {missing[0]!r} a value")
     binding = build.get("binding") or "tvm-ffi"
-    language = LANGUAGES.get(build["language"])
+    kind = _word(_needed(build, "language", "solution.spec"), "solution.spec.language")
+    language = LANGUAGES.get(kind)
     if language is None:
-        raise UnknownName("language of the solution", build["language"], LANGUAGES)
+        raise UnknownName("language of the solution", kind, LANGUAGES)
+    entry_point = _word(_needed(build, "entry_point", "solution.spec"), "solution.spec.entry_point")
     if "load_inline" in language.own_kernel.builders and binding != "torch":
         raise UsageError(f"the solution's binding is {binding}; only torch can be built")
     written = build.get("destination_passing_style", True)
     order = [*inputs, *(outputs if written else ())]
     return {
-        "name": definition["name"],
-        "kind": build["language"],
-        "entry": build["entry_point"].rpartition("::")[2],
-        "source": _only_source(solution, build["entry_point"].partition("::")[0]),
+        "name": _needed(definition, "name", "definition"),
+        "kind": kind,
+        "entry": entry_point.rpartition("::")[2],
+        "source": _only_source(solution, entry_point.partition("::")[0]),
         "returns": "arguments" if written else "value",
         "arguments": order,
         "reference": {"run": _needed(definition, "reference", "definition")},
         "weight": data.get("weight", 1.0),
         "description": definition.get("description") or "",
         "contract": {
-            "axes": {name: _axis(axis) for name, axis in definition["axes"].items()},
+            "axes": {name: _axis(axis, f"axis {name!r}") for name, axis in axes.items()},
             "tensors": [
                 *(_tensor(n, t, "input") for n, t in inputs.items() if t["shape"] is not None),
                 *(_tensor(n, t, "output") for n, t in outputs.items()),
@@ -140,8 +144,19 @@ def _from_flashinfer(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _axis(axis: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in axis.items() if value is not None}
+def _axis(axis: Any, where: str) -> dict[str, Any]:
+    return {name: value for name, value in _mapping(axis, where).items() if value is not None}
+
+
+def _tensors(definition: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
+    """Return a definition's inputs or outputs, each with its shape and type."""
+    found = {}
+    for tensor, given in _mapping(_needed(definition, name, "definition"), name).items():
+        where = f"{name}.{tensor}"
+        _needed(_mapping(given, where), "shape", where)
+        _word(_needed(given, "dtype", where), f"{where}.dtype")
+        found[tensor] = given
+    return found
 
 
 def _tensor(name: str, given: Mapping[str, Any], role: str) -> dict[str, Any]:
@@ -153,26 +168,30 @@ def _tensor(name: str, given: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 def _only_source(solution: Mapping[str, Any], path: str) -> str:
-    sources = _needed(solution, "sources", "solution")
-    if len(sources) != 1 or sources[0]["path"] != path:
-        listed = ", ".join(each["path"] for each in sources)
-        raise UsageError(f"the solution's sources are {listed}; only {path} alone can be built")
-    return str(sources[0]["content"])
+    given = _list(_needed(solution, "sources", "solution"), "solution.sources")
+    sources = [_mapping(each, "each of solution.sources") for each in given]
+    if len(sources) != 1 or sources[0].get("path") != path:
+        listed = ", ".join(repr(each.get("path")) for each in sources) or "missing"
+        raise UsageError(
+            f"the solution's sources are {listed:.300}; only {path!r} alone can be built"
+        )
+    return _word(_needed(sources[0], "content", "solution.sources"), "the source's content")
 
 
 def _workloads(given: Any, folder: Path) -> list[Mapping[str, Any]]:
     rows = given
     if isinstance(given, str):
-        lines = _text(folder / given).splitlines()
+        lines = text_in(folder, given).splitlines()
         rows = [_parsed(line, f"{given}, line {n}") for n, line in enumerate(lines, 1) if line]
     if not isinstance(rows, list):
         raise UsageError("workloads is a list, or the path of a JSONL file")
-    return [row.get("workload", row) for row in rows]
+    given = [_mapping(row, "a workload") for row in rows]
+    return [_mapping(row.get("workload", row), "a workload") for row in given]
 
 
 def _object(given: Any, folder: Path, name: str) -> Mapping[str, Any]:
     if isinstance(given, str):
-        given = _parsed(_text(folder / given), given)
+        given = _parsed(text_in(folder, given), given)
     if not isinstance(given, Mapping):
         raise UsageError(f"{name} is an object, or the path of its file")
     return given
@@ -184,11 +203,22 @@ def _needed(given: Mapping[str, Any], name: str, where: str) -> Any:
     return given[name]
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from None
+def _mapping(given: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{where} is an object with fields, got {given!r:.80}")
+    return given
+
+
+def _list(given: Any, where: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise UsageError(f"{where} is a list, got {given!r:.80}")
+    return given
+
+
+def _word(given: Any, where: str) -> str:
+    if not isinstance(given, str):
+        raise UsageError(f"{where} is a text, got {given!r:.80}")
+    return given
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -199,12 +229,13 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _from_inline(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    contract = data["io"]
+    contract = _mapping(data["io"], "io")
     tensors: list[dict[str, Any]] = []
     scalars: list[dict[str, Any]] = []
     meta: dict[str, list[int]] = {}
     order: list[str] = []
-    for given in _needed(contract, "args", "io"):
+    for given in _list(_needed(contract, "args", "io"), "io.args"):
+        given = _mapping(given, "an argument of io")
         name = str(_needed(given, "name", "an argument of io"))
         if given.get("is_meta"):
             meta[name] = [_needed(given, "value", f"argument {name!r}")]
@@ -212,14 +243,15 @@ def _from_inline(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
         order.append(name)
         if given.get("type") == "tensor":
             spec = _needed(given, "tensor_spec", f"argument {name!r}")
+            spec = _mapping(spec, f"the tensor_spec of argument {name!r}")
             tensors.append(_inline_tensor(name, spec, given.get("role", "input")))
         elif given.get("type") in ("int", "float", "bool"):
             scalars.append({"name": name, "value": _needed(given, "value", f"argument {name!r}")})
         else:
             known = ("tensor", "int", "float", "bool")
             raise UnknownName(f"type of argument {name!r}", given.get("type"), known)
-    launch = contract.get("launch") or {}
-    grid = launch.get("grid") or {}
+    launch = _mapping(contract.get("launch") or {}, "io.launch")
+    grid = _mapping(launch.get("grid") or {}, "io.launch.grid")
     sizes = [grid.get(axis, 1) for axis in "xyz"] if grid else []
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
@@ -242,14 +274,19 @@ def _from_inline(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 def _inline_tensor(name: str, spec: Mapping[str, Any], role: str) -> dict[str, Any]:
     literal = spec.get("data")
-    source = literal if literal is not None else spec
-    shape, dtype = list(source.get("shape", ())), source.get("dtype", "float32")
+    where = f"tensor {name!r}"
+    source = _mapping(literal, f"the data of {where}") if literal is not None else spec
+    shape = _list(source.get("shape", []), f"the shape of {where}")
+    dtype = _word(source.get("dtype", "float32"), f"the dtype of {where}")
     made: dict[str, Any] = {"name": name, "shape": shape, "dtype": dtype, "role": role}
     if role == "output":
         return made
     if literal is not None:
         return made | {"init": _stored(name, literal, shape, dtype)}
     init = spec.get("init") or {}
+    if isinstance(init, str):
+        return made | {"init": init}
+    init = _mapping(init, f"the init of {where}")
     fields = {"fill_value": "value"}
     kept = {fields.get(k, k): v for k, v in init.items() if v is not None and k != "seed"}
     return made | ({"init": kept} if kept else {})
@@ -279,7 +316,7 @@ def _stored(name: str, literal: Mapping[str, Any], shape: list[int], dtype: str)
         if compress == "zlib":
             stream = zlib.decompressobj()
             raw = stream.decompress(raw, size + 1)
-    except (binascii.Error, zlib.error) as error:
+    except (ValueError, zlib.error) as error:  # no base64, or no ASCII
         raise UsageError(f"the data of tensor {name!r} cannot be read: {error}") from None
     if len(raw) != size:
         more = "more than " if len(raw) > size else ""
@@ -287,7 +324,7 @@ def _stored(name: str, literal: Mapping[str, Any], shape: list[int], dtype: str)
             f"the data of tensor {name!r} holds {more}{min(len(raw), size)} bytes, and {dtype} of "
             f"{shape} is {size}"
         )
-    header = {name: {"dtype": _STORED[dtype], "shape": shape, "data_offsets": [0, size]}}
+    header = {name: {"dtype": STORED_DTYPES[dtype], "shape": shape, "data_offsets": [0, size]}}
     encoded = json.dumps(header).encode()
     whole = len(encoded).to_bytes(8, "little") + encoded + raw
     file = cache_folder() / "spec_tensors" / f"{hashlib.sha256(whole).hexdigest()}.safetensors"

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 from kernelgym.errors import UsageError
 from kernelgym.suites.arithmetic import as_python, evaluate
 from kernelgym.suites.spec import (
+    DTYPE_BYTES,
+    STORED_DTYPES,
     Arange,
     Full,
     Init,
@@ -49,15 +52,20 @@ def _read_tensor(path, key, digest):
     entry = json.loads(data[8 : 8 + length])[key]
     begin, end = (8 + length + offset for offset in entry["data_offsets"])
     dtype = {
-        "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-        "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
-        "U8": torch.uint8, "BOOL": torch.bool,
+        DTYPES
     }[entry["dtype"]]
     values = torch.frombuffer(bytearray(data[begin:end]), dtype=dtype)
     return values.reshape(entry["shape"])
 
 
 '''
+
+
+def _read_tensor_source() -> str:
+    """Return `_READ_TENSOR` with the types that files have."""
+    rows = [f'"{stored}": torch.{name}' for name, stored in STORED_DTYPES.items()]
+    lines = [f"{', '.join(rows[at : at + 4])}," for at in range(0, len(rows), 4)]
+    return _READ_TENSOR.replace("DTYPES", "\n        ".join(lines))
 
 
 def arguments_of(spec: KernelSpec) -> tuple[int | str, ...]:
@@ -94,7 +102,7 @@ def problem_source(spec: KernelSpec, shape: Shape, reference: str = "") -> str:
     copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
     lines = ["import torch", *([] if reference else ["from torch import nn"]), "", ""]
     if _reads_files(spec, shape):
-        lines += [*_READ_TENSOR.splitlines()]
+        lines += [*_read_tensor_source().splitlines()]
     if reference:
         lines += _adapted(held, copied, spec)
     else:
@@ -310,6 +318,8 @@ def _made(tensor: Tensor, init: Init, values: Mapping[str, int]) -> list[str]:
             made = f"torch.rand({shape}).argsort(-1).to(torch.{tensor.dtype})"
         case Offsets(total=total):
             whole = evaluate(total, values)
+            if whole < 0:
+                raise UsageError(f"tensor {tensor.name!r}: offsets up to {whole} are none")
             inner = f"torch.randint(0, {whole + 1}, ({max(count - 2, 0)},)).sort().values"
             made = f"torch.cat([torch.tensor([0]), {inner}, torch.tensor([{whole}])])[:{count}]"
             made += f".to(torch.{tensor.dtype})"
@@ -319,26 +329,30 @@ def _made(tensor: Tensor, init: Init, values: Mapping[str, int]) -> list[str]:
     return [f"{tensor.name} = {_laid_out(made, tensor)}"]
 
 
-_STORED = {
-    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64"},
-    **{"int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"},
-}
-
-
 def _digest(path: str, key: str, tensor: Tensor, sizes: list[int]) -> str:
     """Return a safetensors file's digest, if it holds the tensor."""
     try:
         data = Path(path).read_bytes()
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    except (OSError, ValueError) as error:
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the safetensors file {path}: {error}") from None
-    entry = header.get(key)
+    entry = header.get(key) if isinstance(header, dict) else None
     if not isinstance(entry, dict):
-        known = ", ".join(name for name in header if name != "__metadata__")
-        raise UsageError(f"{path} holds no tensor {key!r}; it holds {known or 'none'}")
-    if (entry["dtype"], entry["shape"]) != (_STORED[tensor.dtype], sizes):
+        known = header if isinstance(header, dict) else ()
+        listed = ", ".join(repr(name) for name in [*known][:10] if name != "__metadata__")
+        raise UsageError(f"{path} holds no tensor {key!r}; it holds {listed or 'none'}")
+    stored = STORED_DTYPES[tensor.dtype]
+    if (entry.get("dtype"), entry.get("shape")) != (stored, sizes):
         raise UsageError(
-            f"{key!r} in {path} is {entry['dtype']} of {entry['shape']}, and tensor "
-            f"{tensor.name!r} is {_STORED[tensor.dtype]} of {sizes}"
+            f"{key!r} in {path} is {entry.get('dtype')} of {entry.get('shape')}, and tensor "
+            f"{tensor.name!r} is {stored} of {sizes}"
         )
+    size = math.prod(sizes) * DTYPE_BYTES[tensor.dtype]
+    match entry.get("data_offsets"):
+        case [int() as begin, int() as end] if 0 <= begin == end - size:
+            if 8 + length + end > len(data):
+                raise UsageError(f"{path} ends before {key!r} does")
+        case offsets:
+            raise UsageError(f"{key!r} in {path} lies at {offsets}, and takes {size} bytes")
     return hashlib.sha256(data).hexdigest()

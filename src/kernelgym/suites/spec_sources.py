@@ -14,11 +14,17 @@ from kernelgym.errors import UsageError
 
 __all__ = ["cpp_function", "declaration", "is_jit", "run_parameters", "unwritten_by_triton"]
 
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
+# Each alternative takes what is not closed to its end: tried anew from each start, the time would
+# be a square of the text. A character such as '"' begins no string.
+_COMMENT = re.compile(
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|'(?:\\.|[^'\\\n])'|("(?:\\.|[^"\\\n])*"?)""", re.DOTALL
+)
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _STORES = ("store", "atomic_")
 _LONGEST_TYPE = 500
 """Characters before a function's name that are read as its return type."""
+_LONGEST_PARAMETERS = 5000
+"""Characters between a function's name and its body that are read as its parameters."""
 
 
 def run_parameters(source: str) -> tuple[str, ...]:
@@ -101,14 +107,23 @@ def cpp_function(source: str, entry: str) -> tuple[str, tuple[str, ...]]:
         UsageError: If the source does not define the function.
     """
     text = _DIRECTIVE.sub("", _COMMENT.sub(lambda match: '""' if match[1] else " ", source))
-    body = rf"\b{re.escape(entry)}\s*\(([^{{}};]*)\)\s*(?:noexcept\s*)?\{{"
-    for match in re.finditer(body, text):
+    ends = -1
+    for match in re.finditer(rf"\b{re.escape(entry)}\s*\(", text):
+        begins = match.end()
+        if ends < begins:  # looked for once, not from every start
+            found = re.compile("[{};]").search(text, begins)
+            ends = found.start() if found else len(text)
+        if text[ends : ends + 1] != "{" or ends - begins > _LONGEST_PARAMETERS:
+            continue
+        given = text[begins:ends].rstrip().removesuffix("noexcept").rstrip()
+        if not given.endswith(")"):
+            continue
         # Looking back from the name: a type sought from every start costs a square of the text.
         before = text[max(0, match.start() - _LONGEST_TYPE) : match.start()].rstrip()
         kind = " ".join(before[_type_begins(before) :].split())
         if kind:
             kind = kind.removeprefix("static ").removeprefix("inline ")
-            return kind, tuple(_split(" ".join(match[1].split())))
+            return kind, tuple(_split(" ".join(given[:-1].split())))
     raise UsageError(f"the source defines no function {entry!r}; entry names one of its own")
 
 

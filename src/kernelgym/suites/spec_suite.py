@@ -11,12 +11,13 @@ from pathlib import Path
 
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.base import Ids, check_choice, find_problem, non_empty, select_ids
 from kernelgym.suites.spec import KernelSpec, Shape, read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["SpecSuite", "kernel_of", "problem_of", "spec_problem"]
+__all__ = ["SpecSuite", "kernel_of", "problem_of", "rules_for", "spec_problem"]
 
 
 def problem_of(spec: KernelSpec, shape: Shape) -> Problem:
@@ -59,6 +60,21 @@ def spec_problem(given: str) -> Problem:
             f"{path}#{suite.spec.shape_name(suite.spec.shapes[0])}"
         )
     return suite.problems()[0]
+
+
+def rules_for(given: str | Path, base: str | Ruleset) -> Ruleset:
+    """Return a ruleset, with the tolerances of the spec that is named.
+
+    Args:
+        given: A problem or a suite; only a spec's file, with or without ``#`` and a shape, changes
+            anything.
+        base: The ruleset.
+
+    Raises:
+        UsageError: If the file is no spec.
+    """
+    path = str(given).partition("#")[0]
+    return SpecSuite(path).rules(base) if path.endswith(".json") else find_ruleset(base)
 
 
 class SpecSuite:

@@ -72,6 +72,7 @@ class Judging:
         self._prepared: dict[str, tuple[Kernel, str]] = {}
         self._locks: dict[int, asyncio.Lock] = {}
         self._ready: dict[int, bool] = {}
+        self._broken: dict[str, int] = {}
 
     def begin(self, key: str) -> Coroutine[Any, Any, Judged]:
         """Judge a state that was dispatched, unless it is a twin.
@@ -83,14 +84,13 @@ class Judging:
         self._prepared[key] = variant.kernel(), launch_key(variant)
         if self._together is not None and self._build is not None:
             if (shared := self._together.find(key)) is not None:
-                return self._judge_shared(key, shared, self._together, self._build)
+                return self._judge_shared(key, shared, self._build)
         return self._judge(key)
 
     async def _judge_shared(
         self,
         key: str,
         shared: Shared,
-        together: Together,
         build: Callable[[Kernel], Build | None],
     ) -> Judged:
         """Judge a state in a build of many, or alone."""
@@ -98,9 +98,9 @@ class Judging:
             if shared.build not in self._ready:
                 made = await asyncio.to_thread(build, shared.kernel)
                 self._ready[shared.build] = made is not None
-                if made is None:
-                    together.part(shared.build)
-        if self._ready[shared.build]:
+        if not self._ready[shared.build]:
+            self._broken[key] = shared.build
+        else:
             verdict = await self._awaited.evaluate(self._problem, shared.kernel)
             if verdict.correct or (verdict.valid and verdict.compiled):
                 return Judged("", verdict)  # the machine code is that of many states
@@ -115,6 +115,15 @@ class Judging:
                 return Judged(build, None)
         return await self.insist(key)
 
+    def taken(self, key: str) -> None:
+        """Let a build that failed count for states dispatched later.
+
+        Results are taken in in the order of dispatch, so that it does not matter which build ends
+        sooner.
+        """
+        if self._together is not None and key in self._broken:
+            self._together.part(self._broken.pop(key))
+
     async def insist(self, key: str) -> Judged:
         """Judge a state that was begun, whatever is known of its code."""
         kernel, launch = self._prepared[key]
@@ -123,8 +132,8 @@ class Judging:
 
     def _is_worth_it(self, key: str) -> bool:
         """Return True if verdicts on the state before this one take long."""
-        parent, known = self._progress.graph.in_flight[key][1], self._progress.wall_s
-        return known.get(parent, self._progress.start_wall_s) >= _WORTH_S
+        parent = self._progress.graph.in_flight[key][1]
+        return self._progress.expected_wall_s(parent) >= _WORTH_S
 
     def _has_twin(self, key: str, build: str) -> bool:
         """Return True if an older state has the same code."""

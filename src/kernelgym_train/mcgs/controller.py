@@ -41,10 +41,12 @@ from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
 from kernelgym_train.mcgs.proposing import Proposer, source_of
 from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import plain_state
+from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.together import Together
-from kernelgym_train.mcgs.variant import Variant, launch_key, state_key
+from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
 
 __all__ = ["SAME_CODE", "Controller", "Duelling"]
 
@@ -57,6 +59,7 @@ _LEAST_ROUNDS = 3  # of a duel
 _MOST_ROUNDS = 6
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for comparisons without each step
 _STATE_EVERY = 10  # evaluations
+_MOST_REPORT = 20_000  # characters of what a compiler says
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
@@ -136,6 +139,11 @@ class Controller:
         """For how long the search has run."""
         return self._clock() - self._began
 
+    def go_on(self, budget: Budget) -> None:
+        """Take other limits; time since the last event does not count."""
+        self._budget = budget
+        self._began = self._clock() - self.progress.seconds
+
     def stop(self) -> None:
         """Dispatch nothing any more."""
         self._stop.set()
@@ -154,7 +162,7 @@ class Controller:
         Raises:
             UsageError: If the start is not correct, or cannot be timed, or if no time is left.
         """
-        for _ in range(sum(event.name == "start" for event in self._log.past), 2):
+        for _ in range(self.progress.starts, 2):
             # A seed of its own: a cache would answer the second time, and show no noise.
             seed = secrets.token_hex(16)
             verdict = self._evaluator.evaluate(self._task.problem, self._task.start, seed=seed)
@@ -167,7 +175,11 @@ class Controller:
             self._folder.write_start(self._task.start, verdict)
             launch = launch_key(self.progress.variants[self.progress.start])
             build = build_key(launch, verdict.build)
-            fields = {"speedup": verdict.speedup, "wall_s": _wall_s(verdict), "build": build}
+            fields = {"speedup": verdict.speedup, "build": build, "shown_wall_s": _wall_s(verdict)}
+            # A verdict tells no time of shapes that are kept secret; the limit of time has to know.
+            fields["wall_s"] = _wall_s(verdict)
+            if isinstance(self._evaluator, ShapesEvaluator):
+                fields["wall_s"] = round(self._evaluator.last_s, 3)
             busy = any(finding.code == HOST_BUSY for finding in verdict.findings)
             self.record("start", fields | {"build_s": _build_s(verdict), "host_busy": busy})
         if not self.progress.evaluations and self.seconds_left < self.reserve_s:
@@ -176,6 +188,22 @@ class Controller:
                 f"{self.seconds:.0f} s, and comparing and checking the best takes about "
                 f"{self.reserve_s:.0f} s; give several times as much"
             )
+
+    def ask_report(self) -> None:
+        """Ask the start's compiler which loops it made vectors of.
+
+        Takes one build, which is not charged, where the evaluator can build without judging and
+        the proposer weighs moves by it.
+        """
+        start = self.progress.variants[self.progress.start]
+        build = getattr(self._evaluator, "build", None)
+        takes = hasattr(self._around.proposer, "take_report") and builds_extension(start.language)
+        if build is None or not takes or self.progress.report is not None:
+            return
+        flags = (*start.flags, REPORT_FLAG)
+        made = build(dataclasses.replace(start, flags=flags).kernel())
+        if made is not None:
+            self.record("report", {"log": made.log[:_MOST_REPORT]})
 
     def host_is_busy(self) -> str:
         """Return what makes times differ by more than 10 %, if any."""
@@ -219,15 +247,17 @@ class Controller:
                         break
                     key, judging = running.popleft()
                     judged = await judging
+                    judge.taken(key)
                     twin = self.progress.twin(key, judged.build)
-                    if twin is not None:
+                    if twin is not None and not self._contradicts(judged, twin):
                         self._take_in_twin(key, twin, judged)
                         continue
                     if judged.verdict is None or not judged.verdict.valid:
                         # The judge failed, on this state or its twin: no fault of the kernel's.
                         judged = await judge.insist(key)
                     assert judged.verdict is not None
-                    self._take_in(key, judged.verdict, judged.build)
+                    # One code that was correct once and then not stays the first verdict's.
+                    self._take_in(key, judged.verdict, "" if twin is not None else judged.build)
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():
@@ -272,7 +302,7 @@ class Controller:
     def _best_s(self) -> float:
         """Expected seconds of one verdict on the best."""
         leader = self.progress.challenger() or self.progress.incumbent
-        return self.progress.wall_s.get(leader, self.progress.start_wall_s)
+        return self.progress.expected_wall_s(leader)
 
     def rounds_left(self, most: int, keep: float = 0.0) -> int:
         """Return how many rounds of a duel time allows: 3 to `most`.
@@ -344,9 +374,17 @@ class Controller:
             return key
         return None
 
+    def _contradicts(self, judged: Judged, twin: str) -> bool:
+        """Return True if a state failed, and its twin did not."""
+        verdict = judged.verdict
+        failed = verdict is not None and verdict.valid and not verdict.correct
+        return failed and twin in self.progress.graph.nodes
+
     def _take_in_twin(self, key: str, twin: str, judged: Judged) -> None:
         progress, verdict = self.progress, judged.verdict
         node = progress.graph.nodes.get(twin)
+        if verdict is not None:
+            self._folder.write_verdict(key, verdict)
         self.record(
             "judged",
             {
@@ -357,7 +395,8 @@ class Controller:
                 "value": None if node is None else node.value,
                 "wall_s": 0.0 if verdict is None else _wall_s(verdict),
                 "build_s": 0.0 if verdict is None else _build_s(verdict),
-                "message": f"compiled to the machine code of {twin}",
+                "message": f"compiled to the machine code of {twin}"
+                + ("" if node is not None else ", which failed"),
             },
         )
         self._tell(key, f"as {twin[:8]}")

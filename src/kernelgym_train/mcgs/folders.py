@@ -9,7 +9,8 @@ Contract:
 - half of the budget is split by weight, the rest in rounds by weight and by what each kernel gained
   (`kernelgym_train.mcgs.sharing`); a search with nothing left to try gives its share to the others;
 - under a limit of time kernels are searched one after the other, each in its share by weight of the
-  time and the evaluations that are left;
+  time and the evaluations that are left. Time before a resumption counts, as it does for a kernel
+  that is searched alone;
 - a kernel whose search fails ends no other: its message is in the result;
 - each kernel has its own folder, as if it were searched alone, and goes on from it.
 
@@ -35,6 +36,7 @@ from kernelgym_train.mcgs.controller import Duelling
 from kernelgym_train.mcgs.files import SearchFolder, write_whole
 from kernelgym_train.mcgs.session import Session, check_algorithm, stopped_by_ctrl_c
 from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
+from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
 
 __all__ = ["VERSION", "read_tasks", "search_folder", "whole_sentence"]
@@ -120,7 +122,8 @@ def search_folder(
         clock: Returns seconds.
 
     Raises:
-        UsageError: If the budget is too little, or `outdir` holds one of the searches already.
+        UsageError: If the budget is too little, or `outdir` holds one of the searches already, or
+            tactics that cannot be read.
     """
     check_algorithm(algo)
     weights = {task.name: task.weight for task in tasks}
@@ -132,6 +135,7 @@ def search_folder(
                 f"there is a search in {str(place.path)!r}; go on with it by resume=true, or give "
                 "another outdir"
             )
+    read_tactics(outdir, {})  # refused before anything is judged, and once for all kernels
     options: dict[str, Any] = {"algo": algo, "approximate": approximate, "seed": seed}
     options |= {"workers": workers, "clock": clock, "alone": False}
     if compare is not None:
@@ -170,6 +174,7 @@ class _Run:
         self._budget, self._opened, self._stack = budget, opened, stack
         self._require_quiet, self._say, self._clock = require_quiet, say, clock
         self._began = clock()
+        self._past: dict[str, float] = {}
         self._sessions: dict[str, Session] = {}
         self._results: dict[str, dict[str, Any]] = {}
         self._failed: dict[str, str] = {}
@@ -186,7 +191,7 @@ class _Run:
         waiting = dict(self._weights)
         for name, weight in self._weights.items():
             share = weight / sum(waiting.values())
-            seconds = self._budget.seconds - (self._clock() - self._began)
+            seconds = self._budget.seconds - self._seconds
             builds = int((self._budget.builds - self._evaluations) * share)
             if seconds > 0:
                 self._explore(name, max(1, builds), contests=True, seconds=seconds * share)
@@ -234,7 +239,7 @@ class _Run:
             "failed": self._failed,
             "speedup": math.exp(value),
             "evaluations": self._evaluations,
-            "seconds": round(self._clock() - self._began, 1),
+            "seconds": round(self._seconds, 1),
             "stopped": ", ".join(sorted(reasons)),
         }
 
@@ -245,6 +250,11 @@ class _Run:
     @property
     def _evaluations(self) -> int:
         return sum(session.progress.evaluations for session in self._sessions.values())
+
+    @property
+    def _seconds(self) -> float:
+        """Seconds that the opened searches have run, before a resumption too."""
+        return self._clock() - self._began + sum(self._past.values())
 
     def _is_open(self, name: str) -> bool:
         """Return True if a search can go on with more evaluations."""
@@ -260,7 +270,7 @@ class _Run:
             name: The kernel's.
             builds: Its evaluations in all; 0 for as many as before.
             contests: Whether the best few are compared.
-            seconds: For how long, from now; 0 for no limit.
+            seconds: For how long, what it ran before a resumption included; 0 for no limit.
         """
         if name in self._failed or (self._stopped and name not in self._sessions):
             return
@@ -269,6 +279,7 @@ class _Run:
                 limits = dataclasses.replace(self._budget, builds=builds, seconds=seconds)
                 session = self._stack.enter_context(self._opened(self._tasks[name], limits))
                 self._sessions[name] = session
+                self._past[name] = session.progress.seconds
                 if session.result is None:
                     session.begin(self._require_quiet)
             session = self._sessions[name]

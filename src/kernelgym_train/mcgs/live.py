@@ -36,6 +36,8 @@ class Standing:
     """The start's speed over the reference."""
     best: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """Speedup over the start of the best single verdict, and its 95 % interval."""
+    value: float = 0.0
+    """ln of that speedup."""
     leader: str = ""
     """Key of that state."""
     confirmed: str = ""
@@ -54,8 +56,8 @@ class Standing:
                 if given["value"] is None:
                     why = given["status"]
                     self.failures[why] = self.failures.get(why, 0) + 1
-                elif not given.get("twin") and given["value"] > math.log(self.best[0]):
-                    speedup = math.exp(given["value"])
+                elif not given.get("twin") and given["value"] > self.value:
+                    self.value, speedup = given["value"], math.exp(given["value"])
                     low = min(speedup, given["speedup_low"] / self.start)
                     # The interval of a ratio is as wide above as below, in logarithms.
                     high = speedup * speedup / low if low > 0.0 else math.inf

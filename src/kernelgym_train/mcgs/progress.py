@@ -57,6 +57,14 @@ class Progress:
     """The start's over the reference, by its first verdict; 0.0 until there is one."""
     start_wall_s: float = 0.0
     """Time that judging the start took, without its build."""
+    start_shown_s: float = 0.0
+    """Of that, the time that its verdict tells: what it took at shapes that are not kept secret."""
+    begun: bool = False
+    """Whether there is an event."""
+    starts: int = 0
+    """Verdicts on the start."""
+    report: str | None = None
+    """What the start's compiler said of its loops; None if it was not asked."""
     noise: float = 0.0
     """How far two verdicts on the start lie apart: abs(ln of their ratio)."""
     host_busy: bool = False
@@ -76,7 +84,7 @@ class Progress:
     """Key of what was built: key of the first state with that machine code, or of a later one of
     less risk."""
     wall_s: dict[str, float] = field(default_factory=dict)
-    """Time that judging took, without the build, by key."""
+    """Time that judging took, without the build, by key, as far as verdicts tell it."""
     history: list[Tried] = field(default_factory=list)
     """Results, in the order in which they were taken in."""
     leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
@@ -109,19 +117,23 @@ class Progress:
 
     def take(self, event: Event) -> None:
         """Take in one event."""
-        self.seconds = event.seconds
+        self.seconds, self.begun = event.seconds, True
         given = event.fields
         match event.name:
             case "search":
                 self.experience.begin(given.get("tactics", {}))
             case "start":
+                self.starts += 1
                 if not self.start_speedup:
                     self.start_speedup = given["speedup"]
                     self.start_wall_s = given["wall_s"]
+                    self.start_shown_s = given.get("shown_wall_s", given["wall_s"])
                 self.host_busy = self.host_busy or given["host_busy"]
                 if given.get("build"):
                     self.builds[given["build"]] = self.start
                 self.noise = abs(math.log(given["speedup"] / self.start_speedup))
+            case "report":
+                self.report = given["log"]
             case "proposed":
                 key = given["key"]
                 links = [(link[0], link[1], link[2]) for link in given["links"]]
@@ -133,9 +145,11 @@ class Progress:
                 self.duplicates += 1
                 key, node, move = given["key"], given["node"], given["move"]
                 self.graph.repeat(node, move, given["attempt"], key)
-                if key in self.graph.nodes:
-                    value = self.graph.nodes[key].value
-                    self.history.append(Tried(key, node, move, value, charged=False))
+                at = self.graph.twins.get(key, key)
+                if at in self.graph.nodes:
+                    state = "" if at == key else key
+                    value = self.graph.nodes[at].value
+                    self.history.append(Tried(at, node, move, value, charged=False, state=state))
             case "judged":
                 self._judged(given)
             case "duel":
@@ -212,6 +226,15 @@ class Progress:
     def is_safer(self, key: str, other: str) -> bool:
         """Return True if a state has less risk than another."""
         return RISKS.index(self.risks[key]) < RISKS.index(self.risks[other])
+
+    def expected_wall_s(self, key: str) -> float:
+        """Return the seconds that one more verdict on a state takes.
+
+        At shapes that are kept secret it takes as much longer as the start does.
+        """
+        if key not in self.wall_s or not self.start_shown_s:
+            return self.start_wall_s
+        return self.wall_s[key] * self.start_wall_s / self.start_shown_s
 
     def since_gain(self, least: float) -> int:
         """Return the evaluations since the last gain.

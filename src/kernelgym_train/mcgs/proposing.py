@@ -5,7 +5,8 @@ step to the set and replays all of them in the order of their moves, structure b
 before flags. So a directive can be added before or after the loops that it concerns were
 reordered, both ways lead to one state, and each step is proven anew in its new surroundings.
 
-Contract: a proposer reads the variant alone, and numbers its proposals from 0; the same variant,
+Contract: a proposer reads the variant (and what the start's compiler reported, which the search
+tells once, before it asks for anything), and numbers its proposals from 0; the same variant,
 move and number give the same proposal. A proposal may repeat a known state: the search refuses it.
 """
 
@@ -21,7 +22,7 @@ from kernelgym import UnknownName, UsageError
 from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
 from kernelgym_train.mcgs.moves.definition import RISKS, Move, Realisation, Risk
 from kernelgym_train.mcgs.moves.table import known_moves
-from kernelgym_train.mcgs.static_priors import static_weights
+from kernelgym_train.mcgs.static_priors import Report, read_report, static_weights
 from kernelgym_train.mcgs.variant import Step, Variant
 
 __all__ = ["Proposal", "Proposer", "RuleProposer", "source_of"]
@@ -63,7 +64,7 @@ class Proposer(Protocol):
 
 
 def source_of(proposer: Proposer) -> str:
-    """Return where priors come from: ``static``, ``moves`` or ``uniform``."""
+    """Return where priors come from: ``static``, ``moves``, ``uniform``."""
     return str(getattr(proposer, "prior_source", "uniform"))
 
 
@@ -97,6 +98,7 @@ class RuleProposer:
                 raise UnknownName("move", name, known)
         self._start, self._static = dataclasses.replace(start, applied=()), static
         self.prior_source = "static" if static else "moves"
+        self._report: Report | None = None
         self._most = RISKS.index("approximate" if approximate else "reassociates")
         self._moves = {
             move.id: move
@@ -113,12 +115,23 @@ class RuleProposer:
         self.priors = functools.lru_cache(maxsize=4096)(self.priors)  # type: ignore[method-assign]
         self._knobs = functools.lru_cache(maxsize=4096)(self._all_knobs)
 
+    def take_report(self, log: str) -> None:
+        """Weigh moves by what the compiler said of the start, too.
+
+        Args:
+            log: Of a build with `kernelgym_train.mcgs.static_priors.REPORT_FLAG`.
+        """
+        if self._static:
+            self._report = read_report(self._start, log)
+            self.prior_source = "static+report"
+            self.priors.cache_clear()  # type: ignore[attr-defined]
+
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         """Return the moves that fit a variant, each with a positive share."""
         fit = [move for move in self._moves.values() if self._proposals(variant.applied, move.id)]
         weights = {move.id: move.weight for move in fit}
         if self._static:
-            weights = static_weights(variant, weights)
+            weights = static_weights(variant, weights, self._report)
         total = sum(weights.values())
         return tuple((name, weight / total) for name, weight in weights.items())
 

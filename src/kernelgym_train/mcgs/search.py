@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from kernelgym import Kernel, Problem, UsageError, duel
 from kernelgym.suites.spec import KernelSpec
@@ -18,7 +18,25 @@ from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.session import Session, check_algorithm, stopped_by_ctrl_c
 from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
 
-__all__ = ["optimize", "optimize_spec", "search"]
+__all__ = ["SearchOptions", "optimize", "optimize_spec", "search"]
+
+
+class SearchOptions(TypedDict, total=False):
+    """What `optimize` and `optimize_spec` take beside what is searched."""
+
+    budget: Budget
+    """The limits; 60 evaluations unless given."""
+    algo: str
+    """A name of `kernelgym_train.mcgs.algorithms.ALGORITHMS`; ``best_first`` unless given."""
+    approximate: bool
+    """Whether moves that make results less accurate are allowed, as a spec's `allow_approximate`
+    does; off unless given."""
+    seed: int
+    """Of the search's own random numbers; 0 unless given."""
+    workers: int
+    """Kernels judged at the same time, as many as the evaluator has workers; 2 unless given."""
+    resume: bool
+    """Go on with the search that `outdir` holds; off unless given."""
 
 
 def optimize(
@@ -26,13 +44,7 @@ def optimize(
     kernel: Kernel,
     evaluator: Evaluator,
     outdir: str | Path,
-    *,
-    budget: Budget | None = None,
-    algo: str = "best_first",
-    approximate: bool = False,
-    seed: int = 0,
-    workers: int = 2,
-    resume: bool = False,
+    **options: Unpack[SearchOptions],
 ) -> dict[str, Any]:
     """Search for a faster kernel, and return what ``result.json`` holds.
 
@@ -41,12 +53,7 @@ def optimize(
         kernel: A correct kernel of it, in C++.
         evaluator: Judges and times kernels; it stays open. A cached one would give old times.
         outdir: Folder for results.
-        budget: The limits; 60 evaluations if None.
-        algo: A name of `kernelgym_train.mcgs.algorithms.ALGORITHMS`.
-        approximate: Whether moves that make results less accurate are allowed.
-        seed: Of the search's own random numbers.
-        workers: Kernels judged at the same time; as many as the evaluator has workers.
-        resume: Go on with the search that `outdir` holds.
+        options: See `SearchOptions`.
 
     Returns:
         See `kernelgym_train.mcgs.finishing`.
@@ -55,62 +62,28 @@ def optimize(
         UsageError: If the kernel is wrong, or none that can be searched, or `outdir` holds another
             search.
     """
-    return search(
-        task_of(problem, kernel),
-        evaluator,
-        Path(outdir),
-        budget=budget or Budget(),
-        algo=algo,
-        approximate=approximate,
-        seed=seed,
-        workers=workers,
-        resume=resume,
-    )
+    return search(task_of(problem, kernel), evaluator, Path(outdir), **options)
 
 
 def optimize_spec(
     spec: KernelSpec | str | Path,
     evaluator: Evaluator,
     outdir: str | Path,
-    *,
-    budget: Budget | None = None,
-    algo: str = "best_first",
-    approximate: bool = False,
-    seed: int = 0,
-    workers: int = 2,
-    resume: bool = False,
+    **options: Unpack[SearchOptions],
 ) -> dict[str, Any]:
-    """Search for a faster kernel of a spec, at all shapes.
+    """Search for a faster kernel of a spec, as `optimize` does.
 
     Args:
         spec: The spec, or its file.
-        evaluator: As for `optimize`. It follows the spec's tolerances, if the spec has any:
+        evaluator: Judges by the spec's tolerances, if the spec has any:
             ``LocalEvaluator(ruleset=spec.rules("strict"))``.
-        outdir: As for `optimize`, like all below.
-        budget: See there.
-        algo: See there.
-        approximate: See there; a spec's `allow_approximate` allows them, too.
-        seed: See there.
-        workers: See there.
-        resume: See there.
-
-    Returns:
-        See `kernelgym_train.mcgs.finishing`.
+        outdir: Folder for results.
+        options: See `SearchOptions`.
 
     Raises:
         UsageError: As `optimize`, or if the spec cannot be used.
     """
-    return search(
-        task_of_spec(spec),
-        evaluator,
-        Path(outdir),
-        budget=budget or Budget(),
-        algo=algo,
-        approximate=approximate,
-        seed=seed,
-        workers=workers,
-        resume=resume,
-    )
+    return search(task_of_spec(spec), evaluator, Path(outdir), **options)
 
 
 def search(
@@ -118,12 +91,12 @@ def search(
     evaluator: Evaluator,
     outdir: Path,
     *,
-    budget: Budget,
-    algo: str,
-    approximate: bool,
-    seed: int,
-    workers: int,
-    resume: bool,
+    budget: Budget | None = None,
+    algo: str = "best_first",
+    approximate: bool = False,
+    seed: int = 0,
+    workers: int = 2,
+    resume: bool = False,
     require_quiet: bool = False,
     proposer: Proposer | None = None,
     compare: Duelling = duel,
@@ -132,13 +105,13 @@ def search(
     watch: Callable[[Event], None] = lambda event: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Search, as `optimize` does, for a task.
+    """Search for a faster kernel of a task, as `optimize` does.
 
     Args:
         task: The task.
-        evaluator: As for `optimize`, like all below that are not named.
+        evaluator: As for `optimize`, like `outdir`.
         outdir: See there.
-        budget: See there.
+        budget: See `SearchOptions`, like all before `require_quiet`.
         algo: See there.
         approximate: See there.
         seed: See there.
@@ -168,7 +141,7 @@ def search(
         task,
         evaluator,
         outdir,
-        budget=budget,
+        budget=budget or Budget(),
         algo=algo,
         approximate=approximate,
         seed=seed,

@@ -113,13 +113,12 @@ class Session:
             # One entry a line, so that a refusal names what has changed: device, compiler, ...
             **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
         }
-        self._algo, self._seed, self._workers = algo, seed, workers
-        self._compare, self._together = compare, together
-        self._say, self._watch, self._clock = say, watch, clock
+        self._algo, self._seed, self._say = algo, seed, say
         more = launch_choices(task.spec, start.language)
         self.proposer = proposer or RuleProposer(start, approximate=self.approximate, more=more)
         self.progress = Progress.begin(state_key(start), start)
-        self._tactics = read_tactics(outdir, self.context)
+        if not self.folder.is_begun:  # refused before there is a folder
+            read_tactics(outdir, self.context)
         self._log = EventLog.open(self.folder.events)
         try:
             if self._log.past:
@@ -130,8 +129,26 @@ class Session:
         except BaseException:
             self._log.close()
             raise
-        self._stopping = False
-        self._controller = self._made(budget)
+        self._refused = False
+        self._tell_report()
+        self._controller = Controller(
+            task,
+            evaluator,
+            self.proposer,
+            self.progress,
+            self._log,
+            self.folder,
+            context=context_key(self.context.items()),
+            algo=algo,
+            budget=budget,
+            seed=seed,
+            workers=workers,
+            duel=compare,
+            together=together,
+            say=say,
+            watch=watch,
+            clock=clock,
+        )
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -147,25 +164,43 @@ class Session:
             require_quiet: Whether to refuse a host on which verdicts of it differ by 10 %.
 
         Raises:
-            UsageError: If it is wrong, not timed, or the host is not quiet. What was written for a
-                search that was new is removed.
+            UsageError: If it is wrong, not timed, or the host is not quiet, or if the folder's
+                tactics cannot be read. What was written for a search that was new is removed, and
+                the session cannot begin again.
         """
+        if self._refused:
+            raise UsageError(
+                f"the search of {self.task.name} was refused when it began, and its log is gone; "
+                "open another session"
+            )
         controller, progress = self._controller, self.progress
-        if not self._log.past:
+        # Those of a search that goes on are in its log; the file has to be sound all the same.
+        tactics = read_tactics(self.folder.outdir, self.context)
+        new = not progress.begun
+        if new:
             fields = {"context": self.context, "algo": self._algo, "seed": self._seed}
-            controller.record("search", {**fields, "tactics": self._tactics})
+            controller.record("search", {**fields, "tactics": tactics})
         try:
             controller.judge_start()
             if (busy := controller.host_is_busy()) and require_quiet:
                 raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
         except UsageError:
-            if not self._log.past:
+            if new:
+                self._refused = True
                 self.folder.forget()
             raise
+        controller.ask_report()
+        self._tell_report()
         factor = progress.start_speedup
         self._say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
         if busy:
             self._say(f"warning: {busy}, so gains below that are not seen")
+
+    def _tell_report(self) -> None:
+        """Tell the proposer what the start's compiler said, if it wants that."""
+        takes = getattr(self.proposer, "take_report", None)
+        if takes is not None and self.progress.report is not None:
+            takes(self.progress.report)
 
     def explore(self, budget: Budget | None = None, *, contests: bool = True) -> None:
         """Evaluate until a limit is met.
@@ -174,9 +209,8 @@ class Session:
             budget: Other limits than before.
             contests: Whether the best few are compared afterwards.
         """
-        if budget is not None and budget != self.budget:
-            self.budget = budget
-            self._controller = self._made(budget)
+        self.budget = budget or self.budget
+        self._controller.go_on(self.budget)
         if self.progress.stopped and self.progress.may_go_on(self.budget):
             self._controller.record("resumed", {"limits": dataclasses.asdict(self.budget)})
         asyncio.run(self._controller.run(contests=contests))
@@ -210,7 +244,6 @@ class Session:
 
     def stop(self) -> None:
         """Dispatch nothing any more, under whatever limits."""
-        self._stopping = True
         self._controller.stop()
 
     def close(self) -> None:
@@ -222,29 +255,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _made(self, budget: Budget) -> Controller:
-        made = Controller(
-            self.task,
-            self.evaluator,
-            self.proposer,
-            self.progress,
-            self._log,
-            self.folder,
-            context=context_key(self.context.items()),
-            algo=self._algo,
-            budget=budget,
-            seed=self._seed,
-            workers=self._workers,
-            duel=self._compare,
-            together=self._together,
-            say=self._say,
-            watch=self._watch,
-            clock=self._clock,
-        )
-        if self._stopping:
-            made.stop()
-        return made
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:

@@ -9,7 +9,8 @@ Contract:
 - the speedup is the geometric mean, by weight, of those at the timed shapes, so that its logarithm
   is the weighted sum of theirs. The interval's ends take the shapes' errors as independent;
 - of a shape that is kept from what proposes kernels (`hidden` and ``both``), a verdict says no more
-  than whether the kernel was correct;
+  than whether the kernel was correct: not what went wrong there, nor how long it took. An error of
+  the judge's own stays one;
 - verdicts on other problems are the evaluator's own.
 
 Shapes are judged one after another, and none after the first at which the kernel fails. The first
@@ -21,16 +22,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Evaluator, Job, Kernel, Problem, Timing, Verdict
+from kernelgym.types import Build, Evaluator, Job, Kernel, Problem, Status, Timing, Verdict
 from kernelgym.verdict import HOST_BUSY, Stages
 
 __all__ = ["ShapesEvaluator", "TaskShape", "together"]
 
 _ORDER = ("tune", "both", "hidden")
+_AT_ANY = (Status.UNAVAILABLE, Status.COMPILE_ERROR, Status.REJECTED)
+"""What a kernel comes to by its text, before it is run at a shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,14 @@ class ShapesEvaluator:
         self._evaluator, self._problem = evaluator, problem
         self._shapes = sorted(shapes, key=lambda shape: _ORDER.index(shape.role))
         self._speedups: dict[str, list[dict[str, float]]] = defaultdict(list)
+        self.last_s = 0.0
+        """Seconds that the last verdict took at all shapes, its build apart."""
+        self.build: Callable[[Kernel], Build | None] | None
+        """The evaluator's own: builds a kernel without judging it; None if it cannot."""
+        self.build = getattr(evaluator, "build", None)
+        self.artifacts: Callable[[Kernel], Mapping[str, bytes]] | None
+        """The evaluator's own: returns what was built of a kernel; None if it cannot."""
+        self.artifacts = getattr(evaluator, "artifacts", None)
 
     @property
     def device(self) -> str:
@@ -90,6 +101,10 @@ class ShapesEvaluator:
             verdicts.append((shape, verdict))
             if not verdict.correct:
                 break
+        self.last_s = sum(
+            verdict.wall_s - (0.0 if verdict.stages is None else verdict.stages.build_s)
+            for _, verdict in verdicts
+        )
         made = together(verdicts)
         if made.timing is not None:
             found = {s.name: v.timing.speedup for s, v in verdicts if v.timing is not None}
@@ -129,13 +144,15 @@ def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:
         verdicts: One at least, the last of which is the only one that may not be correct.
     """
     shape, last = verdicts[-1]
-    wall_s = sum(verdict.wall_s for _, verdict in verdicts)
-    stages = _added([verdict.stages for _, verdict in verdicts if verdict.stages is not None])
+    shown = [verdict for each, verdict in verdicts if not each.kept]
+    wall_s = sum(verdict.wall_s for verdict in shown)
+    stages = _added([verdict.stages for verdict in shown if verdict.stages is not None])
     if not last.correct:
         if shape.kept:
+            by_text = last.status in _AT_ANY and (len(verdicts) == 1 or not last.valid)
             last = Verdict(
-                last.status,
-                compiled=last.compiled,
+                last.status if by_text else Status.WRONG,
+                compiled=last.compiled if by_text else True,
                 message="not correct at a shape that is kept secret",
                 device=last.device,
                 isolation=last.isolation,
@@ -146,25 +163,35 @@ def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:
             last = dataclasses.replace(last, message=told)
         return dataclasses.replace(last, wall_s=wall_s, stages=stages)
     timed = [(each, verdict.timing) for each, verdict in verdicts if each.weight]
-    shown = [verdict for each, verdict in verdicts if not each.kept] or [verdicts[0][1]]
     findings = {f.code: f for verdict in shown for f in verdict.findings}
-    for _, verdict in verdicts:
-        findings |= {f.code: f for f in verdict.findings if f.code == HOST_BUSY}
-    trials = sum(verdict.trials for verdict in shown)
+    for each, verdict in verdicts:
+        if each.weight:  # at the others no time counts
+            findings |= {f.code: f for f in verdict.findings if f.code == HOST_BUSY}
+    first = shown[0] if shown else _bare(verdicts[0][1])
+    trials = sum(verdict.trials for verdict in shown) or 1
     return dataclasses.replace(
-        shown[0],
+        first,
         trials=trials,
         trials_passed=trials,
-        max_abs_error=max(verdict.max_abs_error for verdict in shown),
-        max_rel_error=max(verdict.max_rel_error for verdict in shown),
+        max_abs_error=max((verdict.max_abs_error for verdict in shown), default=0.0),
+        max_rel_error=max((verdict.max_rel_error for verdict in shown), default=0.0),
         timing=_timing([(each.weight, timing) for each, timing in timed if timing is not None])
         if all(timing is not None for _, timing in timed)
         else None,
         findings=tuple(findings.values()),
-        profile=None if len(verdicts) > 1 else shown[0].profile,
+        profile=None if len(verdicts) > 1 else first.profile,
         wall_s=wall_s,
         stages=stages,
     )
+
+
+def _bare(verdict: Verdict) -> Verdict:
+    """Return a correct verdict that tells no more than that."""
+    kept = {
+        name: getattr(verdict, name)
+        for name in ("device", "isolation", "ruleset", "seed", "build", "trials", "trials_passed")
+    }
+    return Verdict(Status.CORRECT, compiled=True, **kept)
 
 
 def _timing(timings: Sequence[tuple[float, Timing]]) -> Timing | None:

@@ -1,37 +1,133 @@
-"""`static_weights`: what a C++ kernel's text says of each move's chances.
+"""`static_weights`: what a kernel's text and compiler say of a move's chances.
 
 A move's own weight is multiplied by a factor between `LEAST` and `MOST`, so that none is ever ruled
 out. Factors follow from `kernelgym_train.mcgs.cpp.cost`: how loops walk through memory, sums,
-divisions, exponentials, atomics, and bytes beside operations. Pure.
+divisions, exponentials, atomics, and bytes beside operations; and, where `read_report` was given
+what g++ says by `REPORT_FLAG`, from which innermost loops it made vectors of. Pure.
 
-Does not know how often a loop runs, and reads no report of a compiler.
+Does not know how often a loop runs. A report is of one text under its flags: of a loop that has
+changed, or under other flags, it says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from kernelgym_train.mcgs.cpp.cost import Cost, cost_of
+from kernelgym_train.mcgs.cpp.loops import Loop, inner_loops, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.variant import Variant, builds_extension
 
-__all__ = ["LEAST", "MOST", "factors", "static_weights"]
+__all__ = [
+    "LEAST",
+    "MOST",
+    "REPORT_FLAG",
+    "Report",
+    "factors",
+    "read_report",
+    "report_factors",
+    "static_weights",
+]
 
 LEAST, MOST = 0.25, 4.0
+REPORT_FLAG = "-fopt-info-vec"
+"""Has g++ say which loops it makes vectors of; changes nothing in what it makes."""
+_VECTORISED = re.compile(
+    r"^[^/\n:][^:\n]*:(\d+):\d+: optimized: +loop vectorized using (\d+) byte vectors",
+    re.MULTILINE,
+)
+_WIDE = 16  # bytes; narrower vectors are registers that hold two numbers
 _DEAR = 8.0  # operations that a division or an exponential counts as
 _INTENSE = 0.5  # operations a byte, above which arithmetic counts as the limit
 
 
-def static_weights(variant: Variant, weights: Mapping[str, float]) -> dict[str, float]:
-    """Return weights of moves, multiplied by what the kernel's text says.
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Which innermost loops of a kernel g++ made vectors of."""
+
+    flags: tuple[str, ...]
+    """Compiler flags that it was built with, sorted."""
+    loops: Mapping[str, int]
+    """Bytes of the widest vectors, 0 for none, by the loop's text."""
+
+    def of(self, variant: Variant) -> tuple[int, int]:
+        """Return how many loops have wide vectors, and how many not.
+
+        Loops that the report does not know are neither.
+        """
+        if tuple(sorted(variant.flags)) != self.flags:
+            return 0, 0
+        known = [self.loops.get(text_of(loop.node)) for loop in _innermost(variant.file.cpp)]
+        wide = [bytes_ >= _WIDE for bytes_ in known if bytes_ is not None]
+        return sum(wide), len(wide) - sum(wide)
+
+
+def read_report(variant: Variant, log: str) -> Report | None:
+    """Return what g++ said of loops; None without C++.
+
+    Args:
+        variant: The kernel, without `REPORT_FLAG` among its flags.
+        log: `kernelgym.types.Build.log` of a build with that flag. Lines on headers and on code
+            outside of loops are passed over.
+    """
+    if not builds_extension(variant.language):
+        return None
+    found = [(int(each[1]), int(each[2])) for each in _VECTORISED.finditer(log)]
+    loops: dict[str, int] = {}
+    for loop in _innermost(variant.file.cpp):
+        # g++ names the line of the condition, in the head of the loop.
+        body = loop.node.child_by_field_name("body")
+        first, last = loop.node.start_point.row + 1, (body or loop.node).start_point.row + 1
+        widest = max((width for line, width in found if first <= line <= last), default=0)
+        text = text_of(loop.node)
+        # Of loops with one text, what is known is what the worst of them came to.
+        loops[text] = min(widest, loops.get(text, widest))
+    return Report(tuple(sorted(variant.flags)), loops)
+
+
+def _innermost(cpp: str) -> Iterator[Loop]:
+    for function in read_functions(cpp):
+        yield from (loop for loop in walk_loops(function.loops) if not inner_loops(loop))
+
+
+def static_weights(
+    variant: Variant, weights: Mapping[str, float], report: Report | None = None
+) -> dict[str, float]:
+    """Return weights of moves, multiplied by what is known of the kernel.
 
     Args:
         variant: The kernel; one without C++ leaves weights as they are.
         weights: By id of the move.
+        report: What its compiler said, or that of a kernel from which it differs a little.
     """
     if not builds_extension(variant.language):
         return dict(weights)
     found = factors(cost_of(variant.file.cpp))
+    if report is not None:
+        for name, factor in report_factors(*report.of(variant)).items():
+            found[name] = _bounded(found.get(name, 1.0) * factor)
     return {name: weight * found.get(name, 1.0) for name, weight in weights.items()}
+
+
+def report_factors(wide: int, plain: int) -> dict[str, float]:
+    """Return factors by move, from how many innermost loops have vectors.
+
+    Args:
+        wide: Loops with wide vectors.
+        plain: Loops without.
+    """
+    if not wide + plain:
+        return {}
+    more = 1.5 if plain else 0.5  # where every loop has vectors, to ask for them changes little
+    moves = ("vectorize_global_loads", "pad_tail_and_mask", "compiler_flags", "fast_math")
+    blocks = ("register_block", "switch_to_mma_or_wgmma")
+    return dict.fromkeys(moves, more) | dict.fromkeys(blocks, 1.2 if plain else 0.8)
+
+
+def _bounded(factor: float) -> float:
+    return min(MOST, max(LEAST, factor))
 
 
 def factors(cost: Cost) -> dict[str, float]:
@@ -55,4 +151,4 @@ def factors(cost: Cost) -> dict[str, float]:
         "cache_policy_cg": 0.3 if nest or intense else 1.5,
         "fast_math": 2.0 if cost.sums or dear else 0.5,
     }
-    return {name: min(MOST, max(LEAST, factor)) for name, factor in found.items()}
+    return {name: _bounded(factor) for name, factor in found.items()}

@@ -204,12 +204,12 @@ def _read(path: Path) -> dict[str, Any]:
         return {"version": VERSION, "contexts": {}}
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
-        known = whole["version"] == VERSION
-        for entry in whole["contexts"].values():
-            _edges(entry["edges"])
+        if whole["version"] == VERSION:  # another one's contexts may have any form
+            for entry in whole["contexts"].values():
+                _edges(entry["edges"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"cannot read {path} ({error!r}); remove it to begin anew") from None
-    if not known:
+    if whole["version"] != VERSION:
         raise UsageError(f"{path} is of version {whole['version']}, and {VERSION} is known")
     return dict(whole)
 

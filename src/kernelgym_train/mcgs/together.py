@@ -24,6 +24,7 @@ from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, 
 __all__ = ["MOST_TOGETHER", "Shared", "Together", "together"]
 
 MOST_TOGETHER = 32
+_MOST_FAILED = 3  # builds of many, after which each state is built alone
 _INCLUDE = re.compile(r"[ \t]*#[ \t]*include\b.*")
 _OTHER = re.compile(r"[ \t]*#[ \t]*(?!include\b|pragma\b)\w")
 # What means something else inside a namespace, or may be there once only.
@@ -91,7 +92,8 @@ class Together:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._members: dict[str, Shared] = {}
-        self._builds = 0
+        self._alone: set[str] = set()
+        self._builds = self._failed = 0
 
     def find(self, key: str) -> Shared | None:
         """Return a state's part in a build of many, or None.
@@ -99,31 +101,46 @@ class Together:
         Args:
             key: Of a state that is in flight.
         """
-        if key not in self._members:
-            self._gather(key)
+        if key not in self._members and key not in self._alone:
+            if self._failed < _MOST_FAILED:
+                self._gather(key)
         return self._members.get(key)
 
     def part(self, build: int) -> None:
-        """Build no state in a build any more that failed."""
-        self._members = {key: each for key, each in self._members.items() if each.build != build}
+        """Build each state of a build that failed alone from now on.
+
+        After three such builds, no other states are built together.
+        """
+        members = {key for key, each in self._members.items() if each.build == build}
+        self._alone |= members
+        self._failed += bool(members)
+        for key in members:
+            del self._members[key]
 
     def _gather(self, key: str) -> None:
         variant = self._around.variants[key]
         if not builds_extension(variant.language):
             return
         launch = launch_key(variant)
-        chosen = {key: variant}
-        for other in self._others(key):
+        chosen = {key: variant} if self._fits(key, variant, variant) else {}
+        for other in self._others(key) if chosen else ():
             name = state_key(other)
-            known = self._around.graph.knows(name) or name in self._members
+            known = self._around.graph.knows(name) or name in self._members or name in chosen
             if not known and other.flags == variant.flags and launch_key(other) == launch:
-                chosen.setdefault(name, other)
+                if self._fits(name, other, variant):
+                    chosen[name] = other
             if len(chosen) == MOST_TOGETHER:
                 break
         if len(chosen) > 1 and (kernels := together(list(chosen.values()))) is not None:
             self._builds += 1
             for each, kernel in zip(chosen, kernels, strict=True):
                 self._members[each] = Shared(self._builds, kernel)
+
+    def _fits(self, key: str, variant: Variant, beside: Variant) -> bool:
+        """Return True if a text can be part of a build."""
+        if key not in self._alone and together([beside, variant]) is None:
+            self._alone.add(key)
+        return key not in self._alone
 
     def _others(self, key: str) -> Iterator[Variant]:
         _, name, move = self._around.graph.in_flight[key]

@@ -157,6 +157,8 @@ class RunLog:
         self.keeps_tokens = True
         """Whether the ids that were sampled are written."""
         self.secret = (folder / "secret").read_text().strip()
+        self._made_parents: list[Path] = []
+        """Folders above it that `create` made, the innermost first."""
 
     @classmethod
     def create(
@@ -174,6 +176,7 @@ class RunLog:
         import yaml
 
         folder = Path(folder)
+        parents = [path for path in folder.parents if not path.exists()]
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
@@ -192,6 +195,7 @@ class RunLog:
         # Last: a folder without it was never a run.
         (folder / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
         made = cls(folder, None, watchers)
+        made._made_parents = parents
         made.event("started")
         return made
 
@@ -398,6 +402,9 @@ class RunLog:
         if not self.writes or any(_holds_rows(self.folder / name) for name in _SIGNS_OF_A_STEP):
             return False
         shutil.rmtree(self.folder)
+        with contextlib.suppress(OSError):  # another run was begun in there meanwhile
+            for path in self._made_parents:
+                path.rmdir()
         return True
 
     def close(self) -> None:

@@ -24,6 +24,8 @@ from kernelgym.errors import UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.rewards import REWARDS
+from kernelgym.rulesets import recorded_ruleset
+from support.specs import SPEC, changed, written
 
 SPEED = next(name for name, preset in REWARDS.items() if preset.speed == "required")
 POLICY = {"kind": "openai", "model": "m", "temperature": 0.7}
@@ -48,6 +50,17 @@ def test_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     assert back.observer().observe(problem) == there.observer().observe(problem)
     assert "132" in str(back.observer().observe(problem))
     assert json.loads((tmp_path / "plan.json").read_text())["kind"] == "eval"
+
+
+def test_plan_follows_a_specs_tolerances(tmp_path: Path) -> None:
+    spec = changed(SPEC, contract__tolerances={"atol": 1e-3, "rtol": 1e-2})
+    given = {"suite": written(tmp_path, spec), "level": None, "language": "cpp"}
+    there = plan(**given, baseline="compile")
+    assert there.ruleset.startswith("strict+tolerances(atol=0.001,rtol=0.01)@")
+    write_plan(tmp_path, there)
+    rules = read_plan(tmp_path).rules
+    assert rules == there.rules == recorded_ruleset(there.ruleset)
+    assert (rules.atol, rules.rtol, rules.timing.baseline) == (1e-3, 1e-2, "compile")
 
 
 @pytest.mark.slow

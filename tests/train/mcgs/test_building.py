@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
-from kernelgym.testing import ScriptedEvaluator
+from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.building import Judging, build_key
 from kernelgym_train.mcgs.events import Event, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.progress import plain_variant
+from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches
 from support.searches import TASK
@@ -47,7 +49,9 @@ class Building(ScriptedEvaluator):
 
     built = 0
 
-    def build(self, kernel: Kernel) -> Build:
+    def build(self, kernel: Kernel) -> Build | None:
+        if REPORT_FLAG in kernel.source:
+            return None  # what a report says of the start would change the search
         self.built += 1
         return code_of(kernel)
 
@@ -177,3 +181,49 @@ def test_a_twin_waits_for_no_failed_judge() -> None:
             assert (await judging.insist("second")).verdict is not None
 
     asyncio.run(run())
+
+
+def test_code_that_failed_later_is_no_twin_of_a_node(tmp_path: Path) -> None:
+    """A race: correct at first, then wrong by the same machine code."""
+    seen: set[str] = set()
+
+    def flaky(problem: Problem, kernel: Kernel) -> Verdict:
+        found = judged(problem, kernel)
+        code = code_of(kernel).digest
+        if found.correct and kernel != TASK.start and code in seen:
+            return dataclasses.replace(verdict("wrong", message="a race"), build=found.build)
+        seen.add(code)
+        return found
+
+    result = searches.run(tmp_path, ScriptedEvaluator(flaky), builds=12, workers=1, algo="random")
+    wrong = [row for row in found(tmp_path) if row["status"] == "wrong" and not row["twin"]]
+    assert wrong and result["failures"]["wrong"] == len(wrong)
+    state = json.loads((tmp_path / "kernels/matmul/search_state.json").read_text())
+    assert {row["key"] for row in wrong} <= set(state["failed"])
+    again = searches.run(
+        tmp_path, ScriptedEvaluator(flaky), builds=12, workers=1, algo="random", resume=True
+    )
+    assert again == result
+
+
+def test_a_twins_own_verdict_is_kept(tmp_path: Path) -> None:
+    searches.run(tmp_path, ScriptedEvaluator(judged), builds=12, workers=1, algo="random")
+    twins = [row["key"] for row in found(tmp_path) if row["twin"]]
+    folders = [tmp_path / "kernels/matmul/variants" / key for key in twins]
+    assert folders and all((folder / "result.json").exists() for folder in folders)
+
+
+def test_a_proposal_of_a_twin_is_in_the_history() -> None:
+    progress = searches.empty_progress(START)
+    for number, key in enumerate(("first", "second")):
+        fields = {"key": key, "node": progress.start, "move": "m", "attempt": number, "links": []}
+        fields |= {"variant": plain_variant(START), "risk": "exact"}
+        progress.take(event("proposed", fields))
+        fields = {"key": key, "build": "b", "status": "correct", "value": 0.5, "wall_s": 1.0}
+        fields |= {"floor_share": 0.0, "twin": "first" if number else None}
+        progress.take(event("judged", fields))
+    fields = {"key": "second", "node": progress.start, "move": "n", "attempt": 0}
+    progress.take(event("repeated", fields))
+    last = progress.history[-1]
+    assert (last.key, last.state, last.move, last.value) == ("first", "second", "n", 0.5)
+    assert not last.charged

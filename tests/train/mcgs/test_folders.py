@@ -18,6 +18,7 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.command import run_search
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
+from kernelgym_train.mcgs.tactics import tactics_path
 from kernelgym_train.mcgs.task import Task
 from support import searches
 from support.specs import PRODUCT, SPEC, TRITON_SPEC, changed, written
@@ -138,6 +139,37 @@ def test_time_is_shared_by_weight(kernels: Path, tmp_path: Path) -> None:
     # Of 600 s a fifth is the first one's: its weight is 1 of 5.
     assert result["kernels"]["product"]["stopped"] == "seconds" and took["product"] <= 130
     assert sum(took.values()) <= 600
+
+
+class Killed(BaseException):
+    """What ends a process."""
+
+
+def test_time_before_a_kill_counts(kernels: Path, tmp_path: Path) -> None:
+    judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=2.0))
+
+    def clock() -> float:
+        if len(judge.judged) >= killed_at:
+            raise Killed
+        return 2.0 * len(judge.judged)
+
+    killed_at, given = 100, {"budget": Budget(900, seconds=600), "clock": clock}
+    with pytest.raises(Killed):
+        run(kernels, tmp_path / "out", judge, **given)
+    killed_at = 1000
+    result = run(kernels, tmp_path / "out", judge, resume=True, **given)
+    took = {name: each["seconds"] for name, each in result["kernels"].items()}
+    assert not result["failed"] and len(took) == 3
+    assert took["product"] <= 130 and 300 <= sum(took.values()) <= 600
+    assert result["seconds"] == pytest.approx(sum(took.values()), abs=5)
+
+
+def test_damaged_tactics_are_refused_at_once(kernels: Path, tmp_path: Path) -> None:
+    judge = ScriptedEvaluator(judged)
+    tactics_path(tmp_path).write_text('{"version": 9, "contexts": 3}')
+    with pytest.raises(UsageError, match="is of version 9"):
+        run(kernels, tmp_path, judge)
+    assert not judge.judged
 
 
 @pytest.mark.parametrize(

@@ -64,3 +64,14 @@ def test_table_stands_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         say("one [line]")
     shown = terminal.getvalue()
     assert "one [line]" in shown and "4x (3.2 to 5)" in shown and "1 of 20" in shown
+
+
+def test_an_equal_verdict_is_no_new_best() -> None:
+    """log(exp(value)) may be below value."""
+    value = next(n / 97 for n in range(1, 97) if n / 97 > math.log(math.exp(n / 97)))
+    standing = Standing(9)
+    standing.take(event("start", speedup=0.5))
+    for key in ("a", "b"):
+        fields = {"key": key, "value": value, "status": "correct", "speedup_low": 0.1}
+        standing.take(event("judged", **fields))
+    assert standing.leader == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from kernelgym import Kernel, Problem, UsageError, Verdict
 from kernelgym.suites.spec import KernelSpec, spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym.types import Build, Finding
+from kernelgym.verdict import HOST_BUSY, Stages
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.command import run_search
 from kernelgym_train.mcgs.examples import EXAMPLES
@@ -145,7 +148,7 @@ def test_a_proposer_that_looks_sees_no_hidden_shape(tmp_path: Path) -> None:
 
 def test_an_evaluator_without_the_tolerances_is_refused(tmp_path: Path) -> None:
     own = spec(contract__tolerances={"atol": 1e-3, "rtol": 1e-3})
-    with pytest.raises(UsageError, match=r"strict\+tolerances@.*strict@"):
+    with pytest.raises(UsageError, match=r"strict\+tolerances\(atol=0.001,rtol=0.001\)@.*strict@"):
         optimize_spec(own, ScriptedEvaluator(judged), tmp_path)
     judge = ScriptedEvaluator(judged, ruleset=own.rules("strict"))
     result = optimize_spec(own, judge, tmp_path, budget=Budget(2))
@@ -204,6 +207,107 @@ def test_no_shape_is_judged_after_a_failure() -> None:
     other = EXAMPLES["softmax"][0]
     made.evaluate(other, task.start)
     assert judge.judged[-1].problem == other and len(judge.judged) == 2
+
+
+def test_builds_and_files_are_the_evaluators_own(tmp_path: Path) -> None:
+    class Building(ScriptedEvaluator):
+        def build(self, kernel: Kernel) -> Build:
+            return Build(digest=kernel.digest)
+
+        def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+            return {"extension.so": kernel.digest.encode()}
+
+    task = task_of_spec(spec())
+    plain = ShapesEvaluator(ScriptedEvaluator(judged), task.problem, task.shapes)
+    assert plain.build is None and plain.artifacts is None
+    judge = Building(judged)
+    result = found(tmp_path, task, judge, budget=Budget(5))
+    built = (tmp_path / result["best"]["path"]).with_name("extension.so")
+    assert built.read_text() == result["best"]["digest"]
+    # Settings of one build: what is judged calls one of many.
+    assert any("namespace setting_1 " in job.kernel.source for job in judge.judged)
+
+
+KEPT_ENDS = {
+    "wrong": "wrong",
+    "runtime_error": "wrong",
+    "timeout": "wrong",
+    "compile_error": "wrong",
+    "rejected": "wrong",
+    "unavailable": "unavailable",
+}
+
+
+@pytest.mark.parametrize(("status", "told"), KEPT_ENDS.items())
+def test_how_a_kept_shape_ends_is_not_told(status: str, told: str) -> None:
+    def ends(problem: Problem, kernel: Kernel) -> Verdict:
+        if "n=1237" not in problem.id:
+            return dataclasses.replace(verdict("correct"), wall_s=3.0, stages=Stages(check_s=2.0))
+        made = verdict(status, message="at 1237", findings=(Finding("x", "uses n=1237"),))
+        return dataclasses.replace(made, wall_s=50.0, stages=Stages(check_s=40.0), log="1237")
+
+    task = task_of_spec(spec())
+    made = ShapesEvaluator(ScriptedEvaluator(ends), task.problem, task.shapes)
+    said = made.evaluate(task.problem, task.start)
+    assert said.status == told and "1237" not in json.dumps(said.to_dict())
+    assert (
+        said.compiled == (told == "wrong")
+        and said.wall_s == 3.0
+        and said.stages == Stages(check_s=2.0)
+    )
+    assert made.last_s == 56.0
+
+
+def test_correct_at_kept_shapes_tells_no_more() -> None:
+    task = task_of_spec(spec())
+    kept = [dataclasses.replace(shape, role="both") for shape in task.shapes]
+
+    def says(problem: Problem, kernel: Kernel) -> Verdict:
+        made = verdict(
+            "correct", speedup=1.0, message="n=1237", findings=(Finding("x", "uses n=1237"),)
+        )
+        return dataclasses.replace(made, wall_s=50.0, log="1237", max_abs_error=3.0)
+
+    made = ShapesEvaluator(ScriptedEvaluator(says), task.problem, kept)
+    said = made.evaluate(task.problem, task.start)
+    assert said.correct and said.timing is not None and "1237" not in json.dumps(said.to_dict())
+    assert said.wall_s == said.max_abs_error == 0.0 and said.trials == 1
+
+
+def test_a_hidden_shape_makes_no_host_busy() -> None:
+    task = task_of_spec(spec())
+
+    def judge(busy_at: str) -> ScriptedEvaluator:
+        busy = (Finding(HOST_BUSY, "9 pairs"),)
+        return ScriptedEvaluator(
+            lambda problem, kernel: verdict(
+                "correct", findings=busy if busy_at in problem.id else ()
+            )
+        )
+
+    for busy_at, told in (("n=1237", False), ("n=96", True)):
+        made = ShapesEvaluator(judge(busy_at), task.problem, task.shapes)
+        assert bool(made.evaluate(task.problem, task.start).findings) == told
+
+
+def test_time_at_kept_shapes_counts_for_the_limit(tmp_path: Path) -> None:
+    """The limit holds, though verdicts leave out hidden shapes."""
+
+    def slow(problem: Problem, kernel: Kernel) -> Verdict:
+        wall_s = 20.0 if "n=1237" in problem.id else 1.0
+        return dataclasses.replace(judged(problem, kernel), wall_s=wall_s)
+
+    judge = ScriptedEvaluator(slow)
+    took = lambda: sum(20.0 if "n=1237" in job.problem.id else 1.0 for job in judge.judged)  # noqa: E731
+    result = found(
+        tmp_path, task_of_spec(spec()), judge, budget=Budget(90, seconds=1500), clock=took
+    )
+    assert result["stopped"] == "seconds" and result["speedup"] > 1.0
+    assert 700 <= result["seconds"] <= 1500
+    events = (tmp_path / "kernels" / "product" / "events.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in events]
+    assert {row["wall_s"] for row in rows if row["event"] == "judged"} <= {1.0, 0.0}
+    assert rows[1]["wall_s"] == 22.0 and rows[1]["shown_wall_s"] == 1.0
 
 
 @pytest.mark.parametrize(

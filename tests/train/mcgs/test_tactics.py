@@ -111,6 +111,22 @@ def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) ->
     assert tactics_path(tmp_path).read_text() == text
 
 
+def test_another_version_is_told_before_its_form(tmp_path: Path) -> None:
+    tactics_path(tmp_path).write_text('{"version": 2, "contexts": [1]}')
+    with pytest.raises(UsageError, match="is of version 2, and 1 is known"):
+        searches.run(tmp_path, searches.evaluator(), 2)
+
+
+def test_a_finished_search_reads_no_tactics(tmp_path: Path) -> None:
+    result = searches.run(tmp_path, searches.evaluator(), 2)
+    tactics_path(tmp_path).write_text("damaged")
+    assert searches.run(tmp_path, searches.evaluator(), 2, resume=True) == result
+    judge = searches.evaluator()
+    with pytest.raises(UsageError, match="global_tactic_graph"):
+        searches.run(tmp_path, judge, 4, resume=True)
+    assert not judge.judged
+
+
 def proposals(outdir: Path) -> list[dict[str, Any]]:
     log = read_events(outdir / "kernels" / "matmul" / "events.jsonl")
     return [dict(event.fields) for event in log if event.name == "proposed"]

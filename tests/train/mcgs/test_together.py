@@ -7,6 +7,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,9 +16,11 @@ from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
-from kernelgym_train.mcgs.proposing import RuleProposer
-from kernelgym_train.mcgs.together import MOST_TOGETHER, together
-from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer
+from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.static_priors import REPORT_FLAG
+from kernelgym_train.mcgs.together import MOST_TOGETHER, Together, together
+from kernelgym_train.mcgs.variant import Step, Variant, read_variant, state_key
 from support import searches
 from support.searches import TASK
 
@@ -109,6 +112,8 @@ class Shared(ScriptedEvaluator):
         return searches.judged(problem, Kernel(f"{cpp}{list(file.flags)}".replace("'", '"'), "cpp"))
 
     def build(self, kernel: Kernel) -> Build | None:
+        if REPORT_FLAG in kernel.source:
+            return None  # what a report says of the start would change the search
         self.builds.append(read_kernel_file(kernel.source).cpp)
         return None if self.broken else Build(digest="0" * 32)
 
@@ -146,6 +151,80 @@ def test_a_wrong_kernel_gets_no_second_try(tmp_path: Path) -> None:
 
     searches.run(tmp_path, Wrong(), 12)
     assert any(row["status"] == "wrong" for row in found(tmp_path))
+
+
+class Ways:
+    """A proposer whose one move has a way for each text."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.variants = [with_cpp(START.file.cpp + text) for text in texts]
+
+    def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
+        return (("m", 1.0),)
+
+    def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
+        found = self.variants[attempt : attempt + 1]
+        return Proposal(Step("m", "t", str(attempt)), found[0], "exact") if found else None
+
+
+def gathered(texts: list[str]) -> tuple[Together, list[str]]:
+    """Return what builds the texts' states together, and their keys."""
+    ways, progress = Ways(texts), searches.empty_progress(START)
+    keys = [state_key(variant) for variant in ways.variants]
+    progress.variants |= zip(keys, ways.variants, strict=True)
+    progress.graph.in_flight = InFlight(progress.start)
+    around = Surroundings(progress.graph, progress.variants, cast("Proposer", ways), 0)
+    return Together(around), keys
+
+
+class InFlight(dict):
+    """Every state, in flight by one move, and none known."""
+
+    def __init__(self, start: str) -> None:
+        super().__init__()
+        self.start = start
+
+    def __missing__(self, key: str) -> tuple:
+        return (), self.start, "m"
+
+
+HELPERS = [f"int helper_{n}() {{ return {n}; }}\n" for n in range(8)]
+
+
+def test_a_text_without_a_scope_is_left_out() -> None:
+    made, keys = gathered([HELPERS[0], "#define N 4\n", *HELPERS[1:3]])
+    first = made.find(keys[0])
+    assert first is not None
+    assert read_kernel_file(first.kernel.source).cpp.count("namespace setting_") == 3
+    assert [made.find(key) is None for key in keys] == [False, True, False, False]
+
+
+def test_states_of_a_failed_build_are_built_alone() -> None:
+    made, keys = gathered(HELPERS)
+    first = made.find(keys[0])
+    assert first is not None
+    made.part(first.build)
+    made.part(first.build)  # each of its states may tell
+    assert [made.find(key) for key in keys] == [None] * len(keys)
+
+
+@pytest.mark.parametrize(("failed", "still"), [(2, True), (3, False)])
+def test_three_failed_builds_end_shared_ones(
+    failed: int, still: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelgym_train.mcgs.together.MOST_TOGETHER", 2)
+    made, keys = gathered(HELPERS)
+    for key in keys[: 2 * failed : 2]:
+        found = made.find(key)
+        assert found is not None
+        made.part(found.build)
+    assert (made.find(keys[-1]) is not None) == still
+
+
+def test_a_broken_search_stops_building_together(tmp_path: Path) -> None:
+    shared = Shared(broken=True)
+    searches.run(tmp_path, shared, 16, algo="random", workers=1)
+    assert sum("namespace setting_1 " in cpp for cpp in shared.builds) == 3
 
 
 @pytest.mark.slow

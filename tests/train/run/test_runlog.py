@@ -162,6 +162,17 @@ def test_run_without_a_step_is_discarded(log: RunLog) -> None:
     assert recovered.discard_if_unstarted() and not log.folder.exists()
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_discarded_run_leaves_no_new_parents(others: bool, tmp_path: Path) -> None:
+    log = RunLog.create(tmp_path / "runs" / "today" / "one", {}, {})
+    if others:
+        RunLog.create(tmp_path / "runs" / "other", {}, {})
+    assert log.discard_if_unstarted()
+    left = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.glob("*/*"))]
+    assert left == (["runs/other"] if others else [])
+    assert (tmp_path / "runs").exists() is others
+
+
 @pytest.mark.parametrize("recovered", [False, True])
 def test_run_with_a_step_is_not_discarded(recovered: bool, log: RunLog) -> None:
     steps(log, 0, 1, save=recovered)

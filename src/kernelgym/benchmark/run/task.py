@@ -26,9 +26,10 @@ from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import render
 from kernelgym.retrieval.part import ready_retrieval
 from kernelgym.rewards import check_speed, check_trials
-from kernelgym.rulesets import precise_rules
+from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites import Ids, suite
 from kernelgym.suites.known_hygiene import passing
+from kernelgym.suites.spec_suite import rules_for
 from kernelgym.types import Problem, text_digest
 
 __all__ = ["Task", "problems_of", "resolve"]
@@ -95,7 +96,7 @@ def resolve(
         if value is not None and value < 1:
             raise UsageError(f"{option} must be at least 1, got {value}")
     device = check_device(task.device)
-    rules = precise_rules(task.ruleset, task.precision, task.baseline)
+    rules = _rules(task)
     check_language(task.language, device, rules.precision)
     problems = _chosen(task, device)
     plan = Plan(
@@ -187,13 +188,19 @@ def _chosen(task: Task, device: str) -> tuple[Problem, ...]:
         ids: Any = task.problems
         problems = suite(task.suite, **sized).problems(task.level, ids, task.split)
     if task.exclude_degenerate:
-        problems = passing(problems, precise_rules(task.ruleset, task.precision), device)
+        problems = passing(problems, _rules(dataclasses.replace(task, baseline="")), device)
         if not problems:
             raise ProblemError("every problem of the choice is degenerate; choose others")
     twice = len(problems) - len({problem.id for problem in problems})
     if twice:
         raise UsageError(f"{twice} problems have the id of another; each is played once")
     return problems[: task.limit]
+
+
+def _rules(task: Task) -> Ruleset:
+    """Return the rules of a task, with tolerances of a kernel spec."""
+    rules = precise_rules(task.ruleset, task.precision, task.baseline)
+    return rules if _are_problems(task.problems) else rules_for(task.suite, rules)
 
 
 def _are_problems(given: object) -> TypeGuard[Sequence[Problem]]:

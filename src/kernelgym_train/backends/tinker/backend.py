@@ -99,6 +99,20 @@ class TinkerModel:
         if self._service is None:
             self._service = Service(self._server, self._config.tinker.step_timeout_s)
 
+    def check_kept(self) -> None:
+        """Ask the service for the weights that sample.
+
+        Raises:
+            UsageError: If it does not have them; the connection is closed then.
+        """
+        self.load()
+        assert self._service is not None and self._kept is not None
+        try:
+            asyncio.run(self._service.sampler(self._kept.sampler_path))
+        except BaseException:
+            self.close()
+            raise
+
     def policy(self, sampling: Sampling) -> TinkerPolicy:
         """Return what samples with the trained weights, or with the untrained model."""
         remote, kept = self._remote(), self._kept
@@ -237,7 +251,10 @@ class TinkerBackend:
         if is_of_training(address):
             _compared(address, served, server, key)
             paths = (address, "")
-        return TinkerModel(config, served, server, Kept(*paths, 0, served.name, server))
+        model = TinkerModel(config, served, server, Kept(*paths, 0, served.name, server))
+        if not is_of_training(address):
+            model.check_kept()
+        return model
 
 
 BACKEND = TinkerBackend()

@@ -53,6 +53,7 @@ __all__ = [
     "Let",
     "Loop",
     "Statement",
+    "directive_of",
     "inner_loops",
     "read_functions",
     "walk_loops",
@@ -144,6 +145,14 @@ class Function:
     """Types of the numbers that it, or the text around it, declares outside of loops."""
     loops: tuple[Loop, ...]
     """Recognised ones that lie in no other recognised one."""
+
+
+def directive_of(loop: Loop) -> Node | None:
+    """Return the directive right before a loop, comments apart, or None."""
+    node = loop.node.prev_named_sibling
+    while node is not None and node.type == "comment":
+        node = node.prev_named_sibling
+    return node if node is not None and node.type == "preproc_call" else None
 
 
 @functools.lru_cache(maxsize=256)

@@ -13,7 +13,15 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_text_above
-from kernelgym_train.mcgs.cpp.loops import Assign, Function, Let, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.loops import (
+    Assign,
+    Function,
+    Let,
+    Loop,
+    directive_of,
+    read_functions,
+    walk_loops,
+)
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh, stride_along
@@ -54,7 +62,10 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             if store is None:
                 continue
             edits = [(loop.node, _filled(function, loop, store))]
-            if (directive := loop.node.prev_named_sibling) is not None and loop.pragmas:
+            if loop.pragmas:
+                directive = directive_of(loop)
+                if directive is None:
+                    continue
                 edits.append((directive, "\n"))  # it goes to the loop inside
             cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
             changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)

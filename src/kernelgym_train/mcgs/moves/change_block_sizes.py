@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import replaced
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, directive_of, read_functions, walk_loops
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
@@ -38,7 +38,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                     changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
                     yield Realisation(loop.name, f"blocks of {block}", changed)
         for loop in function.loops:
-            directive = loop.node.prev_named_sibling
+            directive = directive_of(loop)
             if loop.pragmas == (_PLAIN,) and directive is not None:
                 for schedule in _SCHEDULES:
                     new = text_of(directive).replace(_PLAIN, f"{_PLAIN} {schedule}")

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, with_lines_before
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, inner_loops, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.loops import (
+    Function,
+    Loop,
+    directive_of,
+    inner_loops,
+    read_functions,
+    walk_loops,
+)
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
@@ -55,7 +62,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 def _shared(function: Function, loop: Loop) -> tuple[Node, str] | None:
     """Return a parallel loop's directive, and one that makes vectors, too."""
-    directive = loop.node.prev_named_sibling
+    directive = directive_of(loop)
     if inner_loops(loop) or len(loop.pragmas) != 1 or loop.step != 1 or directive is None:
         return None
     found = _PARALLEL.match(text_of(directive))

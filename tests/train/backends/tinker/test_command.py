@@ -247,7 +247,13 @@ def test_model_without_a_run_is_evaluated(what, restored, tmp_path, model_folder
         ("untrained", ["tinker.start_from=tinker://run-0/weights/a"], "evaluate them by --evaluat"),
     ],
 )
-def test_model_that_is_not_there_is_told(what, more, said, tmp_path, model_folder, kept, capsys):
+def test_model_that_is_not_there_is_told(
+    what, more, said, tmp_path, model_folder, kept, capsys, monkeypatch
+):
+    """Before a folder is made, problems are sized and a judge is started: that takes seconds."""
+    from kernelgym_train.launch import launch
+
+    monkeypatch.setattr(launch, "_create", lambda config: pytest.fail("it made a folder"))
     given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", *more]
     assert main(["--evaluate", what, *given]) == 2
     err = capsys.readouterr().err

@@ -17,6 +17,7 @@ from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
 from support import cpp_nests
+from support.specs import CPP
 
 _TOTAL = """
 #include <torch/extension.h>
@@ -299,6 +300,27 @@ def test_directives_survive_a_later_change_of_loops() -> None:
     assert found is not None
     assert re.search(r"#pragma omp parallel for\n\s+for \(int64_t i_0", found[0].file.cpp)
     assert "-fopenmp" in found[0].flags
+
+
+@pytest.mark.parametrize(
+    ("directive", "move"),
+    [
+        ("#pragma omp simd", "cache_policy_cg"),
+        ("#pragma omp parallel for", "change_block_sizes"),
+        ("#pragma omp parallel for", "vectorize_global_loads"),
+    ],
+)
+def test_comment_below_a_directive_is_none(directive: str, move: str) -> None:
+    """It is not taken for the directive of the loop."""
+    plain = written("scaled", CPP.replace("  for (", f"  {directive}\n  for ("))
+    noted = written("scaled", CPP.replace("  for (", f"  {directive}\n  // each\n  for ("))
+    found = [
+        [each for each in proposals(start, start) if each.step.move == move]
+        for start in (plain, noted)
+    ]
+    assert found[0] and len(found[0]) == len(found[1])
+    for one, other in zip(*found, strict=True):
+        assert state_key(one.variant) == state_key(other.variant)
 
 
 def test_proposer_unknown_move_is_refused() -> None:
