@@ -237,7 +237,8 @@ def device_share_cost(data: Any) -> str:
         measured = (each[name] for name in ("evidence_s", "wall_s", "speedup", "custom_share"))
         cells = (number(pair[how]) for pair in measured for how in ("without", "with"))
         rows.append([f"`{each['kernel']}`", *cells])
-    return f"{table(head, rows)}\n\nThe most that it adds to evidence: {data['most_s'] * 1e3:.0f} ms."
+    most = f"The most that it adds to evidence: {data['most_s'] * 1e3:.0f} ms."
+    return f"{table(head, rows)}\n\n{most}"
 
 
 def red_team(data: Any) -> str:

@@ -80,6 +80,8 @@ def _row(entry: Entry, found: dict[str, list[Verdict]]) -> dict[str, Any]:
         "custom_share": median(lambda verdict: verdict.custom_share or 0.0),
         "wall_s": median(lambda verdict: verdict.wall_s),
         "evidence_s": median(lambda verdict: verdict.stages.evidence_s),
+        "check_s": median(lambda verdict: verdict.stages.check_s),
+        "timing_s": median(lambda verdict: verdict.stages.timing_s),
         "speedup": median(lambda verdict: verdict.speedup),
     }
 

@@ -80,7 +80,7 @@ def test_some_variances_are_small_but_not_too_small(seed, size, smallest):
     assert bool((variance[small] <= 0.016).all()) and bool((drawn["norm.weight"] > 0.4).all())
 
 
-def test_variances_are_less_small_where_the_smallest_are_unsteady(monkeypatch):
+def test_unsteady_variances_are_less_small(monkeypatch):
     answers = iter([False, True])
     monkeypatch.setattr(examine, "_is_steady", lambda *_: next(answers, True))
     norm = "self.norm = nn.BatchNorm1d(64).eval()"
