@@ -363,9 +363,7 @@ def test_search_start_that_fails_promotes_nothing(tmp_path: Path) -> None:
         (Duel(0.0, 0.0, 0.0, 1, ((verdict("correct"), verdict("wrong")),), "neither"), False),
     ],
 )
-def test_search_lost_last_duel_takes_the_best(
-    last: Duel, kept: bool, tmp_path: Path
-) -> None:
+def test_search_lost_last_duel_takes_the_best(last: Duel, kept: bool, tmp_path: Path) -> None:
     result = searches.run(tmp_path, searches.evaluator(), 4, compare=ending_in(LAST, last))
     assert (result["speedup"] > 1.0) == bool(result["best"]["diff"]) == kept
     proofs = [row["ratio"] for row in rows(tmp_path) if row["event"] == "duel"]
