@@ -312,14 +312,18 @@ def summary(bench: Bench) -> dict[str, Any]:
     given = bench.given
     seeds: dict[int, dict[str, Any]] = {}
     about: dict[str, Any] = {}
-    ran: dict[str, Any] = {}
+    ran: list[dict[str, Any]] = []
     for seed in given.seeds:
         stages = {stage: found for stage in STAGES if (found := bench.done(seed, stage))}
         arms = {arm: found["tables"] for arm, found in stages.items() if arm in ARMS}
         if not arms:
             continue
         seeds[seed] = arms
-        ran = next(reversed(stages.values()))["machine"]
+        # The load differs from stage to stage; what is told is the machine.
+        ran += [
+            {name: value for name, value in found["machine"].items() if name != "load"}
+            for found in stages.values()
+        ]
         about[str(seed)] = {
             stage: {key: value for key, value in found.items() if key not in ("tables", "machine")}
             for stage, found in stages.items()
@@ -328,7 +332,7 @@ def summary(bench: Bench) -> dict[str, Any]:
     model = f"Model {given.model}" if given.model else "Small models made from nothing"
     return {
         "note": NOTE.format(seeds=named, model=model),
-        "machine": ran,
+        "ran": [each for place, each in enumerate(ran) if each not in ran[:place]],
         "device": given.device,
         "judge": given.judge,
         "model": given.model,

@@ -107,7 +107,7 @@ class Plan:
     samples: int = 4
     """Sampled episodes of each held-out problem."""
 
-    def changed(self, **values: object) -> Plan:
+    def changed(self, **values: Any) -> Plan:
         """Return the plan with what is given and not None in its place."""
         return dataclasses.replace(self, **{k: v for k, v in values.items() if v is not None})
 
@@ -232,7 +232,7 @@ def solutions(problems: Iterable[Problem]) -> Iterator[Entry]:
         yield _entry("solution", problem, kernel)
 
 
-def _entry(kind: Any, problem: Problem, kernel: str, **fields: str) -> Entry:
+def _entry(kind: Any, problem: Problem, kernel: str, **fields: Any) -> Entry:
     return Entry(
         kind,
         bare(problem.source),
