@@ -15,12 +15,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import json
 import multiprocessing
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from kernelgym.prompts.short import bare, question, retry
 from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.page import page
-from kernelgym.retrieval.part import Retrieval, ready_retrieval
+from kernelgym.retrieval.part import _LOADED, Retrieval, ready_retrieval
 from kernelgym.suites.synthetic import canonical_form, part_of, solve
 from kernelgym.types import Feedback, Message, Problem, Score, Status, Turn, Verdict
 from kernelgym_train.config.sections import ModelConfig
@@ -104,7 +106,7 @@ class Plan:
     compositions: int = 32
     shapes: int = 12
     unseen_operator: int = 16
-    samples: int = 4
+    samples: int = 3
     """Sampled episodes of each held-out problem."""
 
     def changed(self, **values: Any) -> Plan:
@@ -182,9 +184,8 @@ def prepare(folder: Path, plan: Plan, seed: int, device: str) -> dict[str, Any]:
         rare = [p for p in splits.unseen_operator if canonical_form(p) not in asked_ones]
         sizes = {}
         for name, entries in (("taught", shown), ("asked", [*shown, *solutions(rare)])):
-            index = Index.from_entries(entries)
-            index.save(folder / f"index_{name}")
-            sizes[name] = len(index.entries)
+            _keep_entries(folder / f"index_{name}.json", entries)
+            sizes[name] = len(_index(str(folder / f"index_{name}.json")).entries)
         given = itertools.repeat((str(folder), plan, device))
         done = [pair for part in pool.map(_encoded, written, given) for pair in part]
     for name, rows in zip(("without", "with"), zip(*done, strict=True), strict=True):
@@ -279,6 +280,25 @@ def _said(example: Example, device: str) -> tuple[Feedback, Status]:
     raise AssertionError(f"a repair of {example.problem.id} tells of no known failure")
 
 
+def _keep_entries(path: Path, entries: Iterable[Entry]) -> None:
+    rows = []
+    for entry in entries:
+        fields = {each.name: getattr(entry, each.name) for each in dataclasses.fields(Entry)}
+        rows.append({name: text for name, text in fields.items() if name != "id" and text})
+    path.write_text(json.dumps(rows))
+
+
+@lru_cache(maxsize=8)
+def _index(place: str) -> Index:
+    """Return the index of entries that were kept, which stands for a folder in this process.
+
+    A folder would be read by pyarrow: 48 MB that a machine lent for minutes need not have.
+    """
+    index = Index.from_entries(Entry(**row) for row in json.loads(Path(place).read_text()))
+    _LOADED[os.path.realpath(place), "triton", index.digest, "", "numpy"] = index
+    return index
+
+
 def _pages(entries: Sequence[Entry], most: int = 200) -> list[Example]:
     """Return pages as texts that the tokenizer is trained on."""
     found = []
@@ -320,7 +340,9 @@ def observer_of(
     parts: tuple[Retrieval, ...] = ()
     if when != "never":
         kinds = ["solution", "repair"] if when == "adaptive" else ["solution"]
-        given = {"index": str(folder / index), "k": plan.k, "tokens": plan.page_tokens}
+        place = str(folder / f"{index}.json")
+        given: dict[str, Any] = {"index": place, "digest": _index(place).digest}
+        given |= {"k": plan.k, "tokens": plan.page_tokens}
         parts = (ready_retrieval({**given, "when": when, "kinds": kinds}, "triton", device),)
     count = token_counter(tokenizer)
     if most is None:
