@@ -338,7 +338,7 @@ SECTIONS = (
             "retrieval_effect.json",
             "python -m benchmarks.retrieval.effect --work FOLDER --out FILE",
             effect,
-            "Small models, made from nothing and taught the same answers in the same number of "
+            "Small models, made from nothing and taught the same answers in about as many "
             "updates: without examples in the prompt (`none`), or with (the other arms). Held-out "
             "problems are asked, and asked again after a failure: with solutions before the first "
             "answer (`first`), with repairs after it too (`adaptive`), or with nothing. "

@@ -5,8 +5,8 @@ ends with exit code 0: it goes through the stages of one seed after the other, s
 goes on at the next call, on this machine or another that has the folder (under 60 MB).
 
 - Two Qwen3 of about 11 million weights, from nothing, over ordinary word tokens, learn the same
-  right answers and repairs to Synthetic problems, in the same number of updates: one from the
-  question alone, one with the page of examples before it.
+  right answers and repairs to Synthetic problems, in as many updates but for padding: one from
+  the question alone, one with the page of examples before it.
 - Both are asked held-out problems, twice where the first answer fails. Nothing of the problem asked
   is shown, as in every search. Kernels are judged by ``strict``, untimed, on ``--judge``.
 - Arms: ``none`` (taught and asked without examples), ``first`` (with solutions before the first
@@ -121,8 +121,11 @@ class Bench:
         draft.write_text(json.dumps(found))
         draft.replace(folder / f"{stage}.json")
         self.say(f"seed {seed}, {stage}: {found['seconds']} s")
-        if stage in ("none", tuple(ARMS)[-1]):  # carried to another machine, weights weigh most
+        # What no later stage reads is removed: the folder may be carried to another machine.
+        if stage in ("none", tuple(ARMS)[-1]):
             shutil.rmtree(folder / f"model_{ARMS[stage][0]}", ignore_errors=True)
+        if stage.startswith("fit_"):
+            (folder / f"rows_{stage.removeprefix('fit_')}.npz").unlink()
 
     def machine(self) -> dict[str, Any]:
         return machine(self.given.device, *PACKAGES)

@@ -5,7 +5,7 @@ for the Synthetic problems of the parts ``warmstart`` and ``rl``, in the vocabul
 answers. The operator that a seed withholds stands in entries of the index that held-out problems
 are asked of, and nowhere in what the model is taught.
 
-Both models learn the same answers in the same number of updates. What differs is what stands before
+Both models learn the same answers in about as many updates. What differs is what stands before
 them: the question alone, or the page of examples too. Of the second model's prompts some show no
 page, so that it knows each kind of prompt that it is asked by.
 """

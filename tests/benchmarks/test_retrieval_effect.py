@@ -101,7 +101,8 @@ def test_all_stages_in_miniature(tmp_path: Path) -> None:
     ended, kept = [], dict[Path, str]()
     for _ in range(12):
         ended.append(run(work, "--seconds", "1"))
-        done = {path: path.read_text() for path in work.glob("seed_0/*.json")}
+        paths = (work / "seed_0" / f"{stage}.json" for stage in effect.STAGES)
+        done = {path: path.read_text() for path in paths if path.exists()}
         assert kept.items() <= done.items(), "what was done is not done again"
         kept = done
         if ended[-1] != 3:
@@ -144,17 +145,23 @@ def check_an_adaptive_episode(folder: Path) -> None:
 
     class Copies:
         def generate(self, requests: Any) -> list[Completion]:
-            text = f"<KERNEL>\n{kernel}\n\n</KERNEL>"
-            read = [tuple(range(len(str(request.messages)))) for request in requests]
-            return [Completion(text, ids, (1,), None, "stop", 0) for ids in read]
+            (asked,) = requests
+            changed = "# again\n" * len(asked.messages[1:])  # the same kernel is judged once
+            text = f"<KERNEL>\n{changed}{kernel}\n\n</KERNEL>"
+            read = tuple(range(len(str(asked.messages))))
+            return [Completion(text, read, (1,), None, "stop", 0)]
 
     judge = ScriptedEvaluator([verdict("wrong"), verdict("correct")], RULES)
     rules = EpisodeRules("sparse", "correct", "minimal")
     (rollout,) = asyncio.run(play(tasks_of(0, [problem], 1), Copies(), judge, observer, rules))
     one = effect.episode(rollout, observer)
     assert (one["first"], one["solved"], one["verbatim"]) == (False, True, True)
-    assert one["shown2"] > one["shown1"] == len(ids) > 0
-    assert one["tokens2"] > one["tokens1"]
+    assert one["shown1"] == len(ids) > 0 and one["tokens2"] > one["tokens1"]
+    later, _ = observer.retrieved(problem, rollout.trajectory.turns[:1])
+    assert one["shown2"] == len(later)
+    kinds = {entry.id: entry.kind for entry in index.entries}
+    assert {kinds[each] for each in ids} == {"solution"}
+    assert "repair" in {kinds[each] for each in later}
 
 
 @pytest.mark.slow
