@@ -117,7 +117,7 @@ class Plan:
 FULL = Plan()
 TINY = Plan(
     listed=300,
-    chains=300,
+    chains=800,
     per_problem=1,
     repairs=1,
     model=ModelSize(hidden=32, layers=1, heads=2, key_value_heads=2, feed_forward=32, context=2048),
