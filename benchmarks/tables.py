@@ -31,6 +31,7 @@ from benchmarks.table_rows import (
     cases,
     conformance,
     context_cost,
+    device_share_cost,
     env_overhead,
     group_rows,
     host_capacity,
@@ -221,21 +222,20 @@ SECTIONS = (
     ),
     Section(
         "The red team on a GPU",
-        "redteam_h200.json",
-        "kernelgym redteam --device cuda:0 --jobs-timeout 20 --json FILE",
+        "redteam_h100.json",
+        "kernelgym redteam --device cuda:0 --workers 8 --json FILE",
         red_team,
         "Exploits that must be caught, and honest kernels that look like them and must pass; one "
-        "run of the whole corpus.",
+        "run of the whole corpus under `strict@8cf2b497`.",
     ),
     Section(
-        "The red team on a GPU, by parts",
-        "redteam_parts_h200.json",
-        "kernelgym redteam --device cuda:0 --only '*.triton' --workers 8 --jobs-timeout 20 "
-        "--json FILE",
-        red_team,
-        "A later source. The CUDA kernels (`--only '*.cuda' --workers 14`) and the Triton kernels "
-        "were judged in two runs; one of the CUDA kernels spins until its time is up.",
-        lambda data: [data["machine"], data["triton_machine"]],
+        "Whose kernels a GPU worked for",
+        "device_share_cost.json",
+        "python -m benchmarks.judge.device_share_cost --rounds 4 --out FILE",
+        device_share_cost,
+        "What asking for it costs: honest kernels judged by `strict` and by the same rules without "
+        "`own_time`, in turns; medians. Evidence is what the question adds to; the wall time of a "
+        "whole verdict varies by more than that.",
     ),
     *(
         Section(

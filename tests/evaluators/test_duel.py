@@ -114,8 +114,6 @@ def test_rounds_alternate_and_share_a_fresh_seed(tmp_path) -> None:  # type: ign
     [
         ([verdict("wrong"), verdict("correct", speedup=1.0)], "second"),
         ([verdict("correct", speedup=1.0), verdict("timeout")], "first"),
-        ([verdict("wrong"), verdict("wrong")], "neither"),
-        ([verdict("wrong"), DOWN], "neither"),
     ],
 )
 def test_kernel_that_fails_ends_the_duel(script: Script, decided: str) -> None:
@@ -129,7 +127,14 @@ def test_failure_after_some_rounds_keeps_their_ratio() -> None:
     assert (found.decided, found.rounds, found.ratio) == ("second", 3, 1.0)
 
 
-@pytest.mark.parametrize("nothing", [DOWN, verdict("correct")])
+def test_round_in_which_both_fail_is_left_out() -> None:
+    slow, fast = verdict("correct", speedup=1.0), verdict("correct", speedup=2.0)
+    # The kernels take turns in going first: ONE, OTHER, then OTHER, ONE.
+    found = held([verdict("wrong"), verdict("wrong"), fast, slow, slow, fast, fast, slow])
+    assert (found.decided, found.rounds, found.ratio) == ("second", 4, pytest.approx(2.0))
+
+
+@pytest.mark.parametrize("nothing", [DOWN, verdict("correct"), verdict("wrong")])
 def test_rounds_that_measure_nothing_end_undecided(nothing: Verdict) -> None:
     found = held([nothing])
     assert (found.decided, found.rounds) == ("neither", 3)

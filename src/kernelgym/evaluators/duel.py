@@ -12,7 +12,8 @@ Contract:
   the machine for both sides cancels.
 - The interval allows for stopping early: of duels between equally fast kernels, 5 % at most are
   decided.
-- A kernel that fails is a result, not an error.
+- A kernel that fails is a result, not an error. Where both fail on a round's inputs, the round
+  measures nothing: kernels of one origin share the inputs that they are wrong on.
 
 Not covered: load that differs between the two kernels in the same way in every round.
 """
@@ -78,10 +79,10 @@ def duel(
     does (Jennison and Turnbull, Group Sequential Methods, 1999, chapters 2 and 9).
 
     The duel ends after a round, the third at the earliest, if the interval does not hold 1, if it
-    is at most `width` wide, or if `most` rounds were judged. It ends at once if a kernel fails: if
-    the other one is correct in that round, that one has won. Rounds that measured nothing, since
-    the judge failed or gave no time, or since the two were timed against different baselines,
-    count as rounds; after three of them the duel ends undecided.
+    is at most `width` wide, or if `most` rounds were judged. It ends at once if one kernel fails
+    where the other is correct, which has won then. Rounds that measured nothing, since the judge
+    failed or gave no time, since both kernels failed, or since the two were timed against different
+    baselines, count as rounds; after three of them the duel ends undecided.
 
     Args:
         evaluator: Judges both kernels; it must time them.
@@ -111,8 +112,9 @@ def duel(
             found[side] = evaluator.evaluate(problem, (first, second)[side], seed=shared)
         rounds.append((found[0], found[1]))
         if _failed(found[0]) or _failed(found[1]):
-            if found[0].correct != found[1].correct:
-                decided = "first" if found[0].correct else "second"
+            if found[0].correct == found[1].correct:
+                continue  # on the same inputs: it tells nothing of which one is faster
+            decided = "first" if found[0].correct else "second"
             break
         if (ratio := _ratio(found[0], found[1])) is None:
             continue

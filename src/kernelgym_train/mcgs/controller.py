@@ -56,6 +56,7 @@ _QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
 _CONTESTANTS = 3
 _LEAST_ROUNDS = 3  # of a duel
+_LAST_ROUNDS = 6  # of the last one: three tell little of a kernel whose times differ by a tenth
 _MOST_ROUNDS = 6
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for comparisons without each step
 _STATE_EVERY = 10  # evaluations
@@ -261,7 +262,7 @@ class Controller:
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():
-                            if self._may_challenge():
+                            if self.may_challenge():
                                 await self._challenge(led)
             finally:
                 for _, judging in running:
@@ -270,7 +271,7 @@ class Controller:
                 1 if self._stop.is_set() else _CONTESTANTS
             ):
                 challenger = self.progress.challenger()
-                if challenger is None or not self._may_challenge():
+                if challenger is None or not self.may_challenge():
                     break
                 await self._challenge(challenger)
 
@@ -282,8 +283,7 @@ class Controller:
     @property
     def end_s(self) -> float:
         """Expected seconds of the last comparison and check."""
-        best = self._best_s
-        return _LEAST_ROUNDS * (self.progress.start_wall_s + best) + best
+        return self._duel_s(_LAST_ROUNDS) + self._best_s
 
     @property
     def reserve_s(self) -> float:
@@ -319,9 +319,13 @@ class Controller:
         each = max(self.progress.start_wall_s + self._best_s, 1e-9)
         return max(_LEAST_ROUNDS, int(min(most, left / each)))
 
-    def _may_challenge(self) -> bool:
+    def _duel_s(self, rounds: int) -> float:
+        """Expected seconds of a duel of the best with the start."""
+        return rounds * (self.progress.start_wall_s + self._best_s)
+
+    def may_challenge(self) -> bool:
         """Return True if a duel leaves time for the end."""
-        return self.seconds_left >= self.end_s + self.reserve_s
+        return self.seconds_left >= self._duel_s(_LEAST_ROUNDS) + self.reserve_s
 
     def _reason_to_stop(self) -> str:
         if self._stop.is_set():

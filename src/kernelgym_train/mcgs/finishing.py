@@ -2,8 +2,8 @@
 
 ``result.json`` (version 1):
 
-- ``speedup, speedup_low, speedup_high``: of the best over the start, by a duel, with its 95 %
-  interval; 1.0 where nothing is better;
+- ``speedup, speedup_low, speedup_high``: of the best over the start, by the last duel between them
+  that was decided, with its 95 % interval; 1.0 where nothing is better;
 - ``over_reference``: the same of the best over the problem's reference, by the last verdict;
 - ``shapes``: both by shape of a kernel spec, with its role and its share of the value; a hidden one
   has no times. The speedup is the geometric mean of that duel's rounds;
@@ -17,7 +17,9 @@
 - ``minimised``: whether the best was tried without each of its steps, and those that went.
 
 Contract: what is written was judged as it lies on the disk, on inputs that no earlier verdict saw,
-and its digest is that of the kernel that the duel timed. If that fails the start is the best.
+and its digest is that of the kernel that the duel timed. If that fails the start is the best. A
+best that could not be confirmed without the steps it lost keeps them, and a last duel that decides
+nothing takes nothing back from the one that confirmed the best; one that the best loses does.
 """
 
 from __future__ import annotations
@@ -61,9 +63,10 @@ def finish(
     progress = controller.progress
     best: str | None = progress.incumbent if progress.incumbent != progress.start else None
     minimised: dict[str, Any] = {"done": best is None, "left_out": []}
-    if best is None and progress.stopped == "seconds":
+    if best is None and (progress.stopped == "seconds" or not controller.may_challenge()):
         # No time was left for a duel of the leader before this last one, which is with the start.
         best = progress.challenger()
+        minimised["done"] = best is None
     elif best is not None:
         before = progress.variants[best].applied
         key = context_key(context.items())
@@ -75,16 +78,15 @@ def finish(
     ratio = (1.0, 1.0, 1.0)
     gains: Mapping[str, float] = {}
     if best is not None:
-        most = controller.rounds_left(_MOST_ROUNDS)
-        found = controller.compare("confirmed", progress.start, best, most)
-        # A start that failed in the duel loses it with no time measured: low is 0 then.
-        if found.decided == "second" and found.low > 1.0:
-            ratio = (found.ratio, found.low, found.high)
-            kernel = progress.variants[best].kernel()
-            gains = _gains(evaluator, task.start, kernel, found.rounds)
-        else:
+        held, proof = _confirmed(controller, best)
+        if held != best:
+            minimised = {"done": False, "left_out": []}
+        best = held
+        if best is None or proof is None:
             say("the last comparison with the start does not confirm the best: the start stays")
-            best = None
+        else:
+            ratio = proof[:3]
+            gains = _gains(evaluator, task.start, progress.variants[best].kernel(), proof[3])
     _export(folder, task, controller, best, context)
     verdict = _from_disk(folder, task, evaluator)
     if best is not None and (
@@ -146,6 +148,33 @@ def finish(
     folder.write_result(result)
     write_story(controller, folder, result)
     return result
+
+
+def _confirmed(
+    controller: Controller, best: str
+) -> tuple[str | None, tuple[float, float, float, int] | None]:
+    """Compare the best with the start.
+
+    Returns:
+        The key of what is confirmed to be faster than the start: the best, or the state that it was
+        before it lost steps; None if neither is. And ratio, low, high and rounds of its duel.
+    """
+    progress, incumbent = controller.progress, controller.progress.incumbent
+    for key in dict.fromkeys((best, incumbent)):
+        if key == progress.start:
+            continue
+        if key != best and controller.seconds_left < controller.end_s:
+            return (key, progress.proof) if progress.proof is not None else (None, None)
+        found = controller.compare(
+            "confirmed", progress.start, key, controller.rounds_left(_MOST_ROUNDS)
+        )
+        # A start that failed in the duel loses it with no time measured: low is 0 then.
+        if found.decided == "second" and found.low > 1.0:
+            return key, (found.ratio, found.low, found.high, found.rounds)
+        lost = found.decided == "first" or not all(two.correct for _, two in found.verdicts)
+        if key == incumbent and not lost and progress.proof is not None:
+            return key, progress.proof
+    return None, None
 
 
 def write_story(controller: Controller, folder: SearchFolder, result: Mapping[str, Any]) -> None:

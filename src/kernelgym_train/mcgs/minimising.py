@@ -6,7 +6,8 @@ have to understand them all.
 Contract:
 
 - a step goes if the kernel is not 2 % slower without it, by a duel with the best as it was found,
-  so that what single steps are worth does not add up to a loss;
+  so that what single steps are worth does not add up to a loss, and if the duel's interval leaves
+  at most 10 % of doubt: on a busy host, where it leaves more, the step stays;
 - a step stays, without a duel, if what is left without it was judged before and was wrong, or took
   half as long again;
 - a kernel that fails without a step keeps it;
@@ -33,6 +34,7 @@ __all__ = ["minimise"]
 
 _MOST_ROUNDS = 6
 _SLOWER = math.log(1.02)
+_UNSURE = math.log(1.1)
 _MUCH_SLOWER = math.log(1.5)  # further apart than two verdicts of one kernel on an idle host
 
 
@@ -107,10 +109,10 @@ def _known(controller: Controller, best: str, current: str, key: str) -> bool | 
 
 
 def _goes(found: Duel) -> bool:
-    """Return True if the second kernel is correct and fast enough."""
-    if not found.verdicts[-1][1].correct or found.ratio <= 0.0:
+    """Return True if the second kernel is surely fast enough."""
+    if not found.verdicts[-1][1].correct or found.ratio <= 0.0 or found.low <= 0.0:
         return False
-    return math.log(found.ratio) >= -_SLOWER
+    return math.log(found.ratio) >= -_SLOWER and math.log(found.low) >= -_UNSURE
 
 
 def _fields(best: str, key: str, proposal: Proposal, gone: bool) -> dict[str, object]:

@@ -78,6 +78,8 @@ class Progress:
     """Keys without a result, in the order in which they were dispatched."""
     incumbent: str = ""
     """Key of the best state that a duel has confirmed; the start at first."""
+    proof: tuple[float, float, float, int] | None = None
+    """(ratio, low, high, rounds) of the duel that confirmed it, if that was one with the start."""
     beaten: set[str] = field(default_factory=set)
     """Keys that a duel has not confirmed."""
     builds: dict[str, str] = field(default_factory=dict)
@@ -157,6 +159,8 @@ class Progress:
                 self.contests += bool(self.stopped)
                 if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
+                    told = (given["ratio"], given["low"], given["high"], given["rounds"])
+                    self.proof = told if given["first"] == self.start else None
                     self.minimal, self.needed = "", set()
                 else:
                     self.beaten.add(given["second"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelgym import Kernel
+from kernelgym import Duel, Kernel, duel
 from kernelgym.testing import verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
@@ -74,6 +74,36 @@ def test_steps_worth_little_do_not_add_up(tmp_path: Path) -> None:
     assert len(result["best"]["moves"]) == 2, "one of two steps of 1.5 % goes, the other stays"
 
 
+def test_step_stays_where_a_duel_leaves_doubt(tmp_path: Path) -> None:
+    worth = {"vector_size(32)": 4.0, "-O3": 2.0}
+
+    def compare(*args: Any, **given: Any) -> Duel:
+        found = duel(*args, **given)
+        if found.decided == "neither":  # as on a busy host
+            found = dataclasses.replace(found, low=found.ratio * 0.6, high=found.ratio / 0.6)
+        return found
+
+    result = searched(tmp_path, worth, compare=compare)
+    assert len(result["best"]["moves"]) == 3 and result["minimised"]["done"]
+
+
+def test_best_that_is_not_confirmed_keeps_its_steps(tmp_path: Path) -> None:
+    worth = {"vector_size(32)": 4.0, "-O3": 2.0}
+    seen: list[str] = []
+
+    def compare(evaluator: Any, problem: Problem, one: Kernel, other: Kernel, **given: Any) -> Duel:
+        found = duel(evaluator, problem, one, other, **given)
+        seen.append(other.source)
+        if given["most"] == 12 and "-funroll-loops" not in other.source:
+            found = dataclasses.replace(found, decided="neither", low=0.5)
+        return found
+
+    result = searched(tmp_path, worth, compare=compare)
+    assert len(result["best"]["moves"]) == 3 and result["speedup"] == pytest.approx(8.0)
+    assert result["minimised"] == {"done": False, "left_out": []}
+    assert any("-funroll-loops" not in text for text in seen), "it was tried without that step"
+
+
 def test_wrong_without_a_step_keeps_it(tmp_path: Path) -> None:
     def judge(problem: Problem, kernel: Kernel) -> Verdict:
         if "vector_size" in kernel.source and "-O3" not in kernel.source:
@@ -100,7 +130,8 @@ def test_cut_while_minimising_goes_on(tmp_path: Path) -> None:
     assert len(steps) == len(set(steps)) == 3
 
 
-def test_no_time_to_minimise_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [240, 280])  # without time for a duel before the last, and with
+def test_no_time_to_minimise_is_said(seconds: int, tmp_path: Path) -> None:
     now = [0.0]
     worth = {"vector_size(32)": 4.0, "-O3": 2.0}
     inner = judged(worth)
@@ -113,7 +144,7 @@ def test_no_time_to_minimise_is_said(tmp_path: Path) -> None:
         tmp_path,
         searches.evaluator(slow),
         proposer=OneKernel(START),
-        budget=Budget(9, seconds=240),
+        budget=Budget(9, seconds=seconds),
         clock=lambda: now[0],
         workers=1,
     )

@@ -334,17 +334,40 @@ def test_search_start_and_best_have_seeds_of_their_own(tmp_path: Path) -> None:
     assert all(drawn) and len(set(drawn)) == 3
 
 
-@pytest.mark.parametrize("failing", [6, 12])  # rounds of a challenge, and of the last duel
-def test_search_start_that_fails_promotes_nothing(failing: int, tmp_path: Path) -> None:
-    def compare(*args: Any, most: int, **given: Any) -> Duel:
-        if most == failing:
-            return Duel(0.0, 0.0, 0.0, 1, (), "second")
-        return duel(*args, most=most, **given)
+CHALLENGE, LAST = 6, 12
+"""Rounds of a challenge, and of the last duel."""
 
-    result = searches.run(tmp_path, searches.evaluator(), 4, compare=compare)
+
+def ending_in(rounds: int, found: Duel) -> Any:
+    """Return a duel whose kinds with so many rounds end as given."""
+
+    def compare(*args: Any, most: int, **given: Any) -> Duel:
+        return found if most == rounds else duel(*args, most=most, **given)
+
+    return compare
+
+
+def test_search_start_that_fails_promotes_nothing(tmp_path: Path) -> None:
+    failing = ending_in(CHALLENGE, Duel(0.0, 0.0, 0.0, 1, (), "second"))
+    result = searches.run(tmp_path, searches.evaluator(), 4, compare=failing)
     assert result["speedup"] == 1.0 and not result["best"]["diff"]
-    confirmed = [row for row in rows(tmp_path) if row["event"] == "confirmed"]
-    assert len(confirmed) == (failing == 12)
+    assert not [row for row in rows(tmp_path) if row["event"] == "confirmed"]
+
+
+@pytest.mark.parametrize(
+    ("last", "kept"),
+    [
+        (Duel(0.0, 0.0, 0.0, 1, (), "second"), True),  # the start failed
+        (Duel(1.5, 0.7, 3.2, 3, (), "neither"), True),
+        (Duel(0.8, 0.7, 0.9, 3, (), "first"), False),
+        (Duel(0.0, 0.0, 0.0, 1, ((verdict("correct"), verdict("wrong")),), "neither"), False),
+    ],
+)
+def test_search_lost_last_duel_takes_the_best(last: Duel, kept: bool, tmp_path: Path) -> None:
+    result = searches.run(tmp_path, searches.evaluator(), 4, compare=ending_in(LAST, last))
+    assert (result["speedup"] > 1.0) == bool(result["best"]["diff"]) == kept
+    proofs = [row["ratio"] for row in rows(tmp_path) if row["event"] == "duel"]
+    assert result["speedup"] == pytest.approx(proofs[-1] if kept else 1.0)
 
 
 def test_search_best_wrong_at_the_end_keeps_the_start(tmp_path: Path) -> None:

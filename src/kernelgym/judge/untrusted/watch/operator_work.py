@@ -229,6 +229,10 @@ def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tens
         grad, _, weight = operands[:3]
         spread = 2.0 * float(grad.numel()) * weight[:1].numel()
         return float(spread * len([out for out in outputs if out.dim() > 1]))
+    if "conv" in name and len(operands) > 1 and operands[1].dim() > 2:
+        weight = operands[1]
+        over = operands[0] if "transpose" in name else outputs[0]
+        return float(2 * over.numel() * (weight.numel() // max(1, weight.shape[0])))
     left, right, out = sorted((*operands, *outputs), key=lambda t: -t.numel())[:3]
     # Exact for (m, k) times (k, n); too high for batches of such products.
     return 2.0 * math.sqrt(float(left.numel()) * right.numel() * out.numel())
