@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.retrieval import rows as leaks
+from benchmarks.retrieval.effect_rows import effect
 from benchmarks.runs import rows as runs
 from benchmarks.search.rows import searches
 from benchmarks.table_rows import (
@@ -331,6 +332,20 @@ SECTIONS = (
             "Synthetic suite's levels 2 and 3). `respelled` calls the same operators otherwise; "
             "`rewritten` computes the same by other operators, which no text tells. `shown`: those "
             "that a prompt for their problem shows without the copy test.",
+        ),
+        Section(
+            "Solved with examples and without",
+            "retrieval_effect.json",
+            "python -m benchmarks.retrieval.effect --work FOLDER --out FILE",
+            effect,
+            "Small models, made from nothing and taught the same answers in about as many "
+            "updates: without examples in the prompt (`none`), or with (the other arms). Held-out "
+            "problems are asked, and asked again after a failure: with solutions before the first "
+            "answer (`first`), with repairs after it too (`adaptive`), or with nothing. "
+            "`unseen operator` asks for an operator that stands in examples only. `copies`: share "
+            "of first answers that are a kernel shown, spacing aside. Intervals are over problems.",
+            machines=lambda data: list(data["ran"]),
+            source=lambda data: "",
         ),
     ),
     Section(
