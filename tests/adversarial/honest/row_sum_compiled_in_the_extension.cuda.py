@@ -20,9 +20,8 @@ static CUfunction compiled(int columns) {
   static std::map<int, CUfunction> kernels;
   auto& kernel = kernels[columns];
   if (kernel) return kernel;
-  const std::string name = "sums_of_" + std::to_string(columns);
-  const std::string text = "extern \\"C\\" __global__ void " + name + R"(
-(const float* x, float* out) {
+  const std::string text = R"(
+extern "C" __global__ void sums_of_rows(const float* x, float* out) {
   float total = 0.0f;
   for (int i = threadIdx.x; i < COLUMNS; i += 32) total += x[(size_t)blockIdx.x * COLUMNS + i];
   for (int s = 16; s > 0; s /= 2) total += __shfl_xor_sync(0xffffffffu, total, s);
@@ -39,7 +38,7 @@ static CUfunction compiled(int columns) {
   nvrtcGetCUBIN(program, binary.data());
   CUmodule module;
   TORCH_CHECK(cuModuleLoadData(&module, binary.data()) == CUDA_SUCCESS, "the module did not load");
-  cuModuleGetFunction(&kernel, module, name.c_str());
+  cuModuleGetFunction(&kernel, module, "sums_of_rows");
   return kernel;
 }
 
