@@ -52,6 +52,24 @@ def test_a_name_that_triton_gave_is_own():
     assert "made_up_at_run_time" in Names("", ["made_up_at_run_time"])
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"// {GEMM}\n__global__ void mine(float* x) {{}}",
+        f"/* __global__ void {GEMM}(float*) {{}} */",
+        f"NAMES = '{GEMM}'\n__global__ void mine(float* x) {{}}",
+        f"def {GEMM}(): pass",
+    ],
+)
+def test_a_name_that_is_only_mentioned_is_not_own(source):
+    assert GEMM not in Names(source)
+
+
+def test_a_triton_kernel_in_a_graph_is_own_by_its_text():
+    source = "@triton.autotune(CONFIGS, [])\n@triton.jit\ndef add_kernel(x, y):\n    pass\n"
+    assert "add_kernel" in Names(source)
+
+
 def test_instances_in_an_extension_are_own():
     library = b"\x7fELF\0_ZN3cub18DeviceReduceKernelIfEEvPT_i\0plain_kernel\0rest"
     own = Names("", libraries=[library])

@@ -4,7 +4,7 @@ torch's profiler names every kernel that ran on the device, with its time and th
 which it was launched (`untrusted/watch/device_kernels.py`). A kernel that ran is one of three:
 
 - torch's: an operator of torch launched it, so that the operator was counted;
-- own: its name is one that the candidate's text was compiled to;
+- own: its name is one that the candidate's text was compiled to, or declares;
 - a library's: neither. A BLAS that an extension calls is one, a fuser's generated kernel, or
   torch's kernels that an uncounted CUDA graph replays.
 
@@ -28,6 +28,10 @@ _MOST = 200
 _EMPTY_MS = 0.002
 """What a launch takes that does nothing, or little more: 0.001 to 0.0015 ms on an H100."""
 _TORCH = ("aten::", "prim::", "prims::", "quantized::", "inductor::", "torch::", "cudnn::")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# The names of kernels in CUDA's text for NVRTC, and of Triton's that a graph replays: from the mark
+# to the body. Words elsewhere name nothing that runs.
+_DECLARED = re.compile(r"__global__([^{;]{1,400})|\bjit\b[^\n]*\n(?:\s*@[^\n]*\n)*\s*def\s+(\w+)")
 _SYMBOL = re.compile(rb"_Z[A-Za-z0-9_.$]{2,4000}")
 _WORD = re.compile(r"\w+")
 _ANONYMOUS = "(anonymous namespace)"
@@ -85,7 +89,7 @@ class Names:
 
     Args:
         source: The candidate's text.
-        compiled: Names of the Triton kernels that were launched.
+        compiled: Names of the kernels that were launched and that Triton or NVRTC compiled.
         libraries: The content of the extensions that were built from the text. A compiler registers
             each device function under its mangled name, which stands in the library's data.
     """
@@ -93,7 +97,10 @@ class Names:
     def __init__(
         self, source: str, compiled: Iterable[str] = (), libraries: Iterable[bytes] = ()
     ) -> None:
-        self._words = frozenset(_WORD.findall(source))
+        plain = _COMMENT.sub(" ", source)
+        declared = (text for found in _DECLARED.findall(plain) for text in found)
+        self._declared = frozenset(word for text in declared for word in _WORD.findall(text))
+        self._words = frozenset(_WORD.findall(plain))
         self._compiled, self._libraries = frozenset(compiled), tuple(libraries)
 
     @functools.cached_property
@@ -104,8 +111,11 @@ class Names:
     def __contains__(self, name: str) -> bool:
         path = _path(name)
         # Namespaces of torch and of NVIDIA hold functions with common names, so each part of a name
-        # must stand in the text; or the extension holds an instance of it.
-        if name in self._compiled or (path and self._words.issuperset(path)):
+        # must stand in the text, the last one as that of a kernel; or the extension holds an
+        # instance of it.
+        if name in self._compiled:
+            return True
+        if path and path[-1] in self._declared and self._words.issuperset(path):
             return True
         named = b"\0" + name.encode("utf-8", "replace") + b"\0"
         if any(named in data for data in self._libraries):

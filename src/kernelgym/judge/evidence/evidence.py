@@ -154,7 +154,10 @@ def gather(
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:
-                evidence = on_device(evidence, run, captured=seen.get("captured") is True)
+                captured = seen.get("captured") is True and any(
+                    map(computes, _calls(seen.get("calls")))
+                )
+                evidence = on_device(evidence, run, captured=captured)
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
@@ -227,7 +230,8 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
     Args:
         evidence: From the watched call.
         run: The live run.
-        captured: Whether the watched call captured a graph that holds the custom kernels.
+        captured: Whether the watched call captured a graph that holds the custom kernels, and
+            operators of torch computed in it: a graph without them holds a library's at most.
     """
     session, rules, kernel = run.session, run.case.ruleset, run.case.kernel
     if evidence.complaint or not rules.own_time or str(session.device) == "cpu":
@@ -242,7 +246,7 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
     for built in session.channel.made.values():
         with contextlib.suppress(OSError):  # the cache may have dropped it
             libraries.append(Path(built.path).read_bytes())
-    compiled = seen.get("triton_names")
+    compiled = seen.get("compiled_names")
     names = map(str, compiled) if isinstance(compiled, list) else ()
     share = device_share(kernels, Names(kernel.source, names, libraries), captured=captured)
     return _with_device_share(evidence, share, rules, noun_of(kernel.language))

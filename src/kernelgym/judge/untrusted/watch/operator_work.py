@@ -106,6 +106,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """The same, estimated, for unlisted operators whose names suggest products."""
         self.elements = 0.0
         """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
+        self.names: dict[str, int] = defaultdict(int)
+        """How often each operator of torch ran, by its name with its namespace."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -127,6 +129,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         namespace, _, name = func._schema.name.partition("::")
         lifts = name in _LIFTS
         own, touches = namespace in _OWN, lifts or not func.is_view
+        if own:
+            self.names[func._schema.name] += 1
         host_memory = self.host_memory if touches and name not in _RELAID else None
         if self.host_memory is not None and any(map(_dispatches, types)):
             self.host_memory.end()  # its own handling of inner tensors is not seen

@@ -83,7 +83,7 @@ class Tracer:
         self._launches = self._working = 0
         self._profilers = {
             "profile": launch_times.LaunchTimes(),
-            "device": device_kernels.DeviceKernels(),
+            "device": device_kernels.DeviceKernels(self._counter),
         }
         self._new_thread_calls = thread_calls.ThreadCalls
         self._thread_calls: Any = None
