@@ -64,7 +64,7 @@ class DeviceKernels:
                 self._end(self._counter.names)
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch; note the name that Triton or NVRTC compiled it under."""
+        """Make a launch; note its compiled name, if it has one."""
         compiled = launch(*args, **kwargs)
         for name in (getattr(compiled, "name", None), getattr(launch, "compiled_name", None)):
             if isinstance(name, str) and len(self._named) < _MOST:
@@ -114,7 +114,7 @@ class DeviceKernels:
 def counted_around(
     named: Iterable[tuple[int, int, int, int, str]], counted: Mapping[str, int]
 ) -> dict[int, str]:
-    """Return the names of operators that were counted, or ran in one, by their numbers.
+    """Return operators that were counted, or ran in one, by number.
 
     Args:
         named: Threads, starts and ends in nanoseconds, numbers and names of what ran.
@@ -141,7 +141,7 @@ def counted_around(
 
 
 def _stopped() -> bool:
-    """Stop a profiler that the kernel left on; return False if there is none."""
+    """Stop a profiler that the kernel left on, if any."""
     try:
         _disable()
     except (AttributeError, TypeError, RuntimeError):
