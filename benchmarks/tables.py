@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.judge import rows as judged
 from benchmarks.retrieval import rows as leaks
 from benchmarks.retrieval.effect_rows import effect
 from benchmarks.runs import rows as runs
@@ -227,6 +228,23 @@ SECTIONS = (
         red_team,
         "Exploits that must be caught, and honest kernels that look like them and must pass; one "
         "run of the whole corpus under `strict@8cf2b497`.",
+    ),
+    Section(
+        "What the rules on interpreted kernels cost",
+        "strict_cost.json",
+        "python -m benchmarks.judge.strict_cost --out FILE",
+        judged.strict_cost,
+        "Correct Triton kernels, each source unseen, judged untimed on two cores: by `strict`, and "
+        "by it as it was before it asked Triton's front end, drew ties and looked for races. "
+        "Rounds alternate; other programs ran beside them.",
+    ),
+    Section(
+        "What Triton's front end says of learned kernels",
+        "front_end_share.json",
+        "python -m benchmarks.judge.front_end_share before=FOLDER after=FOLDER --out FILE",
+        judged.front_end_share,
+        "The demonstration's model, taught from one warm start by verdicts without that question "
+        "and with it.",
     ),
     Section(
         "Whose kernels a GPU worked for",

@@ -13,12 +13,12 @@ from kernelgym.judge.untrusted.watch.operator_work import Counter
 MM, MUL, RELU = "aten::mm", "aten::mul", "aten::relu"
 
 
-def test_what_runs_in_a_counted_operator_is_its_own():
+def test_what_runs_in_a_counted_operator_is_its_work():
     named = [(1, 0, 9, 1, "aten::linear"), (1, 1, 8, 2, MM), (1, 2, 3, 3, MUL), (1, 8, 9, 4, MUL)]
     assert counted_around(named, {MM: 1}) == {2: MM, 3: MUL}
 
 
-def test_a_record_takes_the_name_from_an_operator():
+def test_a_record_beside_an_operator_takes_its_name():
     named = [(1, 0, 4, 1, MM), (1, 1, 3, 2, MM), (1, 5, 9, 3, MM), (1, 10, 11, 4, RELU)]
     assert counted_around(named, {MM: 2, RELU: 1}) == {1: MM, 2: MM, 3: MM, 4: RELU}
     assert counted_around(named, {MM: 1, RELU: 1}) == {4: RELU}

@@ -50,7 +50,7 @@ class DeviceKernels:
         self._named: set[str] = set()
 
     def call(self, model: Any, arguments: list[Any]) -> Any:
-        """Call a model; list its kernels and count torch's operators."""
+        """Call a model and list its kernels, while torch's operators are counted."""
         self._found, self._named = None, set()
         _synchronize()
         running = _begin() or (_stopped() and _begin())
@@ -64,7 +64,7 @@ class DeviceKernels:
                 self._end(self._counter.names)
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch; note the name it was compiled under."""
+        """Make a launch; note its compiled name, if it has one."""
         compiled = launch(*args, **kwargs)
         for name in (getattr(compiled, "name", None), getattr(launch, "compiled_name", None)):
             if isinstance(name, str) and len(self._named) < _MOST:
@@ -141,7 +141,7 @@ def counted_around(
 
 
 def _stopped() -> bool:
-    """Stop a profiler that is on; return False without one."""
+    """Stop a profiler that the kernel left on, if any."""
     try:
         _disable()
     except (AttributeError, TypeError, RuntimeError):
