@@ -86,7 +86,7 @@ class Launches:
 
 
 class _Named:
-    """Makes a launch of a kernel that was compiled under a name."""
+    """Makes a launch of a kernel by name."""
 
     def __init__(self, launch: Callable[..., Any], name: str | None) -> None:
         self._launch, self.compiled_name = launch, name

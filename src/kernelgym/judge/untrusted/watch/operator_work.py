@@ -79,6 +79,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.host_memory: Any = None
         """A `HostMemory`; learns which tensors operators are about to read and which they wrote."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
+        self._within_own = False  # a kernel's own operator runs
         self.reset()
 
     @contextmanager
@@ -87,12 +88,13 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if not self._handling:
             yield
             return
+        within, self._within_own = self._within_own, True
         self._handling = False
         try:
             with self:
                 yield
         finally:
-            self._handling = True
+            self._handling, self._within_own = True, within
 
     def reset(self) -> None:
         """Forget what was counted."""
@@ -107,7 +109,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.elements = 0.0
         """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
         self.names: dict[str, int] = defaultdict(int)
-        """How often each operator of torch ran, by its name with its namespace."""
+        """How often each operator of torch ran, by qualified name."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -121,8 +123,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             if self.active and self.host_memory is not None:
                 self.host_memory.meet()  # paused for one thread; this may be another
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled():
-            with self:  # inference mode leaves composite operators whole
+        if self._within_own or torch.is_inference_mode_enabled():
+            with self:  # inference mode, and what runs below autograd, leave composite ones whole
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
@@ -138,9 +140,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             if name in _OVERWRITING:
                 host_memory.overwrites(args[0])
             host_memory.reads(tensors_in((args, kwargs)))
-        handling, self._handling = self._handling, True
+        handling, self._handling = self._handling, own
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **kwargs) if own else self._through(func, args, kwargs)
         finally:
             self._handling = handling
         if host_memory is not None and own:
@@ -151,6 +153,18 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self._count(name, args, kwargs, result)
         self.after(func, result)
         return result
+
+    def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a kernel's own operator; count torch's inside it."""
+        given = next(tensors_in((args, kwargs)), None)
+        device = "cpu" if given is None else given.device.type
+        key = torch._C._parse_dispatch_key(torch._C._dispatch_key_for_device(device))
+        within, self._within_own = self._within_own, True
+        try:
+            with self:  # off while this runs; the operator itself must not meet it again
+                return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+        finally:
+            self._within_own = within
 
     def after(self, func: Any, result: Any) -> None:
         """Do nothing; subclasses may handle each operator and its result."""
