@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.judge import rows as judged
 from benchmarks.retrieval import rows as leaks
+from benchmarks.retrieval.effect_rows import effect
 from benchmarks.runs import rows as runs
 from benchmarks.search.rows import searches
 from benchmarks.table_rows import (
@@ -30,6 +32,7 @@ from benchmarks.table_rows import (
     cases,
     conformance,
     context_cost,
+    device_share_cost,
     env_overhead,
     group_rows,
     host_capacity,
@@ -220,21 +223,37 @@ SECTIONS = (
     ),
     Section(
         "The red team on a GPU",
-        "redteam_h200.json",
-        "kernelgym redteam --device cuda:0 --jobs-timeout 20 --json FILE",
+        "redteam_h100.json",
+        "kernelgym redteam --device cuda:0 --workers 8 --json FILE",
         red_team,
         "Exploits that must be caught, and honest kernels that look like them and must pass; one "
-        "run of the whole corpus.",
+        "run of the whole corpus under `strict@8cf2b497`.",
     ),
     Section(
-        "The red team on a GPU, by parts",
-        "redteam_parts_h200.json",
-        "kernelgym redteam --device cuda:0 --only '*.triton' --workers 8 --jobs-timeout 20 "
-        "--json FILE",
-        red_team,
-        "A later source. The CUDA kernels (`--only '*.cuda' --workers 14`) and the Triton kernels "
-        "were judged in two runs; one of the CUDA kernels spins until its time is up.",
-        lambda data: [data["machine"], data["triton_machine"]],
+        "What the rules on interpreted kernels cost",
+        "strict_cost.json",
+        "python -m benchmarks.judge.strict_cost --out FILE",
+        judged.strict_cost,
+        "Correct Triton kernels, each source unseen, judged untimed on two cores: by `strict`, and "
+        "by it as it was before it asked Triton's front end, drew ties and looked for races. "
+        "Rounds alternate; other programs ran beside them.",
+    ),
+    Section(
+        "What Triton's front end says of learned kernels",
+        "front_end_share.json",
+        "python -m benchmarks.judge.front_end_share before=FOLDER after=FOLDER --out FILE",
+        judged.front_end_share,
+        "The demonstration's model, taught from one warm start by verdicts without that question "
+        "and with it.",
+    ),
+    Section(
+        "Whose kernels a GPU worked for",
+        "device_share_cost.json",
+        "python -m benchmarks.judge.device_share_cost --rounds 4 --out FILE",
+        device_share_cost,
+        "What asking for it costs: honest kernels judged by `strict` and by the same rules without "
+        "`own_time`, in turns; medians. Evidence is what the question adds to; the wall time of a "
+        "whole verdict varies by more than that.",
     ),
     *(
         Section(
@@ -331,6 +350,20 @@ SECTIONS = (
             "Synthetic suite's levels 2 and 3). `respelled` calls the same operators otherwise; "
             "`rewritten` computes the same by other operators, which no text tells. `shown`: those "
             "that a prompt for their problem shows without the copy test.",
+        ),
+        Section(
+            "Solved with examples and without",
+            "retrieval_effect.json",
+            "python -m benchmarks.retrieval.effect --work FOLDER --out FILE",
+            effect,
+            "Small models, made from nothing and taught the same answers in about as many "
+            "updates: without examples in the prompt (`none`), or with (the other arms). Held-out "
+            "problems are asked, and asked again after a failure: with solutions before the first "
+            "answer (`first`), with repairs after it too (`adaptive`), or with nothing. "
+            "`unseen operator` asks for an operator that stands in examples only. `copies`: share "
+            "of first answers that are a kernel shown, spacing aside. Intervals are over problems.",
+            machines=lambda data: list(data["ran"]),
+            source=lambda data: "",
         ),
     ),
     Section(

@@ -92,7 +92,7 @@ def row_of(
         "over_torch": result["over_reference"]["speedup"],
         "noise": result["noise"],
         "load": loads,
-        "host_busy": busy or max(loads) > len(os.sched_getaffinity(0)) + 1,
+        "host_busy": busy or max(loads) > (os.cpu_count() or 1) + 1,
         "seconds": result["seconds"],
         "evaluations_a_minute": round(60 * len(story.rows) / max(searching_s, 1e-9), 2),
         "share_of_builds": round(builds / max(builds + verdicts, 1e-9), 3),

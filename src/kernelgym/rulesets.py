@@ -139,6 +139,10 @@ class Ruleset:
     least_share: float = 0.0
     """Below this share it is `rejected`, unless torch calls an operator of the reference less
     often."""
+    own_time: float = 0.0
+    """On a GPU: a kernel whose own device functions take less time than this share of theirs and of
+    those of libraries that no operator of torch launched is `rejected`. 0: the device's time is not
+    asked for."""
     check_problems: bool = True
     """Leave degenerate problems out when environments sample one."""
     min_calls: int = 3
@@ -248,6 +252,7 @@ _ADDED: Mapping[str, Any] = MappingProxyType(
         "unknown_operators": "cheap",
         "small_share": 0.0,
         "least_share": 0.0,
+        "own_time": 0.0,
         "small_variances": False,
         "ask_nan": False,
     }
@@ -282,6 +287,7 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
                 unknown_operators="dear",
                 small_share=0.1,
                 least_share=0.02,
+                own_time=0.5,
                 distributions=(
                     *("shifted", "wide", "narrow", "spiked"),
                     *("lattice", "clustered", "salted"),
@@ -309,13 +315,14 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
 )
 
 
-_PREVIOUS = Ruleset("strict")
-"""The ruleset `strict` before it asked Triton's front end, and priced slivers of work."""
+_PREVIOUS = (Ruleset("strict"), dataclasses.replace(RULESETS["strict"], own_time=0.0))
+"""The ruleset `strict` before it asked Triton's front end, and priced slivers of work; and before
+it asked whose kernels a GPU works for."""
 _EARLIER: Mapping[str, Ruleset] = MappingProxyType(
     {
-        "strict@19248b98": dataclasses.replace(_PREVIOUS, precision="fp32"),
+        "strict@19248b98": dataclasses.replace(_PREVIOUS[0], precision="fp32"),
         "kernelbench@9033ca20": RULESETS["kernelbench"],
-        _PREVIOUS.label: _PREVIOUS,
+        **{rules.label: rules for rules in _PREVIOUS},
     }
 )
 """Rulesets that shipped, by label, as far as prompts tell of them. The digests of the first two
@@ -432,7 +439,7 @@ def recorded_ruleset(label: str) -> Ruleset:
     known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
     variants = (
         dataclasses.replace(precise_rules(entry, "", baseline), stop_at_first_failure=ends)
-        for shipped in (*RULESETS.values(), _PREVIOUS)
+        for shipped in (*RULESETS.values(), *_PREVIOUS)
         for entry in ((shipped,) if own is None else (with_tolerances(shipped, *own[1:]),))
         for baseline in BASELINES
         for ends in (False, True)

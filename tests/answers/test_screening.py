@@ -387,6 +387,9 @@ HIDING = f"{GUARD}(c10::DispatchKeySet(c10::DispatchKey::Python));"
         f'auto s = "/\\\\\n/*"; {HIDING}',
         f'auto s = "\\\\ \n//"; {HIDING}',
         f"{GUARD}(c10::autograd_dispatch_keyset | c10::python_ks);",
+        'TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("clone", cloned); }',
+        "TORCH_LIBRARY_IMPL(_, CPU, m) { m.fallback(all); }",
+        "c10::Dispatcher::singleton().registerImpl(name, key, kernel);",
     ],
 )
 def test_an_extension_may_not_hide_what_it_computes(text: str) -> None:
@@ -540,3 +543,32 @@ def test_guard_hides_work_except_below_autograd(text, hides):
 def test_hiding_text_repeats_blanks_possessively():
     # Two repetitions that can share blanks try every division of them: quadratic time.
     assert not re.search(r"\\s\*(?!\+)|\\w\*\\s", rules._HIDING_TEXT.pattern)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from triton.runtime import interpreter",
+        "import triton.runtime.interpreter as i",
+        "triton.runtime.interpreter.InterpreterBuilder.create_exp = print",
+    ],
+)
+def test_triton_kernel_may_not_use_the_interpreter(line):
+    source = SAMPLE_KERNELS["triton"].source
+    assert "forbidden_import" not in codes(Kernel(source, "triton"))
+    assert "forbidden_import" in codes(Kernel(f"{source}\n{line}\n", "triton"))
+
+
+def test_triton_answer_may_not_build_another_language():
+    built = "from torch.utils.cpp_extension import load_inline\nload_inline(name='a')\n"
+    source = SAMPLE_KERNELS["triton"].source
+    assert "no_custom_kernel" in codes(Kernel(f"{source}\n{built}", "triton"))
+    assert "no_custom_kernel" not in codes(Kernel(f"{source}\nx = torch.load\n", "triton"))
+
+
+def test_a_lambda_for_a_gpu_is_a_kernel_of_its_own():
+    source = SAMPLE_KERNELS["cuda"].source
+    assert "__global__" in source
+    for mark in ("GPU_LAMBDA", "__device__"):
+        assert "no_custom_kernel" not in codes(Kernel(source.replace("__global__", mark), "cuda"))
+    assert "no_custom_kernel" in codes(Kernel(source.replace("__global__", "static"), "cuda"))

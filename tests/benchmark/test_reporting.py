@@ -16,7 +16,7 @@ from kernelgym.suites.facts import facts
 from kernelgym.types import Problem
 from support.benchmark_runs import eval_run, fast, made, problem, record
 
-BASE = {"std": 0.1, "num_trials": 100, "hardware": "NVIDIA H100", "device": "cuda:0"}
+BASE = {"std": 0.1, "num_trials": 100, "hardware": "NVIDIA H100", "device": "cpu"}
 
 
 def test_numbers_are_those_of_a_hand_computation(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def baselines(tmp_path: Path, entry: dict[str, object], mode: str = "_compile_x"
 
 def test_baselines_of_files_are_unpaired(tmp_path: Path) -> None:
     folder = eval_run(tmp_path / "one", {"A": "2", "B": "2"})
-    path = baselines(tmp_path, BASE | {"mean": 1.5})
+    path = baselines(tmp_path, BASE | {"mean": 1.5, "precision": "fp32"})
     found = report(folder, baselines=[path])
     (time,) = found.views[0].baselines["Test/L1/A"]
     assert (time.mean_ms, time.mode) == (1.5, "x") and len(found.views[0].baselines) == 1
@@ -126,7 +126,9 @@ def test_baselines_of_files_are_unpaired(tmp_path: Path) -> None:
     ("entry", "machine", "says"),
     [
         (BASE | {"mean": 1.0}, {"gpu": "NVIDIA H200, 570.1"}, "NVIDIA H200"),
+        (BASE | {"mean": 1.0, "device": "cuda:0"}, {}, "on 'NVIDIA H100' and one .* on 'cpu'"),
         (BASE | {"mean": 1.0, "tf32": "torch"}, {}, "tf32=torch"),
+        (BASE | {"mean": 1.0, "precision": "bf16"}, {}, "precision=bf16"),
         (BASE | {"mean": -1.0}, {}, "positive time"),
         (BASE, {}, "makes no sense"),
     ],

@@ -35,6 +35,16 @@ def test_run_is_kept_and_gone_on_with(run: Any, judges: Any, out: Path) -> None:
     assert all(judge.closed for judge in judges)
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"judges": fal'])
+def test_damaged_record_of_a_machine_is_made_anew(
+    content: str, run: Any, judges: Any, out: Path
+) -> None:
+    assert run(*ASKED, "--out", out)[0] == 0
+    (out / "machine.json").write_text(content)
+    assert run(*ASKED, "--out", out)[0] == 0
+    assert json.loads((out / "machine.json").read_text())["judges"] is True
+
+
 def test_run_without_a_folder_has_one_by_its_name(run: Any, judges: Any, folder: Path) -> None:
     assert run(*ASKED)[0] == 0
     assert (folder / "runs" / "scripted-Synthetic-L1" / "plan.json").exists()
@@ -118,7 +128,7 @@ def test_run_against_an_endpoint(run: Any, judges: Any, out: Path, remote: Any) 
 def test_capped_run_is_stopped_with_a_line(run: Any, judges: Any, out: Path, remote: Any) -> None:
     _, asked = remote
     code, said, _ = run(*asked, "--price", "1,10", "--max-usd", 0.001, "--out", out)
-    assert code == 1 and "--max-usd is 0.001; raise it to go on" in said
+    assert code == 1 and "(--max-usd) is 0.001; raise it to go on" in said
     assert lines_of(out, "generations") == []
 
 
@@ -177,8 +187,8 @@ def test_ping_makes_one_request(run: Any, remote: Any, folder: Path) -> None:
 
 
 REMOTE = {
-    "price": (("--max-usd", 1), "--max-usd needs --price"),
-    "tokenizer": (("--tokenizer", "x"), "--tokenizer needs --price"),
+    "price": (("--max-usd", 1), "(--max-usd) needs a price"),
+    "tokenizer": (("--tokenizer", "x"), "(--tokenizer) needs a price"),
     "model": (("--model", "none"), "unknown model 'none'; known: kernel-writer, other"),
     "body": (("--extra-body", "{"), "--extra-body takes JSON"),
     "list": (("--extra-body", "[]"), "--extra-body takes a JSON object"),

@@ -46,6 +46,27 @@ def test_page_commands_and_options_exist(page: str, capsys: pytest.CaptureFixtur
         assert all(option in told for option in re.findall(r"--[a-z-]+", line))
 
 
+THEIRS = """
+    api_query_interval backend baseline baseline_file budget_tokens build_cache build_dir_prefix
+    check_kernel clear_cache custom_prompt_key dataset_name dataset_src eval_mode eval_results_dir
+    gpu gpu_arch greedy_sample hardware hardware_gpu_name hardware_name include_hardware_info
+    is_reasoning_model kernel_eval_build_dir kernel_src_path level log log_eval_result
+    log_generated_kernel log_prompt logdir max_tokens measure_performance model_name
+    num_correct_trials num_cpu_workers num_gpu_devices num_perf_trials num_samples
+    num_samples_per_problem num_trials num_workers output_file pass_at_k_values precision problem_id
+    problem_ids prompt_option reasoning_effort ref_arch_src_path ref_origin run_name runs_dir
+    server_type store_type subset temperature timeout timing_method verbose
+"""
+"""Every option of the scripts of KernelBench's commit 423217d: `self.NAME =` of their settings."""
+
+
+def test_every_option_of_kernelbench_is_told() -> None:
+    table = (DOCS / "from-kernelbench.md").read_text().partition("## Options")[2]
+    rows = re.findall(r"^\| (.*?) \|", table.partition("\n## ")[0], re.MULTILINE)
+    told = {word for row in rows for code in re.findall(r"`(.*?)`", row) for word in code.split()}
+    assert set(THEIRS.split()) <= {word.partition("=")[0] for word in told}
+
+
 @functools.cache
 def messages() -> tuple[str, ...]:
     """Return the texts in the sources, with a NUL for what is filled in."""

@@ -137,7 +137,7 @@ def test_a_cut_longer_than_what_is_read_at_once_is_removed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"schema": 1, "prob\n', "line 2: not JSON"),
+        (b'{"schema": 1, "prob\n', r"line 2: not JSON .*; mend or remove the line"),
         (b"\xff\xfe\n", "line 2: not JSON"),
         (b"[1]\n", "line 2: not a JSON object"),
         (b"{}\n", "line 2: an episode of schema None"),

@@ -18,6 +18,7 @@ from kernelgym.prompts.parts import Room
 from kernelgym.retrieval import folder as folders
 from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.folder import check_index, read_index, read_manifest, write_index
+from kernelgym.retrieval.idioms import IDIOMS
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.part import load_index, ready_retrieval
 from kernelgym.retrieval.synthetic import synthetic_entries
@@ -205,6 +206,12 @@ def test_damaged_index_is_refused_at_make(mine, how, error) -> None:
     damaged(mine, how)
     with pytest.raises(UsageError, match=error):
         KernelEnv(problems=[SAMPLE_PROBLEM], evaluator=ScriptedEvaluator(), retrieval=mine)
+
+
+def test_index_of_other_tables_is_refused(built, monkeypatch) -> None:
+    monkeypatch.setitem(IDIOMS, ("log", "exp"), "identity")  # no entry that is tried has it
+    with pytest.raises(UsageError, match=r"tables that name operators, are others"):
+        read_index(built, "triton")
 
 
 def test_language_that_is_not_there_is_refused(built) -> None:

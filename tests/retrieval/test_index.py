@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from benchmarks.retrieval.renaming import renamed
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.retrieval import idioms, names
 from kernelgym.retrieval.cover import cover, nearest
-from kernelgym.retrieval.embedding import EMBEDDERS, view_text
+from kernelgym.retrieval.embedding import EMBEDDERS, VIEWS, view_text
 from kernelgym.retrieval.entry import Entry, unusable
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index, Neighbour
@@ -49,6 +50,28 @@ def test_index_does_not_depend_on_the_order_of_entries() -> None:
     again = Index.from_entries([*reversed(ENTRIES), ENTRIES[3]])
     assert again.digest == INDEX.digest and again.entries == INDEX.entries
     assert (again.vectors == INDEX.vectors).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        (names._SYNONYMS, {"relu6": "relu"}),
+        (names._FAMILY_OF, {"relu": "elementwise"}),
+        (idioms.IDIOMS, {("log", "exp"): "identity"}),
+    ],
+)
+def test_digest_covers_tables_of_operators(table, change, monkeypatch) -> None:
+    by_source = Index.from_entries(ENTRIES[:3], view="source")
+    for key, value in change.items():
+        monkeypatch.setitem(table, key, value)
+    assert dataclasses.replace(INDEX).digest != INDEX.digest
+    assert dataclasses.replace(by_source).digest == by_source.digest
+
+
+def test_digest_covers_the_views_name(monkeypatch) -> None:
+    monkeypatch.setitem(VIEWS, "words", VIEWS["source"])
+    digests = {Index.from_entries(ENTRIES[:3], view=view).digest for view in VIEWS}
+    assert len(digests) == len(VIEWS) == 3
 
 
 @given(st.sampled_from(PROBLEMS), st.integers(1, 60))

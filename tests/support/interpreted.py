@@ -133,6 +133,20 @@ REFUSED = {
         relu("y = at_least(v)", top="\ndef at_least(v):\n    return tl.maximum(v, 0.0)\n"),
         "Cannot access global variable at_least",
     ),
+    "too_many_warps": (
+        relu(launch=f"relu_kernel[{_LAUNCH.format(more=', num_warps=64')}"),
+        "a program has at most 32 warps",
+    ),
+    "too_many_programs": (
+        relu(
+            launch="relu_kernel[(1, 1, 65536)](x, out, x.numel(), BLOCK=1024)",
+        ),
+        "65536 programs along axis 2",
+    ),
+    "language_replaced": (
+        relu("y = tl.maximum(v, 0.0)", top="tl.maximum = lambda x, y: x\n"),
+        "triton.language.maximum is not Triton's own any more",
+    ),
     "unknown_option": (
         relu(launch=f"relu_kernel[{_LAUNCH.format(more=', warps=8')}"),
         "warps was specified but unrecognised",

@@ -24,6 +24,7 @@ from kernelgym.benchmark.folders import Run
 from kernelgym.benchmark.numbers.speeds import BaselineTime
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
+from kernelgym.precision import judged_precisions
 from kernelgym.reference_time import ReferenceTime
 from kernelgym.rulesets import Ruleset, recorded_ruleset
 from kernelgym.types import Problem
@@ -90,7 +91,8 @@ def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[Basel
 
 def _ours(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, list[BaselineTime]]:
     file, rules = TimesFile.read(path), _rules(run)
-    _check_hardware(path, str(file.machine.get("gpu", "")).partition(",")[0].strip(), run)
+    gpu = str(file.machine.get("gpu", "")).partition(",")[0].strip()
+    _check_hardware(path, gpu, file.device, run)
     found: dict[str, list[BaselineTime]] = defaultdict(list)
     other = set()
     for identity, problem in problems.items():
@@ -119,7 +121,7 @@ def _theirs(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, 
         entry = entry_of(data, problem)
         if entry is None or entry.get("num_trials") == 0:  # an export of ours names untimed ones
             continue
-        _check(path, {**data, **entry}, run)
+        _check(path, {**data, **entry}, run, problem)
         found[identity] = [_time(path, problem, entry)]
     return found
 
@@ -153,7 +155,13 @@ def _rules(run: Run) -> Ruleset | None:
         return None
 
 
-def _check_hardware(path: Path, hardware: str, run: Run) -> None:
+def _check_hardware(path: Path, hardware: str, device: str, run: Run) -> None:
+    ours = run.episodes[0].record.device if run.episodes else ""
+    if device and ours and device.startswith("cpu") != ours.startswith("cpu"):
+        raise UsageError(
+            f"{path} was measured on {hardware or device!r} and {run.name} was judged on {ours!r}; "
+            "times of different devices are not compared: give a baseline of that device"
+        )
     gpu = str(run.machine.get("gpu", "")).partition(",")[0].strip()
     if gpu and hardware and hardware.lower() not in (gpu.lower(), gpu.lower().replace(" ", "_")):
         raise UsageError(
@@ -162,16 +170,17 @@ def _check_hardware(path: Path, hardware: str, run: Run) -> None:
         )
 
 
-def _check(path: Path, says: Mapping[str, Any], run: Run) -> None:
+def _check(path: Path, says: Mapping[str, Any], run: Run, problem: Problem) -> None:
     """Refuse a file in KernelBench's layout that was measured otherwise than the run."""
-    _check_hardware(path, str(says.get("hardware", "")), run)
+    _check_hardware(path, str(says.get("hardware", "")), str(says.get("device", "")), run)
     rules = _rules(run)
     if rules is None:
         return
+    own = judged_precisions(problem, rules) if rules.precision == "own" else ()
     for name, ours in (("precision", rules.precision), ("tf32", rules.tf32)):
         theirs = says.get(name)
-        same = {"precision": ("own",), "tf32": ()}[name]
-        if theirs is not None and str(theirs) != ours and ours not in same:
+        same = {"precision": (ours, *own), "tf32": (ours,)}[name]
+        if theirs is not None and str(theirs) not in same:
             raise UsageError(
                 f"{path} was measured with {name}={theirs} and {run.name} was judged with "
                 f"{name}={ours}; give a baseline with that setting"
@@ -187,7 +196,10 @@ def read_baselines(path: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the baselines in {str(path)!r}: {error}") from None
+        raise UsageError(
+            f"cannot read the baselines in {str(path)!r} ({error}); give a file that `kernelgym "
+            "baseline --modes` or KernelBench wrote"
+        ) from None
     if not isinstance(data, dict) or not any(name.startswith("level") for name in data):
         raise UsageError(
             f'{path} holds no baselines; a file begins with {{"level1": {{"23_Softmax.py": ...}}}}'

@@ -38,6 +38,7 @@ SampleKey = tuple[str, int]
 TurnKey = tuple[str, int, int]
 
 _PLAN, _EPISODES = "plan.json", "trajectories.jsonl"
+_RESTORE = "restore the file, or report another run"
 WINNERS_FILE = "winners.jsonl"
 """Second verdicts of winners; see `kernelgym.benchmark.winners`."""
 
@@ -413,8 +414,8 @@ def _object(path: Path) -> Mapping[str, Any]:
     """
     try:
         data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {str(path)!r}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {str(path)!r} ({error}); {_RESTORE}") from None
     if not isinstance(data, dict):
-        raise UsageError(f"{path} holds no JSON object")
+        raise UsageError(f"{path} holds no JSON object; {_RESTORE}")
     return data

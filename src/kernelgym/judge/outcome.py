@@ -182,7 +182,7 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
         message=reading.message,
         log=(end.log if end else "") or outcome.log,
         device=at.device,
-        custom_share=round(1.0 - min(1.0, counted.torch_share), 6) if counted else None,
+        custom_share=_custom_share(counted) if counted else None,
         isolation=at.isolation,
         ruleset=at.ruleset,
         seed=at.seed,
@@ -193,6 +193,12 @@ def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None
         profile=counted.profile if counted else None,
         build=outcome.build,
     )
+
+
+def _custom_share(evidence: Evidence) -> float:
+    """Return the share by time, or by operators where that is unknown."""
+    share = evidence.device_share
+    return round(1.0 - min(1.0, evidence.torch_share) if share is None else share, 6)
 
 
 def _read(outcome: JudgeOutcome) -> _Reading:

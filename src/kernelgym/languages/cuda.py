@@ -166,7 +166,8 @@ CUDA = Language(
     sample=_SAMPLE,
     own_kernel=OwnKernel(
         builders=("load_inline", "load", "RawKernel", "RawModule", "_compile_kernel"),
-        device_code=r"__global__|\bcutlass\b|\bthrust::|\b(?:hip)?cub::|\bck::",
+        device_code=r"__global__|__device__|\bGPU_LAMBDA\b"
+        r"|\bcutlass\b|\bthrust::|\b(?:hip)?cub::|\bck::",
         device_marker="__global__",
     ),
     # RawKernel and its like are compiled by NVRTC, which comes with PyTorch.

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Key = TypeVar("Key", bound=Hashable)
+_REMEDY = "mend or remove the line"
 
 
 def append_line(path: str | Path, data: Mapping[str, Any]) -> None:
@@ -203,9 +204,9 @@ def _read(
                     if on_cut is not None:
                         on_cut(number)
                     return
-                raise UsageError(f"{path}, line {number}: not JSON ({error})") from None
+                raise UsageError(f"{path}, line {number}: not JSON ({error}); {_REMEDY}") from None
             if not isinstance(data, dict):
-                raise UsageError(f"{path}, line {number}: not a JSON object")
+                raise UsageError(f"{path}, line {number}: not a JSON object; {_REMEDY}")
             yield number, start, data
 
 
@@ -247,7 +248,7 @@ def _mend(descriptor: int) -> int:
         return size
     try:
         json.loads(tail)
-    except ValueError:
+    except (ValueError, RecursionError):
         os.ftruncate(descriptor, size - len(tail))
         return size - len(tail)
     os.write(descriptor, b"\n")  # whole, and only its end was lost

@@ -14,18 +14,28 @@ import copy
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelgym.retrieval.names import family
+from kernelgym.retrieval.idioms import SPELLINGS
+from kernelgym.retrieval.names import NAMES, family
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import parsed
+from kernelgym.types import text_digest
 
-__all__ = ["EMBEDDERS", "VIEWS", "Embedder", "OperatorEmbedder", "Vectors", "view_text"]
+__all__ = [
+    "EMBEDDERS",
+    "VIEWS",
+    "Embedder",
+    "OperatorEmbedder",
+    "Vectors",
+    "view_name",
+    "view_text",
+]
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -89,6 +99,31 @@ VIEWS: dict[str, Callable[[str], str]] = {"operators": _operators_view, "source"
 """What of a reference can be embedded, by name."""
 
 _UNREAD = ("get_inputs", "get_init_inputs")
+_FIRST_TAXONOMY = "bbe102258ca22272"
+"""Digest of the tables by which operators were named before indexes' digests covered them."""
+
+
+def view_name(view: str) -> str:
+    """Return a view's name with what else decides its texts.
+
+    Args:
+        view: A name of `VIEWS`. Texts of ``operators`` follow from the tables of operators: other
+            tables give another name, so that an index built by them has another digest.
+    """
+    if view != "operators":
+        return f"@{view}"
+    tables = taxonomy()
+    return "" if tables == _FIRST_TAXONOMY else f"@operators {tables}"
+
+
+def taxonomy() -> str:
+    """Return a digest of the tables that name operators and their families."""
+    return text_digest("\n".join(map(_told, (*NAMES, *SPELLINGS))))
+
+
+def _told(table: Collection[object]) -> str:
+    rows = table.items() if isinstance(table, Mapping) else table
+    return " ".join(sorted(map(repr, rows)))
 
 
 class OperatorEmbedder:

@@ -269,7 +269,8 @@ def read_index(
     if index.digest != said:
         raise UsageError(
             f"index {str(place)!r} says it has digest {said} in {language!r}, and has "
-            f"{index.digest}; build it anew"
+            f"{index.digest}: its entries, or the tables that name operators, are others than at "
+            "its build; build it anew"
         )
     _check_embedder(index, place)
     return index

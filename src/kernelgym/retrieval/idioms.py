@@ -12,7 +12,17 @@ from collections.abc import Mapping, Sequence
 
 from kernelgym.retrieval.kinds import is_tensor
 
-__all__ = ["COMPARED", "DEPTHWISE", "IDIOMS", "INFIX", "arithmetic", "bounded", "layer", "number"]
+__all__ = [
+    "COMPARED",
+    "DEPTHWISE",
+    "IDIOMS",
+    "INFIX",
+    "SPELLINGS",
+    "arithmetic",
+    "bounded",
+    "layer",
+    "number",
+]
 
 DEPTHWISE = "depthwise_"
 """Begins the name of a convolution that keeps its channels apart."""
@@ -40,6 +50,8 @@ IDIOMS = {
     ("reciprocal", "sqrt"): "rsqrt",
 }
 """An operator and those that its operands were computed by, and what that spells."""
+SPELLINGS = (INFIX, COMPARED, _BY_SCALAR, _TO_THE, IDIOMS)
+"""All tables of this module."""
 
 
 def arithmetic(

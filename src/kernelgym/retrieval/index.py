@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.retrieval.embedding import EMBEDDERS, VIEWS, Embedder, Vectors, view_text
+from kernelgym.retrieval.embedding import EMBEDDERS, VIEWS, Embedder, Vectors, view_name, view_text
 from kernelgym.retrieval.entry import KINDS, Entry, unusable
 from kernelgym.retrieval.exclusion import REASONS, Keys, keys_of, keys_of_entry
 from kernelgym.retrieval.search import Engine, engine_of
@@ -71,15 +71,15 @@ class Index:
     engine: Engine | None = field(default=None, repr=False)
     """What multiplies; NumPy if None."""
     digest: str = field(init=False)
-    """Sixteen hex digits over the embedder's name and what is shown of all entries."""
+    """Sixteen hex digits over the embedder's name, the view, the tables that name operators, and
+    what is shown of all entries."""
     _places: Mapping[tuple[str, str], tuple[int, ...]] = field(init=False, repr=False)
     _by_kind: Mapping[str, NDArray[np.bool_]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
             raise UnknownName("view of a reference", self.view, VIEWS)
-        named = self.embedder.name if self.view == "operators" else f"{self.embedder.name}@source"
-        said = [named, *(entry.shown for entry in self.entries)]
+        said = [self.embedder.name + view_name(self.view), *(entry.shown for entry in self.entries)]
         said += [f"{key} {' '.join(ids)}" for key, ids in sorted(self.passed.items())]
         object.__setattr__(self, "digest", text_digest("\n".join(said)))
         if not self.keys:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["FACTS", "SAME", "family", "operator_name"]
+__all__ = ["FACTS", "NAMES", "SAME", "family", "operator_name"]
 
 _ACRONYMS = {
     "ReLU": "relu", "ReLU6": "relu6", "LeakyReLU": "leaky_relu", "PReLU": "prelu", "RReLU": "rrelu",
@@ -94,6 +94,8 @@ _FAMILIES = {
     "resize": "interpolate grid_sample affine_grid",
 }
 _FAMILY_OF = {name: kind for kind, names in _FAMILIES.items() for name in names.split()}
+NAMES = (_ACRONYMS, _LOSSES, _SYNONYMS, _SILENT, FACTS, SAME, _FAMILY_OF)
+"""All tables of this module."""
 
 
 @lru_cache(maxsize=4096)

@@ -150,6 +150,25 @@ def test_another_folder_in_its_place_is_refused(
         import_run(read_folder(theirs, 1), out, problem_of=kernelbench.get, **EVERY)
 
 
+@pytest.mark.parametrize("content", [b"", b'{"kind": "impo', b"[]", b"\xff\xfe", b"[" * 5000])
+def test_a_damaged_plan_is_refused_by_its_name(
+    content: bytes, theirs: Path, tmp_path: Path, kernelbench: KernelBenchSuite
+) -> None:
+    out = tmp_path / "ours"
+    found = read_folder(theirs, 1)
+    import_run(found, out, problem_of=kernelbench.get, **EVERY)
+    whole = (out / "plan.json").read_bytes()
+    (out / "plan.json").write_bytes(content)
+    with pytest.raises(UsageError, match=r"plan\.json.*import again"):
+        import_run(found, out, problem_of=kernelbench.get, **EVERY)
+    with pytest.raises(UsageError, match=r"plan\.json.*import again"):
+        judge_import(out, judged, problem_of=kernelbench.get)
+    (out / "plan.json").unlink()  # what the message says to do
+    assert import_run(found, out, problem_of=kernelbench.get, **EVERY) == 4
+    told = [json.loads(data) for data in (whole, (out / "plan.json").read_bytes())]
+    assert told[0] | {"created": ""} == told[1] | {"created": ""}
+
+
 def test_gaps_are_refused_unless_asked_for(
     theirs: Path, tmp_path: Path, kernelbench: KernelBenchSuite
 ) -> None:
@@ -177,7 +196,7 @@ def test_an_id_beyond_the_level_is_refused(
         ("level_1_problem_01_sample_0_kernel.py", b"x = 1\n", "sample 0 of problem 1 twice"),
         ("level_1_problem_1_sample_1_kernel.py", b"\xff\xfe", "not UTF-8 text"),
         ("generation_config.yaml", b"a: [1\n", "is not YAML"),
-        ("eval_results.json", b"{", "is not JSON"),
+        ("eval_results.json", b"{", "is not JSON .* remove it to import"),
         ("eval_results.json", b"[]", "holds no results"),
         ("eval_results.json", b'{"1": [{}]}', "makes no sense"),
         (

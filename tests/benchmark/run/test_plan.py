@@ -128,8 +128,8 @@ def test_key_of_an_episode_comes_back(problem: str, sample: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "cannot read"),
-        ("[]", "holds no plan"),
+        ("", "cannot read .* another folder with --out"),
+        ("[]", "holds no plan; restore"),
         ("{}", "a plan of version None and kind None"),
         ('{"version": 1, "kind": "eval"}', "a plan that makes no sense: 'problems'"),
         ('{"version": 2, "kind": "eval"}', "a plan of version 2"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from kernelgym.benchmark.run import remote
 from kernelgym.benchmark.run.generations import Asked, Generation, Usage
 from kernelgym.benchmark.run.policies import (
     PolicyOptions,
@@ -131,6 +133,17 @@ def replies(status: int, message: str, times: int = 10**9) -> Any:
         return (status, {"error": {"message": message}}) if left[0] >= 0 else None
 
     return reply
+
+
+def test_silent_server_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert remote._CHECK_S < 8.0
+    monkeypatch.setattr(remote, "_CHECK_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        policy = OpenAIPolicy("m", f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        begun = time.monotonic()
+        with pytest.raises(UsageError, match=r"no server answers at .*: not within 0.3 s; check"):
+            asyncio.run(policy.check())
+    assert time.monotonic() - begun < 2.0, "all tries together"
 
 
 @pytest.mark.parametrize(

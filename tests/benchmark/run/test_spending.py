@@ -64,7 +64,7 @@ def test_usage_above_its_reservation_stops_the_run() -> None:
             await held.reserve(0.1)
         return held.stopped
 
-    assert "--max-usd cannot be held" in asyncio.run(ask())
+    assert "max_usd (--max-usd) cannot be held" in asyncio.run(ask())
 
 
 def test_request_waits_for_reservations_of_others() -> None:
@@ -118,7 +118,7 @@ def test_run_stops_at_its_cap_and_goes_on(tmp_path: Path) -> None:
 
     each = (400 * 1.0 + 100 * 0.1 + 100 * 10.0) / 1e6
     first = run(0.01)
-    assert "--max-usd is 0.01; raise it to go on" in getattr(first, "stopped", "")
+    assert "(--max-usd) is 0.01; raise it to go on" in getattr(first, "stopped", "")
     rows = lines_of(tmp_path, "generations")
     assert 0 < len(rows) < 8 and all(row["usd"] == pytest.approx(each) for row in rows)
     assert sum(row["usd"] for row in rows) <= 0.01
@@ -137,7 +137,7 @@ def test_evaluate_takes_a_price_and_a_cap(tmp_path: Path, price: str | Price) ->
             **{"evaluator": ScriptedEvaluator(), "price": price, "max_usd": max_usd},
         )
 
-    assert "--max-usd is 0.0001; raise it to go on" in run(0.0001).stopped
+    assert "(--max-usd) is 0.0001; raise it to go on" in run(0.0001).stopped
     done = run(None)
     each = (400 * 1.0 + 100 * 0.1 + 100 * 10.0) / 1e6
     assert (done.ended, done.stopped) == (4, "") and done.usd == pytest.approx(4 * each)
@@ -146,8 +146,12 @@ def test_evaluate_takes_a_price_and_a_cap(tmp_path: Path, price: str | Price) ->
 @pytest.mark.parametrize(
     ("policy", "given", "said"),
     [
-        (LimitedPolicy(), {"max_usd": 1.0}, "--max-usd needs --price"),
-        (LimitedPolicy(), {"tokenizer": "x"}, "--tokenizer needs --price"),
+        (
+            LimitedPolicy(),
+            {"max_usd": 1.0},
+            r"max_usd \(--max-usd\) needs .*--price",
+        ),
+        (LimitedPolicy(), {"tokenizer": "x"}, r"^tokenizer \(--tokenizer\) needs a price"),
         (LimitedPolicy(), {"price": "1"}, "takes IN,OUT"),
         (LimitedPolicy(), {"price": "1,2", "max_usd": -1.0}, "US dollars above 0"),
         (CountedPolicy(), {"price": "1,2"}, "'counted' costs nothing by the token"),
@@ -204,5 +208,5 @@ def test_price_is_read_from_numbers_and_files(tmp_path: Path) -> None:
 
 
 def test_cap_that_is_no_amount_is_refused() -> None:
-    with pytest.raises(UsageError, match="--max-usd takes US dollars above 0"):
+    with pytest.raises(UsageError, match=r"max_usd \(--max-usd\) takes US dollars above 0"):
         Cap(0.0)

@@ -190,6 +190,14 @@ def test_an_overlong_name_is_refused(compiled):
     assert machine_code([compiled(SCALE + text)]) == NO_CODE
 
 
+def test_references_shared_by_functions_are_bounded(compiled):
+    """Each of 60 functions holds the same 50,000 references: 3 million lines to format."""
+    starts = "".join(f".type f{n},@function\\nf{n}: .size f{n},8\\n" for n in range(60))
+    references = ".rept 50000\\n.reloc here, R_X86_64_NONE, away\\n.endr\\n"
+    text = f'asm(".text\\n{starts}here: .quad 0\\n{references}");'
+    assert machine_code([compiled(SCALE + text)]) == NO_CODE
+
+
 def test_a_link_is_not_followed(whole):
     (whole / "link.o").symlink_to(whole / "unit.o")
     assert machine_code([whole / "link.o"]) == NO_CODE

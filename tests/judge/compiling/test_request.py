@@ -118,17 +118,29 @@ def test_searched_folders_hold_the_usual_ones():
         ("cflags", "-O3 -ffast-math -w", True),
         ("cflags", "-ffinite-math-only", True),
         ("cflags", "-Ofast", True),
-        ("cuda_cflags", "--use_fast_math", True),
-        ("cuda_cflags", "-use_fast_math", True),
+        ("cuda_cflags", "--use_fast_math", False),
+        ("cuda_cflags", "-use_fast_math", False),
         ("cuda_cflags", "-Xcompiler=-O3,-ffast-math", True),
         ("cflags", "-O3", False),
         ("cflags", "-fno-fast-math", False),
         ("cflags", "-DOfast=1", False),
         ("cflags", "-ffp-contract=fast", False),
+        ("cflags", "-ffast-math -fno-finite-math-only", False),
+        ("cflags", "-fno-finite-math-only -ffast-math", True),
+        ("cflags", "-Ofast -O3", False),
+        ("cflags", "-fno-fast-math -Ofast", False),
         ("ldflags", "-Ofast", False),
+        ("cpp_sources", '#pragma GCC optimize("O3", "-ffast-math")', True),
+        ("cpp_sources", '#pragma GCC optimize "fast-math"', True),
+        ("cpp_sources", '_Pragma("GCC optimize(\\"O3,finite-math-only\\")")', True),
+        ("cpp_sources", '__attribute__((__optimize__("Ofast"))) void f();', True),
+        ("cuda_sources", '[[gnu::optimize("fast-math")]] void f();', True),
+        ("cpp_sources", '#pragma GCC optimize("no-fast-math", 3)', False),
+        ("cpp_sources", '// #pragma GCC optimize("fast-math")', False),
+        ("cpp_sources", 'optimize(1, "fast-maths"); print("fast-math");', False),
     ],
 )
-def test_flags_that_assume_finite_numbers_are_known(key, flag, assumes):
+def test_options_that_assume_finite_numbers_are_known(key, flag, assumes):
     assert assumes_finite({"name": "ext", key: ["-g", flag]}) is assumes
 
 

@@ -203,6 +203,16 @@ def test_products_of_unlisted_operators_are_estimated():
     assert found == [pytest.approx(2 * 6 * 5 * 7, rel=0.2)] * 2
 
 
+def test_unlisted_convolutions_are_estimated():
+    x, weight = torch.randn(2, 4, 9, 8), torch.randn(6, 4, 3, 3)
+
+    def unlisted(x):
+        return torch.ops.aten._slow_conv2d_forward(x, weight, [3, 3], None, [1, 1], [1, 1])
+
+    listed = work(lambda x: F.conv2d(x, weight, padding=1), x).products
+    assert left(unlisted, x).products == listed == 2 * (2 * 6 * 9 * 8) * (4 * 3 * 3)
+
+
 def test_operators_are_seen_in_inference_mode_and_behind_composite_ones():
     def inferred(x):
         with torch.inference_mode():

@@ -85,10 +85,20 @@ def test_a_problem_that_refuses_nan_gives_no_finding():
     assert _asked(lambda x: x.nan_to_num().relu(), strict_problem) is None
 
 
+HEADER = 'SOURCE = """'
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("flags", "asked"), [("-Ofast", True), ("-O2", False)])
-def test_only_kernels_built_by_fast_math_are_asked(flags, asked, cache_dir):
-    kernel = replaced(CPP, "-O2", flags)
+@pytest.mark.parametrize(
+    ("before", "after", "asked"),
+    [
+        ("-O2", "-Ofast", True),
+        (HEADER, f'{HEADER}#pragma GCC optimize("fast-math")', True),
+        ("-O2", "-O3", False),
+    ],
+)
+def test_only_kernels_built_by_fast_math_are_asked(before, after, asked, cache_dir):
+    kernel = replaced(CPP, before, after)
     with LocalEvaluator(ruleset=RULES, cache_dir=cache_dir, timing=False) as evaluator:
         verdict = evaluator.evaluate(AFFINE, kernel)
     assert verdict.correct, verdict.message

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from kernelgym.judge.reference import examine
 from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.rulesets import RULESETS
@@ -69,14 +70,25 @@ def test_values_keep_their_sign_and_size(centre, seed):
     assert not torch.equal(vary(constants, seed + 1)["a"], drawn["a"])
 
 
-@given(st.integers(0, 2**62), st.integers(1, 40))
-def test_some_variances_are_small_and_all_are_positive(seed, size):
+@given(st.integers(0, 2**62), st.integers(1, 40), st.sampled_from((1e-4, 1e-3)))
+def test_some_variances_are_small_but_not_too_small(seed, size, smallest):
     constants = {"norm.running_var": torch.ones(size), "norm.weight": torch.ones(size)}
-    drawn = vary(constants, seed, small_variances=True)
+    drawn = vary(constants, seed, smallest)
     variance = drawn["norm.running_var"]
     small = variance < 0.4
-    assert bool((variance > 0).all()) and 1 <= int(small.sum())
+    assert bool((variance > 0.49 * smallest).all()) and 1 <= int(small.sum())
     assert bool((variance[small] <= 0.016).all()) and bool((drawn["norm.weight"] > 0.4).all())
+
+
+def test_unsteady_variances_are_less_small(monkeypatch):
+    answers = iter([False, True])
+    monkeypatch.setattr(examine, "_is_steady", lambda *_: next(answers, True))
+    norm = "self.norm = nn.BatchNorm1d(64).eval()"
+    case = problem("return self.norm(x)", "torch.randn(20, 64)", init=norm)
+    reference = Reference(case, dataclasses.replace(STRICT, small_variances=True), Seeds("5eed"))
+    reference.prepare()
+    variance = reference.state["norm.running_var"]
+    assert 0.49e-3 < float(variance.min()) < 0.016
 
 
 def test_small_variances_need_a_layer_that_bears_them():

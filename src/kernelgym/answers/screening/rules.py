@@ -40,6 +40,7 @@ _HARMLESS = {
     "gc": frozenset("collect disable enable isenabled".split()),
     "multiprocessing": frozenset(("cpu_count",)),
 }
+_INTERPRETER = "triton.runtime.interpreter."
 _SUSPICIOUS = frozenset("asyncio concurrent inspect pickle pty shutil threading _thread".split())
 # Nor these, by which operators of torch's, or NumPy's work on tensors, go unnoticed.
 _HIDING = frozenset(
@@ -56,6 +57,8 @@ _HIDING = frozenset(
 _HIDING_TEXT = re.compile(
     r"ForceDispatchKeyGuard|ExcludeDispatchKeyGuard"
     r"(?!\s*+(?:\w++\s*+)?[({]\s*+(?:c10::)?autograd_dispatch_keyset\w*+\s*+[)}])|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
+    # Kernels of torch's own operators, and fallbacks for all: a copy could then be a product.
+    r"|TORCH_LIBRARY_IMPL\s*+\(\s*+(?:aten|prims?|_)\s*+,|\bLibrary::IMPL\b|\bregisterImpl\b|\bregisterFallback\b"
     r"|PyImport_Import|PyRun_|\bmodule_?::import|\b(?:py|pybind11)::(?:eval|exec)\b"
 )
 _PROCESS_CONTROL = re.compile(
@@ -79,6 +82,13 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
     if own.decorator:
         if not any(language in function.kernel_in for function in facts.functions):
             yield "no_custom_kernel", f"no function is decorated with {own.decorator}", 0
+        for call in facts.calls:
+            if _is_builder(facts, call, _BUILDERS):
+                message = (
+                    f"{facts.dotted(call.func)} builds a kernel in another language than the one "
+                    f"asked for: write that computation under {own.decorator}"
+                )
+                yield "no_custom_kernel", message, call.lineno
         return
     if not any(_is_builder(facts, call, own.builders) for call in facts.calls):
         message = f"nothing is built: there is no call of {own.builders[0]}"
@@ -145,9 +155,17 @@ def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
                 found.append((argument.value, call.lineno))
             else:
                 yield "dynamic_code", f"{name} of a name that is computed", call.lineno
+    found += [
+        (name, node.lineno)
+        for node in facts.of(ast.Attribute)
+        if f"{(name := facts.dotted(node))}." == _INTERPRETER
+    ]
     for module, line in found:
         root = module.partition(".")[0]
-        if root in _FORBIDDEN or module == "torch.multiprocessing":
+        if f"{module}.".startswith(_INTERPRETER):
+            message = f"module {_INTERPRETER[:-1]!r} is not allowed in a kernel: no GPU has it"
+            yield "forbidden_import", message, line
+        elif root in _FORBIDDEN or module == "torch.multiprocessing":
             yield "forbidden_import", f"module {root!r} is not allowed in a kernel", line
         elif root in _SUSPICIOUS:
             yield "suspicious_import", f"a kernel seldom needs module {root!r}", line

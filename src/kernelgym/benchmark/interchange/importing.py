@@ -35,6 +35,7 @@ JudgeMany = Callable[[Sequence[Job]], Iterator[tuple[int, Verdict]]]
 _REWARD = "sparse"
 _SAME = ("kind", "problems", "level", "language", "ruleset", "device", "kernels")
 _MOST_NAMED = 5
+_ANEW = "remove it and import again, verdicts are kept; or give another --out"
 
 
 def import_run(
@@ -125,7 +126,7 @@ def judge_import(
     Raises:
         UsageError: If the folder holds no import, or a problem has changed.
     """
-    plan = json.loads((out / "plan.json").read_text("utf-8"))
+    plan = _plan(out)
     digests = {row["id"]: row["digest"] for row in plan["problems"]}
     problems = {identity: problem_of(identity) for identity in digests}
     for identity, problem in problems.items():
@@ -210,6 +211,22 @@ def _claim(claim: Claim, problem: Problem, baseline: Path | None) -> Claim:
     return dataclasses.replace(claim, problem=problem.id, reference_ms=reference)
 
 
+def _plan(out: Path) -> dict[str, Any]:
+    """Return the plan of a run's folder.
+
+    Raises:
+        UsageError: If it cannot be read.
+    """
+    path = out / "plan.json"
+    try:
+        there = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {str(path)!r} ({error}); {_ANEW}") from None
+    if not isinstance(there, dict):
+        raise UsageError(f"{str(path)!r} holds no plan; {_ANEW}")
+    return there
+
+
 def _begin(out: Path, plan: Mapping[str, Any]) -> None:
     """Write the plan, or check the one that is there.
 
@@ -218,7 +235,7 @@ def _begin(out: Path, plan: Mapping[str, Any]) -> None:
     """
     path = out / "plan.json"
     if path.exists():
-        there = json.loads(path.read_text("utf-8"))
+        there = _plan(out)
         for name in _SAME:
             if there.get(name) != plan[name]:
                 shown = "" if name in ("problems", "kernels") else f" ({there.get(name)})"

@@ -153,8 +153,10 @@ def _claims(
 ) -> Iterator[tuple[Place, Claim]]:
     try:
         data = json.loads(_text(file, "results"))
-    except ValueError as error:
-        raise UsageError(f"{file} is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{file} is not JSON ({error}); restore it, or remove it to import without claims"
+        ) from None
     if not isinstance(data, dict):
         raise UsageError(f'{file} holds no results; it begins with {{"PROBLEM": [...]}}')
     seen: set[Place] = set()

@@ -254,7 +254,7 @@ def _begin(folder: Path, plan: Plan, judges: bool) -> None:
     Of two machines, the one that judges is recorded.
     """
     recorded = folder / MACHINE_FILE
-    if not recorded.exists() or (judges and not json.loads(recorded.read_text())["judges"]):
+    if not _is_recorded(recorded, judges):
         write_json(recorded, machine(plan.device, "torch", "triton") | {"judges": judges})
     if not (folder / PLAN_FILE).exists():
         write_plan(folder, plan)
@@ -263,6 +263,15 @@ def _begin(folder: Path, plan: Plan, judges: bool) -> None:
     check_continues(there, plan, folder)
     if plan.samples > there.samples:
         write_plan(folder, dataclasses.replace(there, samples=plan.samples))
+
+
+def _is_recorded(path: Path, judges: bool) -> bool:
+    """Return True if a whole file records the machine."""
+    try:
+        there = json.loads(path.read_text("utf-8"))
+        return bool(there["judges"]) or not judges
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return False
 
 
 def _agree(plan: Plan, evaluator: Evaluator) -> None:

@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 PLAN_FILE = "plan.json"
+_RESTORE = "restore the file, or begin a run in another folder with --out"
 WRITER = "eval"
 """`EpisodeRecord.writer` of a run's episodes."""
 _VERSION = 1
@@ -288,10 +289,10 @@ def read_plan(folder: Path) -> Plan:
             f"{str(folder)!r} is no run: it holds no {PLAN_FILE}; begin one with `kernelgym eval "
             "--policy ... --out FOLDER`"
         ) from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {str(path)!r}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read {str(path)!r} ({error}); {_RESTORE}") from None
     if not isinstance(data, dict):
-        raise UsageError(f"{str(path)!r} holds no plan")
+        raise UsageError(f"{str(path)!r} holds no plan; {_RESTORE}")
     try:
         return Plan.from_dict(data)
     except UsageError as error:

@@ -14,6 +14,7 @@ It does not cover prices, which `kernelgym.benchmark.run.spending` adds.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import re
@@ -39,6 +40,8 @@ _KEY = "OPENAI_API_KEY"
 _FAILED_IN_A_ROW = 16
 _CHECK_TRIES = 3
 _CONNECT_S = 5.0
+_CHECK_S = 6.0
+"""For all tries of a check: a silent server is told of within 10 s of a command's start."""
 _NO_SYSTEM = re.compile(r"system role|role.{0,20}system|only user and assistant", re.IGNORECASE)
 _OTHER_LIMIT = re.compile(r"max_completion_tokens")
 _TOO_LONG = re.compile(r"context.{0,20}(length|window|size)|too (long|many tokens)", re.IGNORECASE)
@@ -157,19 +160,24 @@ class OpenAIPolicy:
         client = self._client
         import openai
 
+        end = time.monotonic() + _CHECK_S
         for attempt in range(_CHECK_TRIES):
             try:
-                await client.with_options(max_retries=0, timeout=_CONNECT_S).models.list()
+                async with asyncio.timeout(end - time.monotonic()):
+                    await client.with_options(max_retries=0, timeout=_CHECK_S).models.list()
                 return
             except openai.APIStatusError as error:
                 self._refuse_key(error)
                 return  # a server without a list of models, or one that is busy
-            except openai.APIConnectionError as error:
-                if attempt == _CHECK_TRIES - 1:
+            except (openai.APIConnectionError, TimeoutError) as error:
+                if attempt == _CHECK_TRIES - 1 or end - time.monotonic() < _CHECK_S / 4:
                     why = error.__cause__ or error
+                    told = f"{type(why).__name__}: {why}".removesuffix(": ")
+                    if isinstance(error, TimeoutError):
+                        told = f"not within {_CHECK_S:g} s"
                     raise UsageError(
-                        f"no server answers at {self.endpoint}: {type(why).__name__}: {why}; check "
-                        "--endpoint, and that the server runs"
+                        f"no server answers at {self.endpoint}: {told}; check --endpoint, and that "
+                        "the server runs"
                     ) from None
             except (openai.OpenAIError, ValueError):
                 return  # its list is none that the client can read
@@ -343,7 +351,7 @@ class OpenAIPolicy:
         """Return the endpoint's models; none if it does not tell."""
         import openai
 
-        client = self._client.with_options(max_retries=1, timeout=_CONNECT_S)
+        client = self._client.with_options(max_retries=0, timeout=_CONNECT_S)
         try:
             return sorted([model.id async for model in client.models.list()])
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):

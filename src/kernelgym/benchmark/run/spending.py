@@ -42,7 +42,7 @@ class Cap:
 
     def __init__(self, most_usd: float | None = None, spent_usd: float = 0.0) -> None:
         if most_usd is not None and not 0.0 < most_usd < math.inf:
-            raise UsageError(f"--max-usd takes US dollars above 0, got {most_usd:g}")
+            raise UsageError(f"max_usd (--max-usd) takes US dollars above 0, got {most_usd:g}")
         self.most_usd, self.spent_usd = most_usd, spent_usd
         self.reserved_usd = 0.0
         self.stopped = ""
@@ -65,7 +65,8 @@ class Cap:
                 if not self._pending:
                     self.stopped = (
                         f"{self.spent_usd:.4f} USD are spent, the next request may cost "
-                        f"{usd:.4f}, and --max-usd is {self.most_usd:g}; raise it to go on"
+                        f"{usd:.4f}, and max_usd (--max-usd) is {self.most_usd:g}; raise it to "
+                        "go on"
                     )
                     self._changed.notify_all()
                     raise RunStopped(self.stopped)
@@ -82,8 +83,8 @@ class Cap:
             if self.most_usd is not None and usd > reserved and not self.stopped:
                 self.stopped = (
                     f"a request cost {usd:.6f} USD, above the {reserved:.6f} that were reserved as "
-                    "its worst case, so --max-usd cannot be held; check --price, or give "
-                    "--tokenizer"
+                    "its worst case, so max_usd (--max-usd) cannot be held; check price "
+                    "(--price), or give a tokenizer (--tokenizer)"
                 )
             self._changed.notify_all()
 
@@ -179,8 +180,9 @@ def tokenizer_count(name: str) -> TokenCounter:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (ImportError, OSError, ValueError) as error:
         raise UsageError(
-            f"--tokenizer {name} cannot be loaded: {' '.join(str(error).split())[:200]}; give the "
-            "name or folder of a tokenizer, or leave it out to count bytes"
+            f"tokenizer (--tokenizer) {name} cannot be loaded: "
+            f"{' '.join(str(error).split())[:200]}; give the name or folder of a tokenizer, "
+            "or leave it out to count bytes"
         ) from None
     return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
@@ -206,18 +208,19 @@ def priced(
             token, or an argument makes no sense.
     """
     if not price:
-        for option, given in (("--max-usd", max_usd), ("--tokenizer", tokenizer)):
+        for option, given in (("max_usd", max_usd), ("tokenizer", tokenizer)):
             if given:
+                flag = "--" + option.replace("_", "-")
                 raise UsageError(
-                    f"{option} needs --price: what the model costs is not known; give --price "
-                    "IN,OUT in USD per million tokens"
+                    f"{option} ({flag}) needs a price: what the model costs is not known; give "
+                    "price='IN,OUT' (--price IN,OUT) in USD per million tokens"
                 )
         return policy
     settings = policy.settings
     if "max_tokens" not in settings:
         raise UsageError(
-            f"policy {settings.get('kind', 'given')!r} costs nothing by the token; leave --price "
-            "out"
+            f"policy {settings.get('kind', 'given')!r} costs nothing by the token; leave "
+            "price (--price) out"
         )
     return PricedPolicy(
         policy,
@@ -246,8 +249,8 @@ def read_price(given: str, model: str) -> Price:
         return _from_file(given, model)
     if len(amounts) not in (2, 3):
         raise UsageError(
-            f"--price takes IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file; got "
-            f"{given!r}"
+            "price (--price) takes IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML "
+            f"file; got {given!r}"
         )
     return Price(amounts[0], amounts[1], cached=amounts[2] if len(amounts) == 3 else None)
 
@@ -259,7 +262,7 @@ def _from_file(path: str, model: str) -> Price:
         data = yaml.safe_load(Path(path).read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(
-            "--price takes IN,OUT[,CACHED] in USD per million tokens, or a YAML file, and "
+            "price (--price) takes IN,OUT[,CACHED] in USD per million tokens, or a YAML file, and "
             f"{path!r} cannot be read as one: {' '.join(str(error).split())[:200]}"
         ) from None
     models = data.get("models") if isinstance(data, dict) else None
@@ -271,7 +274,8 @@ def _from_file(path: str, model: str) -> Price:
     if model not in models:
         raise UsageError(
             f"{path!r} has no price for model {model!r}, only for "
-            f"{', '.join(sorted(map(str, models)))}; add it, or give --price IN,OUT"
+            f"{', '.join(sorted(map(str, models)))}; add it, or give price='IN,OUT' "
+            "(--price IN,OUT)"
         )
     try:
         row = models[model]

@@ -45,7 +45,8 @@ __all__ = [
 
 _MOST_BYTES = 32 << 20
 _MOST_SECTIONS, _MOST_SYMBOLS, _MOST_RELOCATIONS = 20_000, 50_000, 100_000
-_MOST_TIMES = 4  # that a byte or relocation is hashed, on average: functions may overlap
+_MOST_TIMES = 4  # that a byte is hashed, on average: functions may overlap
+_RELOCATION_BYTES = 24  # of one relocation in a file
 _MOST_NAME = 4096
 _LONGEST_NAME = 200
 _SYMBOLS, _RELOCATIONS, _NO_BITS = 2, 4, 8  # section types
@@ -225,7 +226,7 @@ class _Object:
             )
             for row in raw
         ]
-        self._left = _MOST_TIMES * len(data)  # bytes and relocations to hash
+        self._left = _MOST_TIMES * len(data)  # bytes to hash
         self._symbols: list[_Symbol] = []
         relocations = 0
         for section in self._sections:
@@ -316,6 +317,7 @@ class _Object:
     def _relocations(self, section: _Section) -> bytes:
         """Return what stands for a section's references."""
         if section.told is None:
+            self._spend(_RELOCATION_BYTES * len(section.relocations))
             told = (
                 f"{offset} {kind} {self._reference(number)} {addend}\n".encode()
                 for offset, kind, number, addend in section.relocations
@@ -340,7 +342,7 @@ class _Object:
             told += [rest.encode(), section.data[symbol.value : end]]
             first = bisect_left(section.relocations, (symbol.value,))
             last = bisect_left(section.relocations, (end,))
-            self._spend(symbol.size + last - first)
+            self._spend(symbol.size + _RELOCATION_BYTES * (last - first))
             for offset, kind, target, addend in section.relocations[first:last]:
                 told.append(f"{offset - symbol.value} {kind}".encode())
                 told.append(self._target(base, kind, target, addend))
@@ -373,7 +375,7 @@ class _Object:
         place = number, start, size
         if place not in self._data:
             section = self._sections[number]
-            self._spend(size + len(section.relocations))
+            self._spend(size)
             data = section.data[start : start + size]
             about = f"{size} {section.align}".encode()
             made = _digest([data, self._relocations(section), about])

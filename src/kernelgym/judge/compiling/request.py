@@ -24,6 +24,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from kernelgym.answers.screening.torch_use import without_comments
+
 __all__ = ["BadRequest", "Request", "assumes_finite", "names_architecture", "read_request"]
 
 _MAX_SOURCE_BYTES = 4 << 20
@@ -105,10 +107,15 @@ _NVCC_VALUED: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("-Xcudafe", "--cudafe-options"), _words(_EDG_FLAG)),
     **dict.fromkeys(("-diag-suppress", "--diag-suppress"), _matches(r"\d+(,\d+)*")),
 }
-_ASSUMES_FINITE = re.compile(
-    r"(?<!\S)(-Xcompiler[= ])?-(ffast-math|ffinite-math-only|Ofast)\b|--?use_fast_math\b|"
-    r"(?<=,)-(ffast-math|ffinite-math-only|Ofast)\b"
-)
+# Of these the last one counts; without any of them, the last level of optimisation.
+_FINITE = {"-ffast-math": True, "-ffinite-math-only": True, "-fno-fast-math": False}
+_FINITE |= {"-fno-finite-math-only": False}
+_LEVEL = re.compile(r"-O([0-3sgz]|fast)?")
+# Options inside a C++ text, as GCC reads them: `#pragma GCC optimize("fast-math")`, and the
+# attribute of that name on a function.
+_OPTIMIZE = re.compile(r'\b(?:__)?optimize(?:__)?\s*\(?((?:\\?"[^"\n]*"|[\s,\d])*)')
+_OPTION = re.compile(r'"([^"\\\n]*)')
+_FINITE_OPTIONS = frozenset(("fast-math", "finite-math-only", "Ofast"))
 _NAMES_ARCHITECTURE = ("-arch", "--gpu-a", "-gencode", "--generate-code", "-code", "--gpu-code")
 
 
@@ -190,16 +197,46 @@ def names_architecture(flags: tuple[str, ...]) -> bool:
 
 
 def assumes_finite(arguments: Any) -> bool:
-    """Return True if a request's flags let the compiler assume finite numbers.
+    """Return True if a request lets the compiler assume finite numbers.
+
+    Its flags may, and pragmas or attributes in its sources. nvcc's ``--use_fast_math`` does not: it
+    flushes denormals, divides and takes roots approximately and fuses multiplications with
+    additions, all of which keep a NaN.
 
     Args:
         arguments: The message of the process; need not be checked.
     """
     if not isinstance(arguments, dict):
         return False
-    given = (arguments.get(key) for key in ("cflags", "cuda_cflags"))
-    words = [word for flags in given if isinstance(flags, list) for word in map(str, flags)]
-    return any(_ASSUMES_FINITE.search(word) for word in words)
+    if any(_flags_assume(_texts(arguments, key)) for key in ("cflags", "cuda_cflags")):
+        return True
+    keys = ("cpp_sources", "cuda_sources")
+    return any(_text_assumes(text) for key in keys for text in _texts(arguments, key))
+
+
+def _texts(arguments: dict[str, Any], key: str) -> list[str]:
+    found = arguments.get(key)
+    return list(map(str, found)) if isinstance(found, list) else []
+
+
+def _flags_assume(flags: list[str]) -> bool:
+    level, said = "", None
+    for word in re.split(r"[\s,='\"]+", " ".join(flags)):
+        said = _FINITE.get(word, said)
+        level = word if _LEVEL.fullmatch(word) else level
+    return level == "-Ofast" if said is None else said
+
+
+def _text_assumes(source: str) -> bool:
+    """Return True if a pragma or attribute assumes finite numbers."""
+    if "optimize" not in source:
+        return False
+    for found in _OPTIMIZE.finditer(without_comments(source)):
+        for text in _OPTION.findall(found[1]):
+            options = (option.strip() for option in text.split(","))
+            if any(option.removeprefix("-f") in _FINITE_OPTIONS for option in options):
+                return True
+    return False
 
 
 def _is_identifier(name: str) -> bool:

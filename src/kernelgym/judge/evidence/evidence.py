@@ -9,6 +9,9 @@ The judge asks three questions about a kernel that is already correct, in this o
    several helps.
 3. Is the output wrong once the custom kernels are taken out?
 
+On a GPU, one further call tells whose kernels the device worked for (`device_share.py`). Libraries'
+kernels that no operator of torch launched are work that the second question missed.
+
 For most Triton kernels the judge asks between the judged calls
 (`kernelgym.judge.evidence.inline`): it watches one judged call, chosen in secret, and makes one
 further call, which is not judged, without the custom kernels. These answers are used only if they
@@ -24,17 +27,25 @@ policy for honest and for lazy kernels. A hostile kernel can forge the first two
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork, computes
+from kernelgym.judge.evidence.device_share import (
+    DeviceShare,
+    Names,
+    device_share,
+    read_kernels,
+)
 from kernelgym.judge.evidence.torch_share import Work, torch_share
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import RETRIES, Reason
@@ -52,6 +63,7 @@ __all__ = [
     "counted",
     "from_watched_call",
     "gather",
+    "on_device",
     "prepare",
     "profiled",
     "read_profile",
@@ -74,6 +86,10 @@ class Evidence:
     """Custom launches in one call."""
     torch_share: float = 0.0
     """Work left to torch's operators, relative to the reference's; 1 or more if all is left."""
+    device_share: float | None = None
+    """The custom kernels' share of the device's time in one call; None if it is not known."""
+    replaces: bool = False
+    """Torch calls some operator of the reference less often, or not at all."""
     contributes: bool = False
     """The output is wrong once the custom kernels are taken out."""
     crashed: bool = False
@@ -137,6 +153,11 @@ def gather(
             if message := _in_threads(seen, library | session.channel.library_work):
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
+            if not evidence.complaint:
+                captured = seen.get("captured") is True and any(
+                    map(computes, _calls(seen.get("calls")))
+                )
+                evidence = on_device(evidence, run, captured=captured)
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
@@ -201,22 +222,78 @@ def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
     return _refused("decoy_kernel", message, found)
 
 
+def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Evidence:
+    """Return evidence with what one more call shows of a GPU's time.
+
+    The process ablates calls afterwards.
+
+    Args:
+        evidence: From the watched call.
+        run: The live run.
+        captured: Whether the watched call captured a graph that holds the custom kernels, and
+            operators of torch computed in it: a graph without them holds a library's at most.
+    """
+    session, rules, kernel = run.session, run.case.ruleset, run.case.kernel
+    if evidence.complaint or not rules.own_time or str(session.device) == "cpu":
+        return evidence
+    seen = _called_again(run, "device", "ablate")
+    if seen is None:
+        return dataclasses.replace(evidence, crashed=True)
+    kernels = read_kernels(seen)
+    if kernels is None:
+        return evidence
+    libraries = []
+    for built in session.channel.made.values():
+        with contextlib.suppress(OSError):  # the cache may have dropped it
+            libraries.append(Path(built.path).read_bytes())
+    compiled = seen.get("compiled_names")
+    names = map(str, compiled) if isinstance(compiled, list) else ()
+    share = device_share(kernels, Names(kernel.source, names, libraries), captured=captured)
+    return _with_device_share(evidence, share, rules, noun_of(kernel.language))
+
+
+def _with_device_share(found: Evidence, share: DeviceShare, rules: Ruleset, name: str) -> Evidence:
+    if share.beside_libraries < rules.own_time:
+        message = (
+            f"kernels of libraries ({', '.join(share.libraries)[:300]}) ran that no operator of "
+            f"torch launched in this call: they took {share.library_ms:.4f} ms of the device, the "
+            f"{name}s {share.own_ms:.4f} ms. Write that computation in the {name}, or call torch's "
+            "operators, outside graphs or in one that the first call captures, where they are "
+            "counted"
+        )
+        return _refused("hidden_library_work", message, found)
+    kept = tuple(finding for finding in found.findings if finding.code != SMALL_SHARE)
+    found = dataclasses.replace(found, device_share=share.own, findings=kept)
+    return _with_small_share(found, share.own, "of the work by the device's time", rules, name)
+
+
 def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
     """Return evidence with one more call's launch times, for information."""
-    session, seeds = run.session, run.case.seeds
-    timed = LANGUAGES[run.case.kernel.language].is_timed(str(session.device))
+    timed = LANGUAGES[run.case.kernel.language].is_timed(str(run.session.device))
     if evidence.complaint or evidence.crashed or not timed:
         return evidence
-    try:
-        session.trace("profile")
-        inputs = run.reference.inputs_for_timing(seeds.derive("profile"))
-        if not session.buffers.alike(inputs):
-            return evidence
-        session.run([inputs], [seeds.derive("profile-forward")])
-        seen = session.trace("off")
-    except Rejected:  # the call without its custom kernels may have broken the process's state
+    # The call without its custom kernels may have broken the process's state.
+    seen = _called_again(run, "profile", "off")
+    if seen is None:
         return dataclasses.replace(evidence, crashed=True)
     return dataclasses.replace(evidence, profile=read_profile(seen))
+
+
+def _called_again(run: LiveRun, mode: str, afterwards: str) -> dict[str, Any] | None:
+    """Make one more call, watched in a mode of the tracer.
+
+    Returns:
+        What was seen: nothing if the inputs do not fit the buffers; None if the kernel failed.
+    """
+    session, seeds = run.session, run.case.seeds
+    try:
+        session.trace(mode)
+        inputs = run.reference.inputs_for_timing(seeds.derive(mode))
+        if session.buffers.alike(inputs):
+            session.run([inputs], [seeds.derive(f"{mode}-forward")])
+        return session.trace(afterwards)
+    except Rejected:
+        return None
 
 
 def read_profile(seen: dict[str, Any]) -> Profile | None:
@@ -256,7 +333,7 @@ def from_watched_call(
     if seen.get("compiled") is True:
         message = "torch.compile is called; the kernels that it generates count as torch's own"
         findings = (Finding("torch_compile", message),)
-    found = Evidence(launches, share, findings=findings)
+    found = Evidence(launches, share, replaces=left.fewer_than(work), findings=findings)
     name = noun_of(kernel.language)
     if seen.get("hidden") is True:
         message = (
@@ -282,20 +359,19 @@ def from_watched_call(
             "must replace some of it, not come on top"
         )
         return _refused("work_not_replaced", message, found)
-    return found if rules is None else _with_small_share(found, left, work, rules, name)
+    if rules is None:
+        return found
+    return _with_small_share(found, 1.0 - share, "of the reference's work", rules, name)
 
 
 def _with_small_share(
-    found: Evidence, left: Work, work: Work, rules: Ruleset, name: str
+    found: Evidence, own: float, of_what: str, rules: Ruleset, name: str
 ) -> Evidence:
     """Return evidence with what follows from a small share of the work."""
-    own = 1.0 - found.torch_share
     if own >= rules.small_share:
         return found
-    message = (
-        f"the {name} does {own:.1%} of the reference's work, and PyTorch's own operators the rest"
-    )
-    if own < rules.least_share and not left.fewer_than(work):
+    message = f"the {name} does {own:.1%} {of_what}, and PyTorch's own operators the rest"
+    if own < rules.least_share and not found.replaces:
         message += ": replace an operator, not a sliver of its elements"
         return _refused(SMALL_SHARE, message, found)
     finding = Finding(SMALL_SHARE, message, Severity.SOFT)

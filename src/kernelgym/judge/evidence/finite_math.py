@@ -1,16 +1,16 @@
 """Ask kernels built for finite numbers what they make of a NaN.
 
-``-ffast-math``, its part ``-ffinite-math-only``, ``-Ofast`` and nvcc's ``--use_fast_math`` let a
-compiler drop checks for NaN. A kernel built with them may turn a NaN into a number, and hide that
-an earlier layer diverged. Other kernels are not asked: languages differ in whether a maximum keeps
-or drops a NaN, and honest kernels differ with them.
+``-ffast-math``, its part ``-ffinite-math-only`` and ``-Ofast`` let a compiler drop checks for NaN,
+as flags and as GCC's pragma or attribute ``optimize`` in a source. A kernel built with them may
+turn a NaN into a number, and hide that an earlier layer diverged. Other kernels are not asked:
+languages differ in whether a maximum keeps or drops a NaN, and honest kernels differ with them.
 
 The kernel answers in a process of its own, since a NaN may lead it astray. An output that is a
 number where the reference has a NaN gives the soft finding ``nan_not_propagated``; no verdict
 depends on it.
 
-Not covered: pragmas and attributes that set such options in the source; infinities; references that
-keep state or that refuse a NaN.
+Not covered: nvcc's ``--use_fast_math``, which assumes nothing about NaN; options that a macro
+spells; infinities; references that keep state or that refuse a NaN.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def lost_nan(
     if not lost:
         return None
     message = (
-        "the extension is compiled by flags that assume finite numbers, and "
+        "the extension is compiled by options that assume finite numbers, and "
         f"{lost} elements that are NaN in the reference are numbers in its output"
     )
     return Finding(_CODE, message, Severity.SOFT)

@@ -16,6 +16,7 @@ from kernelgym.judge.evidence.evidence import (
     Evidence,
     counted,
     from_watched_call,
+    on_device,
     profiled,
     without_own_kernels,
 )
@@ -120,6 +121,9 @@ class Watch:
         case = self._run.case
         evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
         if evidence.complaint or seen.get("captured") is True:
+            return
+        evidence = on_device(evidence, self._run)
+        if evidence.complaint or evidence.crashed:
             return
         evidence = without_own_kernels(evidence, self._run)
         if not (evidence.complaint or evidence.crashed):

@@ -16,6 +16,8 @@ __all__ = ["constant_state", "has_variances", "put_state", "vary"]
 
 _VARIANCE = "running_var"
 _SMALL_SHARE = 0.25
+_LARGEST = 0.01
+"""Factor that small variances are multiplied by at most."""
 
 
 def constant_state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -40,7 +42,7 @@ def has_variances(constants: Mapping[str, torch.Tensor]) -> bool:
 
 
 def vary(
-    constants: Mapping[str, torch.Tensor], seed: int, small_variances: bool = False
+    constants: Mapping[str, torch.Tensor], seed: int, smallest_variance: float = 1.0
 ) -> dict[str, torch.Tensor]:
     """Return random values, by name, that replace the given constants.
 
@@ -50,8 +52,9 @@ def vary(
     Args:
         constants: From `constant_state`.
         seed: Decides the values.
-        small_variances: Whether about a quarter of a running variance's elements, one at least, are
-            1e-4 to 0.01 times as large: a layer without its eps then gives other values.
+        smallest_variance: Where below 1, about a quarter of a running variance's elements, one at
+            least, are this factor to 0.01 times as large: a layer without its eps then gives other
+            values.
     """
     source = torch.Generator().manual_seed(seed)
     drawn = {}
@@ -59,11 +62,12 @@ def vary(
         unit = torch.rand(value.shape, generator=source).sub_(0.5)
         centre = float(value.reshape(-1)[0])
         unit = unit.add_(1).mul_(centre) if centre else unit
-        if small_variances and name.endswith(_VARIANCE):
+        if smallest_variance < 1 and name.endswith(_VARIANCE):
             chosen = torch.rand(value.shape, generator=source) < _SMALL_SHARE
             chosen.view(-1)[0] |= not chosen.any()
-            shrunk = torch.rand(value.shape, generator=source).mul_(2).sub_(4)
-            unit = torch.where(chosen, unit * 10.0**shrunk, unit)
+            share = torch.rand(value.shape, generator=source)
+            shrunk = _LARGEST * (smallest_variance / _LARGEST) ** share
+            unit = torch.where(chosen, unit * shrunk, unit)
         drawn[name] = unit.to(value.dtype)
     return drawn
 

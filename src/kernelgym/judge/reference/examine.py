@@ -45,6 +45,8 @@ _MOST_COPIED = 0.9  # above, a verdict's other draw may hold nothing but copies
 _STEADY_BYTES = 1 << 30
 _JITTER = 2.0**-21  # four units in the last place of fp32, which kernels compute in
 _JITTER_OF_FP64 = 2.0**-50
+_SMALLEST_VARIANCES = (1e-4, 1e-3)
+"""Factors of running variances that are tried, until the reference is well conditioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class Conditions:
     """The kind of inputs on which few elements of the outputs are copies of an input's: the
     problem's own unless those give little but copies. On inputs without negative values, for
     example, a ReLU has nothing to do."""
-    small_variances: bool = False
-    """Whether some of the running variances may be made very small."""
+    smallest_variance: float = 1.0
+    """Factor that some of the running variances may be multiplied by; 1 leaves them."""
     fits: bool = True
     """Whether the device has memory for fp64 runs if no other worker uses it."""
 
@@ -112,8 +114,10 @@ def examine(
     operation, ranks = _operation(runner, inputs, mutates) if twin else ("", False)
     factor = ruleset.factor_for(operation) if twin else None
     bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factor)
-    small_variances = ruleset.perturb_state and ruleset.small_variances and bears_state(True)
-    perturbs = small_variances or (ruleset.perturb_state and bears_state(False))
+    smallest = _SMALLEST_VARIANCES if ruleset.small_variances else ()
+    borne = (each for each in (*smallest, 1.0) if ruleset.perturb_state and bears_state(each))
+    smallest_variance = next(borne, 0.0)
+    perturbs = smallest_variance > 0
     if perturbs:
         own = runner.expect(inputs, _SEED)
     has_work = _copied(own.output, inputs) <= _MOST_COPIED
@@ -140,7 +144,7 @@ def examine(
         MappingProxyType(known),
         GIVEN if has_work else _telling(runner, draw, usable),
         fits=not runner.too_large,
-        small_variances=small_variances,
+        smallest_variance=smallest_variance or 1.0,
     )
 
 
@@ -171,24 +175,24 @@ def _bears_other_state(
     before: Expected,
     ruleset: Ruleset,
     factor: float | None,
-    small_variances: bool,
+    smallest_variance: float,
 ) -> bool:
     """Return True if replaced constant state leaves the output useful.
 
-    With small variances, the reference must also be well conditioned. The replacement stays if so,
-    and is undone if not.
+    With small variances (a factor below 1), the reference must also be well conditioned. The
+    replacement stays if so, and is undone if not.
     """
     constants = constant_state(runner.model)
-    if not constants or (small_variances and not has_variances(constants)):
+    if not constants or (smallest_variance < 1 and not has_variances(constants)):
         return False
     kept = {name: value.clone() for name, value in constants.items()}
-    put_state(runner.model, vary(constants, _SEED, small_variances))
+    put_state(runner.model, vary(constants, _SEED, smallest_variance))
     runner.renew_twin()
     borne = False
     try:
         after = runner.expect(inputs, _SEED)
         borne = _is_useful(after.output, before.output)
-        if borne and small_variances:
+        if borne and smallest_variance < 1:
             borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factor)
     except Exception as error:
         if _is_to_be_raised(error, runner):

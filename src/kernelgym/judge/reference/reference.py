@@ -145,8 +145,8 @@ class Reference:
         if self._conditions.perturbs:
             constants = constant_state(self.model)
             self._constructed = {name: value.clone() for name, value in constants.items()}
-            seed, small = self.seeds.derive("state"), self._conditions.small_variances
-            self.state = vary(constants, seed, small)
+            seed, smallest = self.seeds.derive("state"), self._conditions.smallest_variance
+            self.state = vary(constants, seed, smallest)
             put_state(self.model, self.state)
             self._runner.renew_twin()
 

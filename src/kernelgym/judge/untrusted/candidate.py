@@ -214,7 +214,7 @@ class _State:
         if request["as_gpu"]:
             self._parts.as_gpu()
         if request["records"] and self._parts.recorder is not None:
-            self._parts.recorder.on = True
+            self._parts.recorder.begin()
         self._parts.extension_stub.replace_extension_builds(request_build)
         self._launches.count_extensions()
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:

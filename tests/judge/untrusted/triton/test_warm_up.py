@@ -14,7 +14,7 @@ import triton.language as tl
 from kernelgym.judge.untrusted.triton import warm_up
 from kernelgym.judge.untrusted.watch import fingerprint, host_memory, host_transfers
 from kernelgym.judge.untrusted.watch import launch_times, launches, operator_work
-from kernelgym.judge.untrusted.watch import thread_calls, tracer
+from kernelgym.judge.untrusted.watch import device_kernels, thread_calls, tracer
 
 # Nothing that fails goes unnoticed here.
 failing = {Exception: contextlib.nullcontext()}
@@ -23,6 +23,7 @@ warm_up.contextlib = SimpleNamespace(
 )
 counts = launches.Launches()
 parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, thread_calls
+parts += (device_kernels,)
 tracer = tracer.Tracer(counts, *parts)
 threads = len(os.listdir("/proc/self/task"))
 warm_up.warm_up(tracer, fingerprint.fingerprint)

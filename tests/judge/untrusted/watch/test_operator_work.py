@@ -1,6 +1,7 @@
 """What crosses between torch and the rest of Python, as a counter of torch's operators sees it."""
 
 import numpy as np
+import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -47,3 +48,24 @@ def test_what_torch_makes_itself_is_not_made_of_values():
         torch.zeros(ELEMENTS).add_(1).detach().clone()
         torch.arange(ELEMENTS).to(torch.float32)
     assert not items and not lifted
+
+
+@pytest.fixture
+def own_operators():
+    library = torch.library.Library("kernelgym_counted", "DEF")
+    library.define("doubled(Tensor x) -> Tensor")
+    library.define("zeros(int n) -> Tensor")
+    library.impl("doubled", lambda x: torch.softmax(x, 1) * 2.0, "CPU")
+    library.impl("zeros", lambda n: torch.ones(n).mul(0.0), "CompositeExplicitAutograd")
+    yield torch.ops.kernelgym_counted
+    library._destroy()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_what_runs_in_a_kernels_operator_is_counted(own_operators, mode):
+    x = torch.ones(3, 4)
+    with mode(), Counter() as counter:
+        assert torch.equal(own_operators.doubled(x), torch.full((3, 4), 0.5))
+        own_operators.zeros(5)
+        torch.relu(x)
+    assert counter.calls == {"_softmax": 1, "mul": 2, "relu": 1}

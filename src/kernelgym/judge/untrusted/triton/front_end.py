@@ -36,6 +36,8 @@ _BUILTINS = (
 )
 """What a `constexpr_function` may call of Python's."""
 
+_MOST_WARPS, _MOST_BLOCKS = 32, 16  # 1,024 threads; CUDA's guide, "Technical specifications"
+
 
 class KernelRefused(Exception):
     """What a kernel's text may not say here."""
@@ -85,6 +87,7 @@ def _compile(backend: Any, reader: _Reader, launch: dict[str, Any]) -> None:
     for name in given:
         if name not in options.__dict__ and name not in types:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+    _check_sizes(options)
     source = ASTSource(function, types, constants, {})
     context = ir.context()
     ir.load_dialects(context)
@@ -92,6 +95,19 @@ def _compile(backend: Any, reader: _Reader, launch: dict[str, Any]) -> None:
     generators = backend.get_codegen_implementation(options)
     # Later stages would read the result; nothing here does.
     source.make_ir(backend.target, options, generators, backend.get_module_map(), context)
+
+
+def _check_sizes(options: Any) -> None:
+    """Refuse sizes that a later stage or the launch would refuse."""
+    if options.num_warps > _MOST_WARPS:
+        raise KernelRefused(
+            f"num_warps={options.num_warps}: a program has at most {_MOST_WARPS} warps, "
+            f"{_MOST_WARPS * 32} threads, on a GPU"
+        )
+    if options.num_ctas > _MOST_BLOCKS:
+        raise KernelRefused(
+            f"num_ctas={options.num_ctas}: a cluster has at most {_MOST_BLOCKS} blocks on a GPU"
+        )
 
 
 def _tupled(kind: Any) -> Any:

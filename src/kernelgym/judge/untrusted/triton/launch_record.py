@@ -18,13 +18,14 @@ import enum
 import inspect
 import os
 import textwrap
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 __all__ = ["Recorder"]
 
 _MOST = 256
 _DEPTH = 8
+_MOST_PROGRAMS = 2**31 - 1, 65535, 65535
 
 
 class Recorder:
@@ -33,8 +34,12 @@ class Recorder:
     on = False
 
     def __init__(self) -> None:
+        import triton
         from triton.runtime import interpreter
 
+        files = os.path.abspath(triton.__file__), os.path.dirname(os.path.abspath(__file__))
+        self._folders = tuple(os.path.dirname(file) + os.sep for file in files)
+        self._language: list[tuple[Any, dict[str, Any]]] = []
         self._made: dict[int, tuple[Any, Any]] = {}  # by kernel: it, and what reads its arguments
         self._seen: dict[Any, tuple[Any, Any, Any, Any]] = {}
         self._names: dict[int, frozenset[str]] = {}
@@ -44,10 +49,33 @@ class Recorder:
 
         def recorded(this: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if self.on and not warmup:
+                self._check_language()
                 self._note(this, args, kwargs)
+                grid = _bounded(grid)
             return run(this, *args, grid=grid, warmup=warmup, **kwargs)
 
         kernel.run = recorded
+
+    def begin(self) -> None:
+        """Record from now on, and remember Triton's language."""
+        self._language = [(space, dict(vars(space))) for space in _spaces()]
+        self.on = True
+
+    def _check_language(self) -> None:
+        """Refuse a launch in a language that is not Triton's."""
+        for space, before in self._language:
+            now = vars(space)
+            for name, value in before.items():
+                found = now.get(name)
+                if (
+                    found is not value
+                    and not name.startswith("__")
+                    and not _is_tritons(found, self._folders)
+                ):
+                    raise RuntimeError(
+                        f"{space.__name__}.{name} is not Triton's own any more: a kernel may not "
+                        "replace parts of Triton"
+                    )
 
     def _note(self, kernel: Any, args: Any, kwargs: dict[str, Any]) -> None:
         # The interpreter adds its own globals to the kernel's when it first runs one: names that a
@@ -77,6 +105,48 @@ class Recorder:
         writer = _Writer(source_file, self._names, self._injected)
         launches = [writer.launch(*each) for each in self._seen.values()]
         return {"functions": writer.functions, "launches": launches}
+
+
+def _spaces() -> list[Any]:
+    """Return the modules and classes that interpret a kernel's text."""
+    from triton import language
+    from triton.language import core, math, semantic, standard
+    from triton.runtime import interpreter
+
+    return [
+        *(language, core, math, semantic, standard, core.tensor, semantic.TritonSemantic),
+        *(interpreter.InterpreterBuilder, interpreter.GridExecutor, interpreter.TensorHandle),
+        *(interpreter.InterpretedFunction, interpreter.FunctionRewriter),
+    ]
+
+
+def _is_tritons(value: Any, folders: tuple[str, ...]) -> bool:
+    """Return True if a value's code is Python's, Triton's or ours.
+
+    The interpreter does not always take back what it has put in the place of the language's.
+    """
+    for name in ("fget", "fn", "func"):
+        value = getattr(value, name, value)
+    if isinstance(value, BuiltinFunctionType):  # `print`, for one
+        return value.__module__ == "builtins"
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_filename.startswith(folders)
+
+
+def _bounded(grid: Any) -> Any:
+    """Return a grid that raises where a GPU's launch would."""
+
+    def checked(meta: Any) -> Any:
+        sizes = grid(meta) if callable(grid) else grid
+        for axis, (size, most) in enumerate(zip(sizes, _MOST_PROGRAMS, strict=False)):
+            if size > most:
+                raise RuntimeError(
+                    f"Triton Error [CUDA]: invalid argument: {size} programs along axis {axis} of "
+                    f"the grid, which has at most {most}"
+                )
+        return sizes
+
+    return checked
 
 
 def _binder(kernel: Any) -> Any:

@@ -85,6 +85,17 @@ class Launches:
         return call
 
 
+class _Named:
+    """Makes a launch of a kernel by name."""
+
+    def __init__(self, launch: Callable[..., Any], name: str | None) -> None:
+        self._launch, self.compiled_name = launch, name
+        self.__name__ = name or "kernel"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._launch(*args, **kwargs)
+
+
 def _count_triton(launches: Launches) -> None:
     if "triton" not in sys.modules:
         return
@@ -121,7 +132,8 @@ def _count_triton(launches: Launches) -> None:
         def launched(*args: Any, **kwargs: Any) -> Any:
             launches.count += 1
             if launches.watcher is not None:
-                return launches.watcher.launch(launch, args, kwargs)
+                named = _Named(launch, getattr(self, "name", None))
+                return launches.watcher.launch(named, args, kwargs)
             return launch(*args, **kwargs)
 
         return launched
@@ -133,16 +145,23 @@ def _count_triton(launches: Launches) -> None:
 def _count_cuda(launches: Launches) -> None:
     from torch.cuda import _utils
 
+    module: Any = _utils._CudaModule
     kernel: Any = _utils._CudaKernel
-    call = kernel.__call__
+    look_up, call = module.__getattr__, kernel.__call__
+
+    def found(self: Any, name: str) -> Any:
+        kernel = look_up(self, name)
+        kernel.compiled_name = name
+        return kernel
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         launches.count += 1
         if launches.watcher is not None:
-            return launches.watcher.launch(functools.partial(call, self), args, kwargs)
+            named = _Named(functools.partial(call, self), getattr(self, "compiled_name", None))
+            return launches.watcher.launch(named, args, kwargs)
         return call(self, *args, **kwargs)
 
-    kernel.__call__ = called
+    module.__getattr__, kernel.__call__ = found, called
 
 
 def _count_graphs(launches: Launches) -> None:

@@ -79,6 +79,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.host_memory: Any = None
         """A `HostMemory`; learns which tensors operators are about to read and which they wrote."""
         self._handling = False  # an operator runs, and the mode is off meanwhile
+        self._within_own = False  # a kernel's own operator runs
         self.reset()
 
     @contextmanager
@@ -87,12 +88,13 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if not self._handling:
             yield
             return
+        within, self._within_own = self._within_own, True
         self._handling = False
         try:
             with self:
                 yield
         finally:
-            self._handling = True
+            self._handling, self._within_own = True, within
 
     def reset(self) -> None:
         """Forget what was counted."""
@@ -106,6 +108,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """The same, estimated, for unlisted operators whose names suggest products."""
         self.elements = 0.0
         """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
+        self.names: dict[str, int] = defaultdict(int)
+        """How often each operator of torch ran, by qualified name."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -119,14 +123,16 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             if self.active and self.host_memory is not None:
                 self.host_memory.meet()  # paused for one thread; this may be another
             return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled():
-            with self:  # inference mode leaves composite operators whole
+        if self._within_own or torch.is_inference_mode_enabled():
+            with self:  # inference mode, and what runs below autograd, leave composite ones whole
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         namespace, _, name = func._schema.name.partition("::")
         lifts = name in _LIFTS
         own, touches = namespace in _OWN, lifts or not func.is_view
+        if own:
+            self.names[func._schema.name] += 1
         host_memory = self.host_memory if touches and name not in _RELAID else None
         if self.host_memory is not None and any(map(_dispatches, types)):
             self.host_memory.end()  # its own handling of inner tensors is not seen
@@ -134,9 +140,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             if name in _OVERWRITING:
                 host_memory.overwrites(args[0])
             host_memory.reads(tensors_in((args, kwargs)))
-        handling, self._handling = self._handling, True
+        handling, self._handling = self._handling, own
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **kwargs) if own else self._through(func, args, kwargs)
         finally:
             self._handling = handling
         if host_memory is not None and own:
@@ -147,6 +153,18 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self._count(name, args, kwargs, result)
         self.after(func, result)
         return result
+
+    def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run a kernel's own operator; count torch's inside it."""
+        given = next(tensors_in((args, kwargs)), None)
+        device = "cpu" if given is None else given.device.type
+        key = torch._C._parse_dispatch_key(torch._C._dispatch_key_for_device(device))
+        within, self._within_own = self._within_own, True
+        try:
+            with self:  # off while this runs; the operator itself must not meet it again
+                return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+        finally:
+            self._within_own = within
 
     def after(self, func: Any, result: Any) -> None:
         """Do nothing; subclasses may handle each operator and its result."""
@@ -229,6 +247,10 @@ def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tens
         grad, _, weight = operands[:3]
         spread = 2.0 * float(grad.numel()) * weight[:1].numel()
         return float(spread * len([out for out in outputs if out.dim() > 1]))
+    if "conv" in name and len(operands) > 1 and operands[1].dim() > 2:
+        weight = operands[1]
+        over = operands[0] if "transpose" in name else outputs[0]
+        return float(2 * over.numel() * (weight.numel() // max(1, weight.shape[0])))
     left, right, out = sorted((*operands, *outputs), key=lambda t: -t.numel())[:3]
     # Exact for (m, k) times (k, n); too high for batches of such products.
     return 2.0 * math.sqrt(float(left.numel()) * right.numel() * out.numel())

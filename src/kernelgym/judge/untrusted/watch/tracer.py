@@ -1,12 +1,13 @@
 """Watches a kernel's calls for evidence: its custom launches and the work it leaves to torch.
 
-While calls are made, a `Tracer` is in one of four modes:
+While calls are made, a `Tracer` is in one of five modes:
 
 - ``record`` counts the launches of custom kernels, how many of them did something, and the work of
   torch's operators (`operator_work.py`);
 - ``ablate`` makes the same calls without the custom kernels: it skips Triton and NVRTC launches,
   overwrites what functions of extensions return or change, and fills new memory from the allocator
   with NaN;
+- ``device`` lists the device kernels that ran, a GPU's alone (`device_kernels.py`);
 - ``profile`` times the custom launches (`launch_times.py`);
 - ``off`` watches nothing.
 
@@ -56,6 +57,7 @@ class Tracer:
         prints: The module `fingerprint.py`.
         launch_times: The module `launch_times.py`.
         thread_calls: The module `thread_calls.py`.
+        device_kernels: The module `device_kernels.py`.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Tracer:
         prints: ModuleType,
         launch_times: ModuleType,
         thread_calls: ModuleType,
+        device_kernels: ModuleType,
     ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
         self._without_numbers = prints.without_numbers
@@ -78,7 +81,10 @@ class Tracer:
         self._counter = _poisoning(operator_work, prints.poison)
         self._counter.active = False
         self._launches = self._working = 0
-        self._launch_times = launch_times.LaunchTimes()
+        self._profilers = {
+            "profile": launch_times.LaunchTimes(),
+            "device": device_kernels.DeviceKernels(self._counter),
+        }
         self._new_thread_calls = thread_calls.ThreadCalls
         self._thread_calls: Any = None
         self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
@@ -134,7 +140,8 @@ class Tracer:
             "host_transfers": sorted(self._host_transfers.ways),
             "library": self._host_transfers.library,
             "elsewhere": None if elsewhere is None else sorted(elsewhere),
-            **self._launch_times.report(),
+            **self._profilers["profile"].report(),
+            **self._profilers["device"].report(),
         }
         counter.reset()
         self._host_transfers.reset()
@@ -148,10 +155,10 @@ class Tracer:
         """Call a model in the current mode."""
         if self._mode == "off":
             return model(*arguments)
-        if self._mode == "profile":
+        if (profiler := self._profilers.get(self._mode)) is not None:
             self._inside = True
             try:
-                return self._launch_times.call(model, arguments)
+                return profiler.call(model, arguments)
             finally:
                 self._inside = False
         before = self._quietly(self._host_transfers.prints)
@@ -192,8 +199,8 @@ class Tracer:
         if self._mode == "record":
             self._host_memory.end()  # native code may write anywhere, at any time
             return self._recorded(function, args, kwargs)
-        if self._mode == "profile":
-            return self._launch_times.launch(function, args, kwargs)
+        if (profiler := self._profilers.get(self._mode)) is not None:
+            return profiler.launch(function, args, kwargs)
         given = list(self._tensors_in((args, kwargs)))
         if not given and getattr(function, "__name__", "") in self._by_address:
             return None
@@ -213,8 +220,8 @@ class Tracer:
             return launch(*args, **kwargs)
         if self._mode == "record":
             return self._recorded(launch, args, kwargs)
-        if self._mode == "profile":
-            return self._launch_times.launch(launch, args, kwargs)
+        if (profiler := self._profilers.get(self._mode)) is not None:
+            return profiler.launch(launch, args, kwargs)
         return None if skip is None else skip()
 
     def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
