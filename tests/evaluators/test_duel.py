@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import pytest
@@ -164,3 +165,62 @@ def test_impossible_duel_is_refused(options: dict[str, float]) -> None:
 )
 def test_students_quantile_is_that_of_the_tables(freedom: int, tail: float, value: float) -> None:
     assert _student(freedom, tail) == pytest.approx(value, abs=5e-4)
+
+
+class Turning(ScriptedEvaluator):
+    """Times two kernels in turns, and writes down who began."""
+
+    def __init__(self, script: Script, tells: int = 100) -> None:
+        super().__init__(script)
+        self.tells, self.began, self.shared = tells, list[Kernel](), list[str]()
+
+    def evaluate_in_turns(
+        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
+    ) -> tuple[Verdict, Verdict] | None:
+        self.began.append(first)
+        self.shared.append(seed)
+        if len(self.began) > self.tells:
+            return None
+        script = cast("Callable[[Problem, Kernel], Verdict]", self._script)
+        return script(problem, first), script(problem, second)
+
+
+def test_turns_alternate_after_a_round_of_verdicts() -> None:
+    script = noisy({ONE: 1.0, OTHER: 1.0}, normal(np.random.default_rng(3), 0.2))
+    evaluator = Turning(script)
+    found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER, most=6, width=0.0, seed="5e")
+    assert found.rounds == 6 and [job.kernel for job in evaluator.judged] == [ONE, OTHER]
+    assert evaluator.began == [OTHER, ONE, OTHER, ONE, OTHER]
+    assert len({*evaluator.seeds, *evaluator.shared}) == 6 and all(evaluator.shared)
+
+
+def test_sides_keep_their_verdicts_in_turns() -> None:
+    found = duel(Turning(lambda _, k: FAST if k == OTHER else SLOW), SAMPLE_PROBLEM, ONE, OTHER)
+    assert found.decided == "second" and found.ratio == pytest.approx(2.0)
+    assert all((one.speedup, two.speedup) == (1.0, 2.0) for one, two in found.verdicts)
+
+
+FAST, SLOW = verdict("correct", speedup=2.0), verdict("correct", speedup=1.0)
+
+
+@pytest.mark.parametrize("tells", [0, 2])
+def test_whole_verdicts_tell_what_turns_do_not(tells: int) -> None:
+    evaluator = Turning(lambda _, k: FAST if k == OTHER else SLOW, tells)
+    found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER, most=5)
+    assert found.decided == "second"
+    assert len(evaluator.began) == min(tells + 1, found.rounds - 1)  # in vain once at most
+    assert len(evaluator.judged) == 2 * (found.rounds - tells)
+
+
+def test_a_kernel_wrong_in_turns_loses() -> None:
+    evaluator = Turning(lambda *_: SLOW)
+    evaluator.evaluate_in_turns = lambda *_, **__: (verdict("wrong"), SLOW)  # type: ignore[method-assign]
+    found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER)
+    assert (found.decided, found.rounds) == ("first", 2)  # the second began, and was wrong
+
+
+@pytest.mark.parametrize("script", [lambda *_: verdict("correct"), lambda *_: DOWN])
+def test_untimed_kernels_take_no_turns(script: Script) -> None:
+    evaluator = Turning(script)
+    assert duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER).decided == "neither"
+    assert not evaluator.began

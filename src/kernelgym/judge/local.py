@@ -171,10 +171,7 @@ class LocalEvaluator:
             UsageError: If the problem needs more than the memory budget, or the host does not
                 allow the required sandbox tier.
         """
-        check_fits(problem, self._memory_bytes, self._device)
-        for precision in judged_precisions(problem, self._ruleset):
-            check_language(kernel.language, self._device, precision)
-        check_tools(LANGUAGES[kernel.language], kernel.source)
+        self._check(problem, kernel)
         started = time.monotonic()
         answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed))
         if isinstance(answer, Verdict):
@@ -188,6 +185,46 @@ class LocalEvaluator:
         devices = list(dict.fromkeys(failure.device for failure in answer))
         blamed = suspect and self._blames(problem, kernel, devices)
         return verdict_of_failures(answer, circumstances, blamed)
+
+    def evaluate_in_turns(
+        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
+    ) -> tuple[Verdict, Verdict] | None:
+        """Judge two kernels that were correct before, timed in turns.
+
+        Both and the reference are timed under one hold of the device lock, in fresh processes, on
+        the same inputs; their outputs are verified as `evaluate` does. That custom kernels do the
+        work is not shown again. On the CPU only.
+
+        Args:
+            problem: The problem.
+            first: The kernel that begins.
+            second: The other.
+            seed: As for `evaluate`.
+
+        Returns:
+            Both verdicts, if they are correct or wrong; None if they cannot be timed like that, or
+            if one ended in a way for which `evaluate` may try again: it has to tell then.
+
+        Raises:
+            UnsupportedLanguage: As `evaluate`.
+            UsageError: As `evaluate`.
+        """
+        self._check(problem, first)
+        self._check(problem, second)
+        try:
+            found = self._pool.lend(
+                lambda worker: worker.judge_in_turns(problem, first, second, seed)
+            )
+        except WORKER_LOST:
+            return None
+        return None if isinstance(found, JudgeFailure) else found
+
+    def _check(self, problem: Problem, kernel: Kernel) -> None:
+        """Refuse what no worker could judge."""
+        check_fits(problem, self._memory_bytes, self._device)
+        for precision in judged_precisions(problem, self._ruleset):
+            check_language(kernel.language, self._device, precision)
+        check_tools(LANGUAGES[kernel.language], kernel.source)
 
     def build(self, kernel: Kernel) -> Build | None:
         """Build a kernel's extensions without judging it; the cache then has them.

@@ -112,6 +112,27 @@ class WorkerProcess:
             return JudgeFailure(answer["failed"], answer["code"])
         return Verdict.from_dict(answer["verdict"])
 
+    def judge_in_turns(
+        self, problem: Problem, first: Kernel, second: Kernel, seed: str
+    ) -> tuple[Verdict, Verdict] | JudgeFailure | None:
+        """Have the worker judge two kernels, timed in turns.
+
+        Returns:
+            The verdicts, None if whole verdicts have to tell, or the failure of the judge.
+
+        Raises:
+            UsageError: As `judge`.
+            OSError: If the worker is lost; or EOFError.
+        """
+        what = {"kernel": _fields(first), "second": _fields(second), "seed": seed}
+        answer = self._job(problem, what)
+        if "failed" in answer:
+            return JudgeFailure(answer["failed"], answer["code"])
+        if answer["pair"] is None:
+            return None
+        one, other = map(Verdict.from_dict, answer["pair"])
+        return one, other
+
     def build(self, problem: Problem, kernel: Kernel) -> Build | JudgeFailure | None:
         """Have the worker build a kernel's extensions.
 

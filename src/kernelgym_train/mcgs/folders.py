@@ -280,6 +280,8 @@ class _Run:
                 session = self._stack.enter_context(self._opened(self._tasks[name], limits))
                 self._sessions[name] = session
                 self._past[name] = session.progress.seconds
+                if self._stopped:  # while it was opened, when `stop` did not know it yet
+                    session.stop()
                 if session.result is None:
                     session.begin(self._require_quiet)
             session = self._sessions[name]

@@ -125,6 +125,19 @@ def test_ctrl_c_ends_all_searches_of_a_round(kernels: Path, tmp_path: Path) -> N
     assert 30 <= result["evaluations"] < 40 and "interrupted" in result["stopped"]
 
 
+def test_ctrl_c_ends_a_search_that_is_being_opened(kernels: Path, tmp_path: Path) -> None:
+    judge = ScriptedEvaluator(judged)
+
+    def evaluator_for(task: Task) -> ScriptedEvaluator:
+        signal.raise_signal(signal.SIGINT)
+        return judge
+
+    tasks, given = read_tasks(kernels, "cpp")[:1], {"algo": "best_first", "approximate": False}
+    given |= {"seed": 0, "workers": 2, "resume": False, "budget": Budget(18)}
+    result = search_folder(tasks, evaluator_for, tmp_path / "out", **given)
+    assert (result["evaluations"], result["stopped"]) == (0, "interrupted")
+
+
 def test_time_is_shared_by_weight(kernels: Path, tmp_path: Path) -> None:
     judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=1.0))
     result = run(

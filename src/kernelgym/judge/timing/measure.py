@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelgym.judge.session.live_run import LiveRun
@@ -34,9 +35,10 @@ from kernelgym.judge.timing.windows import Untimed, Windows
 from kernelgym.types import Finding, Severity, Status, Timing
 from kernelgym.verdict import CLOCK_MISMATCH
 
-__all__ = ["Measurement", "Stopwatch", "Untimed"]
+__all__ = ["MIN_PAIRS", "Measurement", "Stopwatch", "Untimed"]
 
-_MIN_PAIRS = 3
+MIN_PAIRS = 3
+"""Pairs of windows that a timing has at least."""
 _CLEAN_WINDOWS = 9
 _AS_ALONE = 1.003
 _SETTLING_ROUNDS = 3
@@ -76,6 +78,7 @@ class Stopwatch:
         self._windows = Windows(run, baseline)
         self._eager_costs: list[float] = []
         self._first: list[Pair] = []
+        self._threads = 0
         # A kernel that names the reference's memory as its output would be right and take no time.
         kernel.buffers.distrust(baseline.buffers)
 
@@ -100,11 +103,7 @@ class Stopwatch:
             JudgeError: If the reference's process fails.
         """
         protocol, windows = self._protocol, self._windows
-        captured, begun = self._settle()
-        threads = self._kernel.channel.threads()
-        # On a device, `_settle` has already run windows in their final form.
-        for _ in range(0 if self._on_device else protocol.warmup_pairs):
-            windows.pair()
+        captured, begun = self.begin()
         eager = captured[0] and not captured[1]
         for _ in range(_ROUNDS):
             pairs, complaint = self._run_pairs(begun), ""
@@ -130,21 +129,68 @@ class Stopwatch:
                 "host's work for each call"
             )
             findings.append(Finding("host_bound", message, Severity.INFO))
-        if (now := self._kernel.channel.threads()) > threads:
-            message = f"{now - threads} threads or processes were started while it was timed"
-            findings.append(Finding("threads_while_timed", message, Severity.SOFT))
+        if not self._on_device:
+            return self.measurement(pairs)
+        findings += self._new_threads()
+        times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
+        timing = speedup.summarise(times, protocol.device_between_process)
+        return Measurement(timing, tuple(findings), bool(complaint))
+
+    def begin(self) -> tuple[tuple[bool, bool], list[Pair]]:
+        """Lay out windows, and run those that do not count.
+
+        Returns:
+            As `_settle`.
+        """
+        begun = self._settle()
+        self._threads = self._kernel.channel.threads()
+        # On a device, `_settle` has already run windows in their final form.
+        for _ in range(0 if self._on_device else self._protocol.warmup_pairs):
+            self._windows.pair()
+        return begun
+
+    @property
+    def calls(self) -> int:
+        """How many calls a window holds, once begun."""
+        return self._windows.calls
+
+    def lay_out_again(self) -> None:
+        """Lay out windows of as many calls anew."""
+        self._windows.reserve(self.calls)
+
+    def pair(self) -> Pair:
+        """Run one window of the reference and one of the kernel."""
+        return self._windows.pair()
+
+    def has_enough(self, pairs: Sequence[Pair]) -> bool:
+        """Return True if a timing needs no more pairs."""
+        protocol, stop_at = self._protocol, self._protocol
         if self._on_device:
-            times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
-            timing = speedup.summarise(times, protocol.device_between_process)
-            return Measurement(timing, tuple(findings), bool(complaint))
+            width, least = protocol.device_relative_width, protocol.device_min_pairs
+            stop_at = replace(protocol, relative_width=width, min_pairs=least)
         sifted = host.sift(pairs)
+        ratios = [math.log(pair.reference_ms / pair.kernel_ms) for pair in sifted.kept]
+        if sifted.host != "busy" and speedup.enough(ratios, stop_at):
+            return True
+        # Pairs that waited are measured again; `sift` discards a third at the most.
+        return len(ratios) >= protocol.max_pairs
+
+    def measurement(self, pairs: Sequence[Pair]) -> Measurement:
+        """Return what pairs on the CPU come to."""
+        findings, sifted = self._new_threads(), host.sift(pairs)
         if (found := host.finding(sifted)) is not None:
             findings.append(found)
-        timing = host.timing_of(sifted, protocol.between_process)
+        timing = host.timing_of(sifted, self._protocol.between_process)
         beside_ms = statistics.median(pair.reference_ms for pair in pairs)
         return Measurement(
             timing, tuple(findings), quiet=sifted.host == "quiet", beside_ms=beside_ms
         )
+
+    def _new_threads(self) -> list[Finding]:
+        if (now := self._kernel.channel.threads()) <= self._threads:
+            return []
+        message = f"{now - self._threads} threads or processes were started while it was timed"
+        return [Finding("threads_while_timed", message, Severity.SOFT)]
 
     def race(self, pairs: int) -> tuple[float, float]:
         """Run a few windows; return ms per call (reference, kernel).
@@ -164,22 +210,10 @@ class Stopwatch:
         return reference_ms, statistics.median(pair.kernel_ms for pair in run)
 
     def _run_pairs(self, begun: list[Pair]) -> list[Pair]:
-        protocol = self._protocol
-        stop_at = protocol
-        if self._on_device:
-            width, least = protocol.device_relative_width, protocol.device_min_pairs
-            stop_at = replace(protocol, relative_width=width, min_pairs=least)
-        deadline = time.monotonic() + protocol.budget_s
+        deadline = time.monotonic() + self._protocol.budget_s
         pairs = list(begun)
-        while True:
-            sifted = host.sift(pairs)
-            ratios = [math.log(pair.reference_ms / pair.kernel_ms) for pair in sifted.kept]
-            if sifted.host != "busy" and speedup.enough(ratios, stop_at):
-                break
-            # Pairs that waited are measured again; `sift` discards a third at the most.
-            if len(ratios) >= protocol.max_pairs:
-                break
-            if time.monotonic() > deadline and len(pairs) >= _MIN_PAIRS:
+        while not self.has_enough(pairs):
+            if time.monotonic() > deadline and len(pairs) >= MIN_PAIRS:
                 break
             pairs.append(self._windows.pair())
         return pairs
@@ -248,25 +282,38 @@ class Stopwatch:
         Returns:
             The measurement, with the faster of the reference's two times; and its time alone.
         """
+        alone_ms = self.reference_alone()
+        return self.beside(measured, alone_ms), alone_ms
+
+    def reference_alone(self) -> float:
+        """Return the reference's milliseconds a call, without a kernel's process."""
         self._windows.forget_kernel()
         run = [self._windows.of_reference() for _ in range(_CLEAN_WINDOWS)]
         calm = [ms for ms, waited in run if not host.has_waited(waited)]
-        alone_ms = statistics.median(calm or [ms for ms, _ in run])
+        return statistics.median(calm or [ms for ms, _ in run])
+
+    def beside(self, measured: Measurement, alone_ms: float) -> Measurement:
+        """Return a measurement with the faster of the reference's two times.
+
+        Args:
+            measured: Times beside the kernel.
+            alone_ms: The reference's time alone.
+        """
         slowed = measured.timing.reference_ms / alone_ms
         # A kernel may choose which windows wait: discarding the slow ones must not make its lower
         # end better than all of them would.
         slowed_most = max(slowed, measured.beside_ms / alone_ms)
         if slowed_most <= 1.0:
-            return measured, alone_ms
+            return measured
         slower = speedup.slow_down(measured.timing, max(1.0, slowed))
         low = measured.timing.speedup_low / slowed_most
         slower = replace(slower, speedup_low=min(slower.speedup_low, low))
         if not measured.quiet:
             # The host may have slowed the reference and the kernel alike: allow for both.
             slower = replace(slower, speedup_high=measured.timing.speedup_high)
-            return replace(measured, timing=slower), alone_ms
+            return replace(measured, timing=slower)
         found = measured.findings
         if slowed > (_SLOWED if self._on_device else _SLOWED_ON_CPU):
             message = f"the reference ran {slowed:.2f} times slower beside the kernel than alone"
             found = (*found, Finding("reference_slowed", message, Severity.SOFT))
-        return replace(measured, timing=slower, findings=found), alone_ms
+        return replace(measured, timing=slower, findings=found)

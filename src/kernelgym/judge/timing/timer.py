@@ -23,6 +23,7 @@ from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
+from kernelgym.judge.timing.in_turns import measured_in_turns
 from kernelgym.judge.timing.measure import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity, Status
@@ -128,6 +129,42 @@ class Timer:
                 self._accelerator.tidy()
         timed = replace(measured.timing, baseline=kind)
         return replace(measured, timing=timed)
+
+    def timed_in_turns(self, first: LiveRun, second: LiveRun) -> tuple[TimingOutcome, ...]:
+        """Time two correct kernels in turns, on the CPU.
+
+        Nothing confirms an implausible time: who compares kernels does so in several processes.
+
+        Args:
+            first: The process of the kernel that begins, and its reference. Both are paused.
+            second: That of the other kernel, with the same reference, which holds no state.
+
+        Returns:
+            The timings, in this order.
+
+        Raises:
+            SideRejected: If a kernel fails, or gives a wrong output.
+            Untimed: If the problem cannot be timed.
+            JudgeError: If the judge fails.
+        """
+        runs, protocol = (first, second), self._ruleset.timing
+        limit_s = self._ruleset.limits.run_s
+        with ExitStack() as resting:
+            baseline, kind = self._baselines.start(resting, first.reference)
+            watches = [Stopwatch(run, baseline) for run in runs]
+            with self._accelerator.quiet(_OUTLASTED * limit_s):
+                for run in runs:
+                    run.session.channel.grant(limit_s)
+                found = measured_in_turns(watches[0], watches[1], 2 * protocol.budget_s)
+                for run in runs:
+                    run.session.end()
+                alone_ms = watches[0].reference_alone()
+        outcomes = []
+        for run, watch, measured in zip(runs, watches, found, strict=True):
+            cleaned = watch.beside(measured, alone_ms)
+            timing = replace(cleaned.timing, baseline=kind)
+            outcomes.append(TimingOutcome(timing, findings=cleaned.findings, idle=_idle(run)))
+        return tuple(outcomes)
 
     def _again(self, first: LiveRun) -> Measurement:
         """Time a kernel again, in a second process.

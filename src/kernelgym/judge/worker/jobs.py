@@ -59,6 +59,10 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
         if job.get("build"):
             built = worker.build(Kernel(**job["kernel"]))
             return {"build": None if built is None else dataclasses.asdict(built)}
+        if "second" in job:
+            kernels = Kernel(**job["kernel"]), Kernel(**job["second"])
+            pair = worker.judge_in_turns(problem, *kernels, job["seed"])
+            return {"pair": None if pair is None else [verdict.to_dict() for verdict in pair]}
         verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
     except UsageError as error:
         return {"refused": str(error)}

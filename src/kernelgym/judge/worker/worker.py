@@ -30,6 +30,7 @@ from kernelgym.judge.timing.baseline_store import Kept, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
+from kernelgym.judge.worker.in_turns import InTurns, can_take_turns
 from kernelgym.languages import REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Build, Kernel, Problem, Status, Verdict
@@ -150,6 +151,44 @@ class Worker:
             stages=clock.read(),
         )
         return verdict_of(outcome, circumstances)
+
+    def judge_in_turns(
+        self, problem: Problem, first: Kernel, second: Kernel, seed: str = ""
+    ) -> tuple[Verdict, Verdict] | None:
+        """Judge two kernels, timed in turns; see `kernelgym.judge.worker.in_turns`.
+
+        Args:
+            problem: The problem.
+            first: The kernel that begins.
+            second: The other.
+            seed: Hexadecimal secret that inputs and weights follow from; empty for a new one.
+
+        Returns:
+            Their verdicts, each with half of the time taken; None if whole verdicts have to tell.
+
+        Raises:
+            JudgeError: If the judge fails.
+        """
+        kernels, rules = (first, second), self._ruleset
+        if not can_take_turns(self._equipment, kernels, rules.timing.baseline):
+            return None
+        started = time.monotonic()
+        seeds = Seeds((seed or secrets.token_hex(16)) if rules.secret_seed else "")
+        for kernel in kernels:
+            self._processes.begin(kernel.language)
+        self._accelerator.check_room(problem)
+        tiers = [self._processes.zygote(kernel.language).tier for kernel in kernels]
+        bound_own_memory()
+        cases = [Case(problem, kernel, rules, seeds) for kernel in kernels]
+        outcomes = InTurns(self._equipment, *cases).outcomes()
+        if outcomes is None:
+            return None
+        wall_s = round((time.monotonic() - started) / 2, 6)
+        at = [
+            Circumstances(self._caller_device, tier, rules.label, seeds.secret, wall_s)
+            for tier in tiers
+        ]
+        return verdict_of(outcomes[0], at[0]), verdict_of(outcomes[1], at[1])
 
     def build(self, kernel: Kernel) -> Build | None:
         """Build a kernel's extensions, without judging it.
