@@ -6,7 +6,9 @@ built together are not compared: their machine code is that of all of them.
 
 Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
 that results do not depend on which kernel is judged sooner. Where the evaluator can build without
-judging, a twin is found before it is timed, if a verdict takes long enough for that to pay.
+judging, a twin is found before it is timed, if a verdict takes long enough for that to pay. What
+the ruleset refuses unrun is `rejected` without the judge, as in an episode, unless the ruleset
+refuses the start, too.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
+from kernelgym.episodes.episode import refusal
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.together import Shared, Together
@@ -73,6 +76,7 @@ class Judging:
         self._locks: dict[int, asyncio.Lock] = {}
         self._ready: dict[int, bool] = {}
         self._broken: dict[str, int] = {}
+        self._screens = self._refusal(progress.variants[progress.start].kernel()) is None
 
     def begin(self, key: str) -> Coroutine[Any, Any, Judged]:
         """Judge a state that was dispatched, unless it is a twin.
@@ -81,11 +85,17 @@ class Judging:
         threads that parse Python at the same time can fail under Python 3.11.
         """
         variant = self._progress.variants[key]
-        self._prepared[key] = variant.kernel(), launch_key(variant)
+        kernel = variant.kernel()
+        self._prepared[key] = kernel, launch_key(variant)
+        if self._screens and (refused := self._refusal(kernel)) is not None:
+            return _known(Judged("", refused))
         if self._together is not None and self._build is not None:
             if (shared := self._together.find(key)) is not None:
                 return self._judge_shared(key, shared, self._build)
         return self._judge(key)
+
+    def _refusal(self, kernel: Kernel) -> Verdict | None:
+        return refusal(self._problem, kernel, self._awaited.evaluator.ruleset)
 
     async def _judge_shared(
         self,
@@ -144,3 +154,7 @@ class Judging:
             self._built.get(other) == build and not self._progress.is_safer(key, other)
             for other in before
         )
+
+
+async def _known(judged: Judged) -> Judged:
+    return judged

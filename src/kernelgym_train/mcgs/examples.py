@@ -117,7 +117,7 @@ torch::Tensor row_softmax(torch::Tensor x_in) {
     for (int64_t c = 0; c < columns; ++c) {
       best = std::max(best, x[r * columns + c]);
     }
-    float total = 0.0f;
+    double total = 0.0;
     for (int64_t c = 0; c < columns; ++c) {
       total += std::exp(x[r * columns + c] - best);
     }
