@@ -20,6 +20,7 @@ from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.progress import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
+from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches
 from support.searches import TASK
@@ -227,3 +228,22 @@ def test_a_proposal_of_a_twin_is_in_the_history() -> None:
     last = progress.history[-1]
     assert (last.key, last.state, last.move, last.value) == ("first", "second", "n", 0.5)
     assert not last.charged
+
+
+def test_what_the_ruleset_refuses_is_not_judged(tmp_path: Path) -> None:
+    text = TASK.start.source
+    guard = "c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::Python);\n  auto out ="
+    hidden = text.replace("auto out =", guard, 1)
+    faster = text.replace('"-O2"', '"-O3"')
+    offered = {"hidden": Kernel(hidden, "cpp"), "faster": Kernel(faster, "cpp")}
+    seen: list[Kernel] = []
+
+    def judge(problem: Problem, kernel: Kernel) -> Verdict:
+        seen.append(kernel)
+        return verdict("correct", speedup=0.1 if kernel == TASK.start else 0.5)
+
+    proposer = TextProposer(TASK.start, offered)
+    result = searches.run(tmp_path, ScriptedEvaluator(judge), proposer=proposer, approximate=True)
+    assert result["failures"] == {"rejected": 1} and result["evaluations"] == 2
+    assert hidden != text and not [kernel for kernel in seen if "Guard" in kernel.source]
+    assert result["speedup"] > 1.0
