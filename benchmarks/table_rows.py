@@ -226,21 +226,6 @@ def conformance(data: Any) -> str:
     return table(head, rows)
 
 
-def device_share_cost(data: Any) -> str:
-    """Return what asking for the time of a GPU's kernels costs."""
-    head = [
-        *("kernel", "evidence s, without", "with", "verdict s, without", "with"),
-        *("speedup, without", "with", "`custom_share`, without", "with"),
-    ]
-    rows = []
-    for each in data["kernels"]:
-        measured = (each[name] for name in ("evidence_s", "wall_s", "speedup", "custom_share"))
-        cells = (number(pair[how]) for pair in measured for how in ("without", "with"))
-        rows.append([f"`{each['kernel']}`", *cells])
-    most = f"The most that it adds to evidence: {data['most_s'] * 1e3:.0f} ms."
-    return f"{table(head, rows)}\n\n{most}"
-
-
 def red_team(data: Any) -> str:
     """Return what became of the corpus, by language."""
     counts = Counter((e["language"], e["kind"], e["result"]) for e in data["entries"])

@@ -6,7 +6,22 @@ from typing import Any
 
 from benchmarks.table_rows import number, shown, table
 
-__all__ = ["front_end_share", "strict_cost"]
+__all__ = ["device_share_cost", "front_end_share", "strict_cost"]
+
+
+def device_share_cost(data: Any) -> str:
+    """Return what asking for the time of a GPU's kernels costs."""
+    head = [
+        *("kernel", "evidence s, without", "with", "verdict s, without", "with"),
+        *("speedup, without", "with", "`custom_share`, without", "with"),
+    ]
+    rows = []
+    for each in data["kernels"]:
+        measured = (each[name] for name in ("evidence_s", "wall_s", "speedup", "custom_share"))
+        cells = (number(pair[how]) for pair in measured for how in ("without", "with"))
+        rows.append([f"`{each['kernel']}`", *cells])
+    most = f"The most that it adds to evidence: {data['most_s'] * 1e3:.0f} ms."
+    return f"{table(head, rows)}\n\n{most}"
 
 
 def strict_cost(data: Any) -> str:
