@@ -78,13 +78,14 @@ def finish(
     ratio = (1.0, 1.0, 1.0)
     gains: Mapping[str, float] = {}
     if best is not None:
-        held, proof = _confirmed(controller, best)
-        if held != best:
+        held = _confirmed(controller, best)
+        if held is None or held[0] != best:
             minimised = {"done": False, "left_out": []}
-        best = held
-        if best is None or proof is None:
+        if held is None:
             say("the last comparison with the start does not confirm the best: the start stays")
+            best = None
         else:
+            best, proof = held
             ratio = proof[:3]
             gains = _gains(evaluator, task.start, progress.variants[best].kernel(), proof[3])
     _export(folder, task, controller, best, context)
@@ -152,19 +153,19 @@ def finish(
 
 def _confirmed(
     controller: Controller, best: str
-) -> tuple[str | None, tuple[float, float, float, int] | None]:
+) -> tuple[str, tuple[float, float, float, int]] | None:
     """Compare the best with the start.
 
     Returns:
         The key of what is confirmed to be faster than the start: the best, or the state that it was
-        before it lost steps; None if neither is. And ratio, low, high and rounds of its duel.
+        before it lost steps. With ratio, low, high and rounds of its duel. None if neither is.
     """
     progress, incumbent = controller.progress, controller.progress.incumbent
     for key in dict.fromkeys((best, incumbent)):
         if key == progress.start:
             continue
         if key != best and controller.seconds_left < controller.end_s:
-            return (key, progress.proof) if progress.proof is not None else (None, None)
+            return None if progress.proof is None else (key, progress.proof)
         found = controller.compare(
             "confirmed", progress.start, key, controller.rounds_left(_MOST_ROUNDS)
         )
@@ -174,7 +175,7 @@ def _confirmed(
         lost = found.decided == "first" or not all(two.correct for _, two in found.verdicts)
         if key == incumbent and not lost and progress.proof is not None:
             return key, progress.proof
-    return None, None
+    return None
 
 
 def write_story(controller: Controller, folder: SearchFolder, result: Mapping[str, Any]) -> None:
