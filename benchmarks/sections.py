@@ -193,9 +193,9 @@ SECTIONS = (
         "redteam_h100.json",
         "kernelgym redteam --device cuda:0 --workers 8 --json FILE",
         red_team,
-        "Exploits that must be caught, and honest kernels that look like them and must pass; one "
-        "run of the whole corpus under `strict@8cf2b497`, before a second pass changed what counts "
-        "as an operator of torch.",
+        "Exploits that must be caught, and honest kernels that look like them and must pass; the "
+        "whole corpus once, CUDA's and Triton's kernels by two commands (`--only '*.cuda'` and "
+        "`--only '*.triton'`).",
     ),
     Section(
         "What the rules on interpreted kernels cost",
@@ -217,7 +217,7 @@ SECTIONS = (
     Section(
         "Whose kernels a GPU worked for",
         "device_share_cost.json",
-        "python -m benchmarks.judge.device_share_cost --rounds 4 --out FILE",
+        "python -m benchmarks.judge.device_share_cost --rounds 8 --out FILE",
         judged.device_share_cost,
         "What asking for it costs: honest kernels judged by `strict` and by the same rules without "
         "`own_time`, in turns; medians. Evidence is what the question adds to; the wall time of a "

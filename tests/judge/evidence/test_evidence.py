@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence.evidence import Evidence, from_watched_call, with_launches
+from kernelgym.judge.evidence.evidence import (
+    Evidence,
+    _in_later_calls,
+    from_watched_call,
+    with_launches,
+)
 from kernelgym.judge.evidence.torch_share import Work, torch_share
 from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.session.launch_count import Tally
@@ -47,7 +52,8 @@ def left(program, *arguments):
     """Return a kernel's work, as it is believed: with what is only estimated."""
     with torch.no_grad(), Counter() as counter:
         program(*arguments)
-    return Work(dict(counter.bytes), counter.products + counter.estimated, counter.elements)
+    done = counter.work
+    return Work(dict(done.bytes), done.products + done.estimated, done.elements)
 
 
 def share_left(reference, kernel, *arguments):
@@ -199,7 +205,7 @@ def test_products_of_unlisted_operators_are_estimated():
     ):
         with torch.no_grad(), Counter() as counter:
             program()
-        found.append(counter.estimated)
+        found.append(counter.work.estimated)
     assert found == [pytest.approx(2 * 6 * 5 * 7, rel=0.2)] * 2
 
 
@@ -628,6 +634,22 @@ def test_sliver_of_the_work_is_no_replacement(left, calls, complaint, codes):
     found = _shares(True, {"relu": left}, **calls)
     assert bool(found.complaint) is complaint
     assert [each.code for each in found.findings] == codes
+
+
+@given(*[st.fixed_dictionaries({"mm": st.floats(0, 1e9)}) for _ in range(3)])
+def test_warming_up_before_a_capture_is_left_out(warm_up, captured, later):
+    first = {
+        "launches": 2,
+        "working": 1,
+        "bytes": {"mm": warm_up["mm"] + captured["mm"]},
+        "calls": {"mm": 2},
+        "in_graphs": {"bytes": captured, "calls": {"mm": 1}, "products": 3.0},
+    }
+    second = {"launches": 0, "bytes": later, "calls": {"copy": 1}, "products": 1.0, "hidden": True}
+    seen = _in_later_calls(first, second)
+    assert seen["launches"] == 2 and seen["working"] == 1 and seen["hidden"] is True
+    assert seen["bytes"]["mm"] == pytest.approx(captured["mm"] + later["mm"])
+    assert seen["calls"] == {"mm": 1, "copy": 1} and seen["products"] == 4.0
 
 
 def test_rules_without_a_least_share_ask_for_none():

@@ -76,6 +76,7 @@ _ABLATED_S = 10.0
 _MARGIN = 0.01
 _TRANSFER = 0.01  # of the bytes that the reference's operators move
 _SMALL_TRANSFER_BYTES = 1024
+_EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library", "elsewhere")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,10 @@ def gather(
                 with counted(run.reference.model) as counter:
                     outcome = session.call(run.reference, len(run.reference.plan))
                 seen = session.trace("ablate")
+                if outcome.passed and seen.get("captured") is True:
+                    session.trace("record")
+                    outcome = session.call(run.reference, len(run.reference.plan) + 2)
+                    seen = _in_later_calls(seen, session.trace("ablate"))
             except Rejected as end:
                 failure = str(end)
                 continue
@@ -154,10 +159,8 @@ def gather(
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:
-                captured = seen.get("captured") is True and any(
-                    map(computes, _calls(seen.get("calls")))
-                )
-                evidence = on_device(evidence, run, captured=captured)
+                in_graphs = _claimed(seen.get("in_graphs")).calls
+                evidence = on_device(evidence, run, captured=any(map(computes, in_graphs)))
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
@@ -230,8 +233,8 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
     Args:
         evidence: From the watched call.
         run: The live run.
-        captured: Whether the watched call captured a graph that holds the custom kernels, and
-            operators of torch computed in it: a graph without them holds a library's at most.
+        captured: Whether the watched call captured a graph in which operators of torch compute: a
+            graph without them holds a library's at most.
     """
     session, rules, kernel = run.session, run.case.ruleset, run.case.kernel
     if evidence.complaint or not rules.own_time or str(session.device) == "cpu":
@@ -320,13 +323,7 @@ def from_watched_call(
         rules: Tell how small a share of the work is too small; None: any share will do.
     """
     launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
-    theirs = seen.get("bytes")
-    left = Work(
-        {str(k): _number(v) for k, v in theirs.items()} if isinstance(theirs, dict) else {},
-        _number(seen.get("products")),
-        _number(seen.get("elements")),
-        _calls(seen.get("calls")),
-    )
+    left = _claimed(seen)
     dear = rules is not None and rules.unknown_operators == "dear"
     share = torch_share(work, left, unknown_is_dear=dear)
     findings: tuple[Finding, ...] = ()
@@ -378,10 +375,27 @@ def _with_small_share(
     return dataclasses.replace(found, findings=(*found.findings, finding))
 
 
-def _calls(seen: Any) -> dict[str, int]:
-    if not isinstance(seen, dict):
-        return {}
-    return {str(name): int(_number(count)) for name, count in seen.items()}
+def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call shows that replays the first one's graphs.
+
+    What the first call did to get ready, such as running once before the capture, is left out.
+    """
+    work = _claimed(second) + _claimed(first.get("in_graphs"))
+    again = {name: second.get(name) or first.get(name) for name in _EITHER}
+    return {**first, **dataclasses.asdict(work), **again}
+
+
+def _claimed(seen: Any) -> Work:
+    """Return the work that a candidate says torch's operators did."""
+    said = seen if isinstance(seen, dict) else {}
+    moved, calls = (_numbers(said.get(name)) for name in ("bytes", "calls"))
+    counts = {name: int(count) for name, count in calls.items()}
+    return Work(moved, _number(said.get("products")), _number(said.get("elements")), counts)
+
+
+def _numbers(seen: Any) -> dict[str, float]:
+    named = seen if isinstance(seen, dict) else {}
+    return {str(name): _number(count) for name, count in named.items()}
 
 
 def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:

@@ -81,8 +81,18 @@ class Work:
     @classmethod
     def of(cls, counter: Counter) -> Work:
         """Return the work that a trusted counter counted."""
-        found = dict(counter.bytes), counter.products, counter.elements
-        return cls(*found, dict(counter.calls))
+        done = counter.work
+        return cls(dict(done.bytes), done.products, done.elements, dict(done.calls))
+
+    def __add__(self, other: Work) -> Work:
+        bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}
+        calls = {k: self.calls.get(k, 0) + v for k, v in other.calls.items()}
+        return Work(
+            {**self.bytes, **bytes_},
+            self.products + other.products,
+            self.elements + other.elements,
+            {**self.calls, **calls},
+        )
 
     def fewer_than(self, reference: Work) -> bool:
         """Return True if some operator of the reference is called less often, or not at all."""

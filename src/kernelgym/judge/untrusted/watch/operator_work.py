@@ -21,12 +21,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ALLOCATIONS", "COPIES", "JOINS", "Counter", "is_untold", "tensors_in"]
+__all__ = ["ALLOCATIONS", "COPIES", "JOINS", "Counter", "Counts", "is_untold", "tensors_in"]
 
 ALLOCATIONS = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize".split()
@@ -61,6 +62,80 @@ def _dispatches(kind: type) -> bool:
     """Return True if tensors of a class handle operators themselves."""
     own = getattr(kind, "__torch_dispatch__", None)
     return own is not torch.Tensor.__torch_dispatch__
+
+
+@dataclass(slots=True)
+class Counts:
+    """What operators of torch did."""
+
+    bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Bytes read and written, by kind of operator."""
+    calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Calls, by name of operator; those that count nothing are left out."""
+    products: float = 0.0
+    """Floating-point operations of matrix products, convolutions and attention."""
+    estimated: float = 0.0
+    """The same, estimated, for unlisted operators whose names suggest products."""
+    elements: float = 0.0
+    """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
+
+    def add(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """Add an operator that ran, by its name without a namespace."""
+        name = raw.removesuffix("_")
+        if name in _FREE:
+            return
+        self.calls[_SAME.get(name, name)] += 1
+        inputs, outputs = _read(args, kwargs), list(tensors_in(result))
+        operands = list(tensors_in(args))
+        if name in _PRODUCTS and len(operands) >= 2 and outputs:
+            self._add_product(name, args, operands, outputs[0])
+            if name == "_addmm_activation":
+                activation = "gelu" if kwargs.get("use_gelu") else "relu"
+                self.bytes[activation] += 2 * _bytes(outputs[0])
+            return
+        if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
+            self.estimated += _estimated(name, operands, outputs)
+        size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
+        if _DISTANCES.search(name) and operands and outputs:
+            # Written out, a program writes, squares and sums each pair's difference.
+            between = outputs[0].numel() * operands[0].shape[-1]
+            self.bytes["differences"] += _WRITTEN_DISTANCE * between * outputs[0].element_size()
+        self.bytes[_SAME.get(name, name)] += size
+        if name not in COPIES and name not in JOINS:
+            each = 2 if name in _TWO_A_TIME else 1
+            self.elements += each * max((t.numel() for t in (*inputs, *outputs)), default=0)
+
+    def _add_product(
+        self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor
+    ) -> None:
+        kind = _PRODUCTS[name]
+        if kind == "attention":
+            query, key = inputs[0], inputs[1]
+            scores = query.numel() // max(1, query.shape[-1]) * key.shape[-2]
+            score_bytes = scores * query.element_size()
+            self.bytes["product"] += sum(map(_bytes, inputs[:3])) + _bytes(out) + 2 * score_bytes
+            self.bytes["_softmax"] += 2 * score_bytes
+            self.bytes["attention_scale"] += 2 * score_bytes
+            self.products += 2.0 * scores * (query.shape[-1] + out.shape[-1])
+            return
+        biased = kind == "biased" or (kind == "convolution" and args[2] is not None)
+        # `addmm(bias, a, b)` but `convolution(input, weight, bias)`.
+        bias = inputs[0] if kind == "biased" else inputs[2] if biased else None
+        left, right = inputs[1:3] if kind == "biased" and len(inputs) > 2 else inputs[:2]
+        self.bytes["product"] += _bytes(left) + _bytes(right) + _bytes(out)
+        if bias is not None:
+            self.bytes["add"] += _bytes(bias) + 2 * _bytes(out)
+        if kind == "convolution":
+            over = left if len(args) > 6 and args[6] else out  # transposed: inputs are spread
+            inner = right.numel() // max(1, right.shape[0])
+            self.products += 2.0 * over.numel() * inner
+        else:
+            # A complex product is four real products, or three and more sums: count three (6
+            # operations), and the fourth as estimated.
+            each = 6.0 if out.is_complex() else 2.0
+            self.products += each * out.numel() * left.shape[-1]
+            if out.is_complex():
+                self.estimated += 2.0 * out.numel() * left.shape[-1]
 
 
 class Counter(TorchDispatchMode):  # type: ignore[misc]
@@ -98,16 +173,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forget what was counted."""
-        self.bytes: dict[str, float] = defaultdict(float)
-        """Bytes read and written, by kind of operator."""
-        self.calls: dict[str, int] = defaultdict(int)
-        """Calls, by name of operator; those that count nothing are left out."""
-        self.products = 0.0
-        """Floating-point operations of matrix products, convolutions and attention."""
-        self.estimated = 0.0
-        """The same, estimated, for unlisted operators whose names suggest products."""
-        self.elements = 0.0
-        """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
+        self.work = Counts()
+        """What all operators did."""
+        self.captured = Counts()
+        """What those did that a CUDA graph captured: its replays do it again."""
         self.names: dict[str, int] = defaultdict(int)
         """How often each operator of torch ran, by qualified name."""
 
@@ -170,75 +239,33 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Do nothing; subclasses may handle each operator and its result."""
 
     def _count(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
-        name = raw.removesuffix("_")
-        if name in _FREE:
-            if name == "_local_scalar_dense" and self.on_item is not None:
-                self.on_item(args[0].element_size(), "item")
-            elif name in _LIFTS and self.on_lift is not None:
-                self.on_lift(_bytes(args[0]))
-            return
-        self.calls[_SAME.get(name, name)] += 1
-        read = {
-            id(tensor): tensor
-            for value in (args, [v for k, v in kwargs.items() if k not in _NO_KEYS])
-            for tensor in tensors_in(value)
-        }
-        inputs, outputs = list(read.values()), list(tensors_in(result))
-        if name in COPIES and self.on_item is not None:
-            on_device = any(tensor.device.type != "cpu" for tensor in inputs)
-            for tensor in outputs:
-                if on_device and tensor.device.type == "cpu":
-                    self.on_item(_bytes(tensor), "copies to the host")
-        operands = list(tensors_in(args))
-        if name in _PRODUCTS and len(operands) >= 2 and outputs:
-            self._count_product(name, args, operands, outputs[0])
-            if name == "_addmm_activation":
-                activation = "gelu" if kwargs.get("use_gelu") else "relu"
-                self.bytes[activation] += 2 * _bytes(outputs[0])
-            return
-        if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
-            self.estimated += _estimated(name, operands, outputs)
-        size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
-        if _DISTANCES.search(name) and operands and outputs:
-            # Written out, a program writes, squares and sums each pair's difference.
-            between = outputs[0].numel() * operands[0].shape[-1]
-            self.bytes["differences"] += _WRITTEN_DISTANCE * between * outputs[0].element_size()
-        self.bytes[_SAME.get(name, name)] += size
-        if name not in COPIES and name not in JOINS:
-            each = 2 if name in _TWO_A_TIME else 1
-            self.elements += each * max((t.numel() for t in (*inputs, *outputs)), default=0)
+        self.work.add(raw, args, kwargs, result)
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            self.captured.add(raw, args, kwargs, result)
+        self._tell(raw.removesuffix("_"), args, kwargs, result)
 
-    def _count_product(
-        self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor
-    ) -> None:
-        kind = _PRODUCTS[name]
-        if kind == "attention":
-            query, key = inputs[0], inputs[1]
-            scores = query.numel() // max(1, query.shape[-1]) * key.shape[-2]
-            score_bytes = scores * query.element_size()
-            self.bytes["product"] += sum(map(_bytes, inputs[:3])) + _bytes(out) + 2 * score_bytes
-            self.bytes["_softmax"] += 2 * score_bytes
-            self.bytes["attention_scale"] += 2 * score_bytes
-            self.products += 2.0 * scores * (query.shape[-1] + out.shape[-1])
+    def _tell(self, name: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """Tell of values that move between torch and the rest of Python."""
+        if name in _LIFTS and self.on_lift is not None:
+            self.on_lift(_bytes(args[0]))
+        if self.on_item is None:
             return
-        biased = kind == "biased" or (kind == "convolution" and args[2] is not None)
-        # `addmm(bias, a, b)` but `convolution(input, weight, bias)`.
-        bias = inputs[0] if kind == "biased" else inputs[2] if biased else None
-        left, right = inputs[1:3] if kind == "biased" and len(inputs) > 2 else inputs[:2]
-        self.bytes["product"] += _bytes(left) + _bytes(right) + _bytes(out)
-        if bias is not None:
-            self.bytes["add"] += _bytes(bias) + 2 * _bytes(out)
-        if kind == "convolution":
-            over = left if len(args) > 6 and args[6] else out  # transposed: inputs are spread
-            inner = right.numel() // max(1, right.shape[0])
-            self.products += 2.0 * over.numel() * inner
-        else:
-            # A complex product is four real products, or three and more sums: count three (6
-            # operations), and the fourth as estimated.
-            each = 6.0 if out.is_complex() else 2.0
-            self.products += each * out.numel() * left.shape[-1]
-            if out.is_complex():
-                self.estimated += 2.0 * out.numel() * left.shape[-1]
+        if name == "_local_scalar_dense":
+            self.on_item(args[0].element_size(), "item")
+        elif name in COPIES and any(t.device.type != "cpu" for t in _read(args, kwargs)):
+            for tensor in tensors_in(result):
+                if tensor.device.type == "cpu":
+                    self.on_item(_bytes(tensor), "copies to the host")
+
+
+def _read(args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that an operator reads, each once."""
+    read = {
+        id(tensor): tensor
+        for value in (args, [v for k, v in kwargs.items() if k not in _NO_KEYS])
+        for tensor in tensors_in(value)
+    }
+    return list(read.values())
 
 
 def _estimated(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> float:

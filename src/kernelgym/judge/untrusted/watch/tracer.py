@@ -132,10 +132,8 @@ class Tracer:
             "compiled": self._compiled,
             "captured": self._captured,
             "hidden": self._hidden,
-            "bytes": dict(counter.bytes),
-            "calls": dict(counter.calls),
-            "products": counter.products + counter.estimated,
-            "elements": counter.elements,
+            **_counted(counter.work),
+            "in_graphs": _counted(counter.captured) if counter.captured.calls else None,
             "crossed": self._host_transfers.bytes,
             "host_transfers": sorted(self._host_transfers.ways),
             "library": self._host_transfers.library,
@@ -334,6 +332,15 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
                         poison(tensor)
 
     return Poisoning()
+
+
+def _counted(counts: Any) -> dict[str, Any]:
+    return {
+        "bytes": dict(counts.bytes),
+        "calls": dict(counts.calls),
+        "products": counts.products + counts.estimated,
+        "elements": counts.elements,
+    }
 
 
 def _capturing() -> bool:
