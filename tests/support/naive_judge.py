@@ -80,6 +80,7 @@ def _harness(name: str, problem: str, cache: Path, timed: bool) -> dict[str, Any
             os.close(outcome)
             with printed.open("wb") as file:
                 os.dup2(file.fileno(), 1)
+            sys.stdout = open(1, "w", closefd=False)  # pytest put another one in its place
             os.environ.update(HOME=folder, TMPDIR=folder)
             tempfile.tempdir = folder
             os.chdir(folder)
