@@ -11,7 +11,7 @@ from benchmarks.judge import rows as judged
 from benchmarks.retrieval import rows as leaks
 from benchmarks.retrieval.effect_rows import effect
 from benchmarks.runs import rows as runs
-from benchmarks.search.rows import searches
+from benchmarks.search.rows import busy_host, false_promotions, offline, searches
 from benchmarks.table_rows import (
     broken_device,
     cases,
@@ -352,6 +352,34 @@ SECTIONS = (
             "are those of the median over seeds on a quiet machine. A search on a busy host comes "
             "to few evaluations in its time, and its intervals are wide: such a row shows what is "
             "claimed there, and not what the moves are worth.",
+        ),
+    ),
+    *_recorded(
+        Section(
+            "Algorithms on measured tables",
+            "search_offline.json",
+            "python -m benchmarks.search.compare --processes 16 --out FILE",
+            offline,
+            "The optimum's share that a search has after so many evaluations, median and 10th "
+            "percentile over seeds; the area is the mean difference from random search of the "
+            "table. The goal of `auto`: within 0.10 of the best median, and not below random "
+            "search's 10th percentile, at 20, 60 and 200 evaluations.",
+        ),
+        Section(
+            "A search among kernels that are no faster",
+            "false_promotions.json",
+            "python -m benchmarks.search.false_promotions --out FILE",
+            false_promotions,
+            "Kernels that differ from the start in names and comments alone; each promotion is a "
+            "false one. A run that was cut off shows the searches that it came to.",
+        ),
+        Section(
+            "A busy host",
+            "busy_host.json",
+            "python -m benchmarks.search.busy_host --out FILE",
+            busy_host,
+            "One correct C++ softmax judged again and again on two cores, two processes spinning "
+            "beside it.",
         ),
     ),
     *_recorded(

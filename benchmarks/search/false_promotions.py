@@ -95,27 +95,32 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--again", type=Path, nargs="*", default=[], help="outdirs of searches")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(argv)
-    searches: list[dict[str, Any]] = []
-    repeated: list[dict[str, Any]] = []
+    data: dict[str, Any] = {"machine": machine(), "promoted": 0, "searches": [], "again": []}
     with LocalEvaluator(workers=2) as evaluator:
         for seed in range(given.searches):
             with tempfile.TemporaryDirectory() as folder:
                 result = false_search(given.example, evaluator, Path(folder), seed, given.kernels)
             row = {name: result[name] for name in ("speedup", "speedup_low", "noise", "seconds")}
-            searches.append(row)
+            data["searches"].append(row)
+            data["promoted"] += row["speedup"] > 1.0
+            _keep(data, given.out)
             print(f"search {seed}: {row}", flush=True)
         for outdir in given.again:
             if (interval := again(outdir, evaluator)) is not None:
-                repeated.append(interval)
+                data["again"].append(interval)
+                _keep(data, given.out)
                 print(f"{outdir}: {interval}", flush=True)
-    promoted = sum(row["speedup"] > 1.0 for row in searches)
-    print(f"{promoted} of {len(searches)} searches promoted a kernel that is no faster")
+    searches, repeated = data["searches"], data["again"]
+    print(f"{data['promoted']} of {len(searches)} searches promoted a kernel that is no faster")
     if repeated:
         inside = sum(row["inside"] for row in repeated)
         print(f"{inside} of {len(repeated)} repeated duels fell into the reported interval")
-    if given.out:
-        data = {"machine": machine(), "promoted": promoted, "searches": searches}
-        given.out.write_text(json.dumps(data | {"again": repeated}, indent=1) + "\n")
+
+
+def _keep(data: dict[str, Any], out: Path | None) -> None:
+    """Write what there is so far: a run may be cut off."""
+    if out is not None:
+        out.write_text(json.dumps(data, indent=1) + "\n")
 
 
 if __name__ == "__main__":

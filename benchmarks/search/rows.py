@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.table_rows import number, percent, table
 
-__all__ = ["searches"]
+__all__ = ["busy_host", "false_promotions", "offline", "searches"]
 
 
 def searches(data: Any) -> str:
@@ -32,3 +33,59 @@ def searches(data: Any) -> str:
         )
     limits = f"{data['builds']} evaluations or {data['seconds']:g} s a search"
     return f"{table(head, rows)}\n\nLimits: {limits}."
+
+
+def offline(data: Any) -> str:
+    """Return a table of the optimum's share that each algorithm finds in measured tables."""
+    at = ("20", "60", "100", "200")
+    head = ["table", "failing", "noise", "algorithm", *at, "area"]
+    rows = []
+    for each in data["rows"]:
+        held_out = " (held out)" if each["table"] in data["held_out"] else ""
+        for algorithm, found in each["figures"].items():
+            shares = [f"{median:.2f} / {tenth:.2f}" for median, tenth in map(found.get, at)]
+            rows.append(
+                [
+                    *(f"{each['table']}{held_out}", percent(each["failing"])),
+                    *(percent(each["noise"]), algorithm, *shares, f"{found['area']:+.2f}"),
+                ]
+            )
+    misses = [miss for each in data["rows"] for miss in each["misses"]]
+    lines = "\n".join(f"- {miss}" for miss in misses)
+    return f"{table(head, rows)}\n\nWhere `auto` misses its goal:\n\n{lines or '- nowhere'}"
+
+
+def busy_host(data: Any) -> str:
+    """Return a table of one kernel's verdicts beside programs that take the processors."""
+    head = ["verdict", "speedup", "interval", "`host_busy`"]
+    rows = [
+        [
+            *(str(place), number(each["speedup"])),
+            f"{number(each['low'])} to {number(each['high'])}",
+            "yes" if each["host_busy"] else "no",
+        ]
+        for place, each in enumerate(data["verdicts"], 1)
+    ]
+    found = data["search"]
+    promoted = "promoted none" if found["speedup"] == 1.0 else "promoted one"
+    return (
+        f"{table(head, rows)}\n\nA search among {found['evaluations']} kernels that are no faster "
+        f"{promoted}, in {found['seconds']:.0f} s."
+    )
+
+
+def false_promotions(data: Any) -> str:
+    """Return how many searches promoted a kernel that is no faster."""
+    rows = [
+        ("searches", str(len(data["searches"]))),
+        ("of these promoted one", str(data["promoted"])),
+        ("noise of the start against itself", _range(each["noise"] for each in data["searches"])),
+        ("duels repeated", str(len(data["again"]))),
+        ("in the reported interval", str(sum(each["inside"] for each in data["again"]))),
+    ]
+    return table(("", ""), rows)
+
+
+def _range(values: Iterable[float]) -> str:
+    found = sorted(values)
+    return f"{percent(found[0])} to {percent(found[-1])}"
