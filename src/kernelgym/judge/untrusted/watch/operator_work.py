@@ -27,7 +27,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["ALLOCATIONS", "COPIES", "JOINS", "Counter", "Counts", "is_untold", "tensors_in"]
+__all__ = [
+    "ALLOCATIONS",
+    "COPIES",
+    "JOINS",
+    "Counter",
+    "Counts",
+    "is_capturing",
+    "is_untold",
+    "tensors_in",
+]
 
 ALLOCATIONS = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize".split()
@@ -56,6 +65,7 @@ _AT_LEAST = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xn
 # A namespace registered before any kernel is loaded belongs to torch, whatever its name.
 _OWN = _AT_LEAST | {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
 _NO_KEYS = frozenset(("out",))
+_capturing = torch.cuda.is_current_stream_capturing  # before a kernel could replace it
 
 
 def _dispatches(kind: type) -> bool:
@@ -240,7 +250,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     def _count(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         self.work.add(raw, args, kwargs, result)
-        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if is_capturing():
             self.captured.add(raw, args, kwargs, result)
         self._tell(raw.removesuffix("_"), args, kwargs, result)
 
@@ -318,6 +328,11 @@ def is_untold(name: str) -> bool:
     It computes a whole layer, or uses weights that no tensor argument shows.
     """
     return _UNTOLD.search(name) is not None
+
+
+def is_capturing() -> bool:
+    """Return True while a CUDA graph captures what this thread launches."""
+    return bool(torch.cuda.is_initialized() and _capturing())
 
 
 def _bytes(tensor: torch.Tensor) -> int:

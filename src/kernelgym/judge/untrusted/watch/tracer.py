@@ -73,7 +73,7 @@ class Tracer:
     ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
         self._without_numbers = prints.without_numbers
-        self._tensors_in = operator_work.tensors_in
+        self._tensors_in, self._capturing = operator_work.tensors_in, operator_work.is_capturing
         self._mode = "off"
         self._inside = False
         self._by_address: set[str] = set()  # functions that take no tensors and return nothing
@@ -223,7 +223,7 @@ class Tracer:
         return None if skip is None else skip()
 
     def _recorded(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        self._captured = self._captured or _capturing()
+        self._captured = self._captured or self._capturing()
         given = list(self._tensors_in((args, kwargs)))
         given += self._quietly(lambda: [*self._pointed_to(given)]) or ()
         self._quietly(lambda: self._host_memory.reads(given))
@@ -237,7 +237,7 @@ class Tracer:
 
         A kernel for a group of matrices takes arrays of pointers; its output is only there.
         """
-        if _capturing():
+        if self._capturing():
             return  # reading a value would end the capture
         addresses: set[int] = set()
         for tensor in given:
@@ -278,7 +278,7 @@ class Tracer:
 
     def _prints(self, tensors: list[torch.Tensor]) -> list[Any] | None:
         """Return each tensor's fingerprint; None during a graph capture, or if unreadable."""
-        if _capturing():
+        if self._capturing():
             return None
         prints: list[Any] | None = self._quietly(lambda: [*map(self._fingerprint, tensors)])
         return prints
@@ -341,10 +341,6 @@ def _counted(counts: Any) -> dict[str, Any]:
         "products": counts.products + counts.estimated,
         "elements": counts.elements,
     }
-
-
-def _capturing() -> bool:
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def _replace_compile(tracer: Tracer) -> None:
