@@ -80,9 +80,10 @@ def false_promotions(data: Any) -> str:
         ("searches", str(len(data["searches"]))),
         ("of these promoted one", str(data["promoted"])),
         ("noise of the start against itself", _range(each["noise"] for each in data["searches"])),
-        ("duels repeated", str(len(data["again"]))),
-        ("in the reported interval", str(sum(each["inside"] for each in data["again"]))),
     ]
+    if repeated := data["again"]:
+        inside = sum(each["inside"] for each in repeated)
+        rows.append(("duels repeated, and in the interval", f"{len(repeated)}, {inside}"))
     return table(("", ""), rows)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.search.busy_host import consistent, spinning
-from benchmarks.search.rows import busy_host, offline
+from benchmarks.search.rows import busy_host, false_promotions, offline
 
 
 def row(low: float, high: float, busy: bool = False) -> dict[str, Any]:
@@ -50,3 +50,9 @@ def test_tables_show_what_was_found() -> None:
     case = {"table": "t", "failing": 0.3, "noise": 0.05, "figures": {"auto": found}}
     text = offline({"held_out": ["t"], "rows": [case | {"misses": ["there"]}]})
     assert "| t (held out) | 30 % | 5 % | auto | 0.50 / 0.25 |" in text and "- there" in text
+    searches = [{"noise": 0.02}, {"noise": 0.16}]
+    alone = {"searches": searches, "promoted": 1, "again": []}
+    assert "| of these promoted one | 1 |" in (text := false_promotions(alone))
+    assert "2 % to 16 %" in text and "repeated" not in text
+    again = [{"inside": True}, {"inside": False}]
+    assert "| 2, 1 |" in false_promotions(alone | {"again": again})
