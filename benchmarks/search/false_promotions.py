@@ -4,7 +4,8 @@ Run ``python -m benchmarks.search.false_promotions [--searches 20] [--out FILE]`
 machine. Each search is offered kernels that differ from its start in names and comments alone, so
 every promotion is false: of twenty searches one may promote at the most. Then, with ``--again
 OUTDIR ...``, the best of finished searches is compared with the start once more: nine of ten such
-duels should fall into the interval that the search reported.
+duels should fall into the interval that the search reported. The searches and duels that FILE
+holds are not run again, so that a command that was cut off is given once more.
 """
 
 from __future__ import annotations
@@ -96,8 +97,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(argv)
     data: dict[str, Any] = {"machine": machine(), "promoted": 0, "searches": [], "again": []}
+    if given.out is not None and given.out.exists():
+        data = json.loads(given.out.read_text())
     with LocalEvaluator(workers=2) as evaluator:
-        for seed in range(given.searches):
+        for seed in range(len(data["searches"]), given.searches):
             with tempfile.TemporaryDirectory() as folder:
                 result = false_search(given.example, evaluator, Path(folder), seed, given.kernels)
             row = {name: result[name] for name in ("speedup", "speedup_low", "noise", "seconds")}

@@ -2,9 +2,12 @@
 
 Run ``python -m benchmarks.search.measure EXAMPLE NAME [--columns MOVE ...] [--most N]`` on a quiet
 machine. A column is a place where a move can be made, its choices are the ways to make it, and
-``-`` stands for not at all. Configurations that give one program are judged once. Each takes a
-verdict of some seconds, and what was judged is kept in ``NAME.jsonl`` beside the table, so that a
-run that was cut off goes on.
+``-`` stands for not at all. Configurations that give one program are judged once, up to 32 in one
+build. Each takes a verdict of some seconds, and what was judged is kept in ``NAME.jsonl`` beside
+the table, so that a run that was cut off goes on.
+
+A time in the table is the median time of the reference over the kernel's speedup: the reference is
+timed beside each kernel, so that a host that is slower for a while does not count.
 """
 
 from __future__ import annotations
@@ -12,19 +15,22 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.machine import machine
 from benchmarks.search.hub import TABLES
 from benchmarks.search.table import Config, Table, write_table
 from kernelgym import LocalEvaluator
-from kernelgym.types import Evaluator, Job, Problem
+from kernelgym.types import Evaluator, Job, Kernel, Problem
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.knobs import Knob, Space
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer
-from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
+from kernelgym_train.mcgs.together import MOST_TOGETHER, together
+from kernelgym_train.mcgs.variant import Variant, launch_key, read_variant, state_key
 
 __all__ = ["ABSENT_AS", "measured", "space_of"]
 
@@ -33,7 +39,6 @@ COLUMNS = (
     *("hoist", "parallelise", "loop_order", "register_block"),
     *("vectorize_global_loads", "compiler_flags"),
 )
-_CHUNK = 16
 
 
 def space_of(proposer: RuleProposer, moves: Sequence[str]) -> Space:
@@ -71,24 +76,28 @@ def measured(
         kept: File of what was judged; read first, then appended to.
         most: Programs to judge; all if 0. Configurations without a verdict are left out.
     """
-    times: dict[str, float | None] = {}
+    found: dict[str, list[float]] = {}
     if kept.exists():
-        times = dict(json.loads(line) for line in kept.read_text().splitlines())
+        found = dict(json.loads(line) for line in kept.read_text().splitlines())
     configs = {config: variant for config, variant in _variants(proposer, space)}
     keys = {config: state_key(variant) for config, variant in configs.items()}
     todo = {keys[config]: variant for config, variant in configs.items()}
-    left = [key for key in todo if key not in times]
+    left = [key for key in todo if key not in found]
     left = left[: most or len(left)]
+    done = 0
     with kept.open("a", encoding="utf-8") as file:
-        for at in range(0, len(left), _CHUNK):
-            chunk = left[at : at + _CHUNK]
-            verdicts = evaluator.evaluate_many([Job(problem, todo[key].kernel()) for key in chunk])
+        for chunk in _built_together({key: todo[key] for key in left}):
+            kernels = _kernels(evaluator, [todo[key] for key in chunk])
+            verdicts = evaluator.evaluate_many([Job(problem, kernel) for kernel in kernels])
             for key, verdict in zip(chunk, verdicts, strict=True):
                 if verdict.valid:
-                    times[key] = None if verdict.timing is None else verdict.timing.kernel_ms
-                    file.write(json.dumps([key, times[key]]) + "\n")
+                    timing = verdict.timing
+                    found[key] = [] if timing is None else [timing.kernel_ms, timing.reference_ms]
+                    file.write(json.dumps([key, found[key]]) + "\n")
             file.flush()
-            print(f"{at + len(chunk)} of {len(left)} programs judged", flush=True)
+            done += len(chunk)
+            print(f"{done} of {len(left)} programs judged", flush=True)
+    times = _times({key: found[key] for key in todo if key in found})
     rows = {
         tuple(choice or ABSENT_AS for choice in config): times[key]
         for config, key in keys.items()
@@ -98,8 +107,34 @@ def measured(
         knob.name: tuple(choice or ABSENT_AS for choice in knob.choices) for knob in space.knobs
     }
     structure = frozenset(knob.name for knob in space.knobs if _is_structure(knob))
-    notes = (f"{problem.id}, every program judged, times in ms", json.dumps(machine()))
+    notes = (f"{problem.id}, programs judged, times in ms by speedups", json.dumps(machine()))
     return Table(name, columns, structure, rows, notes)
+
+
+def _built_together(variants: Mapping[str, Variant]) -> Iterator[list[str]]:
+    """Yield keys of variants that one build may serve."""
+    groups: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for key, variant in variants.items():
+        groups[variant.flags, launch_key(variant)].append(key)
+    for keys in groups.values():
+        for at in range(0, len(keys), MOST_TOGETHER):
+            yield keys[at : at + MOST_TOGETHER]
+
+
+def _kernels(evaluator: Evaluator, variants: Sequence[Variant]) -> list[Kernel]:
+    """Return kernels to judge: of one build where that can be made, which is made."""
+    build = getattr(evaluator, "build", None)
+    if build is not None and len(variants) > 1:
+        shared = together(variants)
+        if shared is not None and build(shared[0]) is not None:
+            return shared
+    return [variant.kernel() for variant in variants]
+
+
+def _times(found: Mapping[str, Sequence[float]]) -> dict[str, float | None]:
+    """Return milliseconds by key; None where a kernel failed."""
+    reference_ms = statistics.median([pair[1] for pair in found.values() if pair] or [0.0])
+    return {key: pair[0] / pair[1] * reference_ms if pair else None for key, pair in found.items()}
 
 
 def _is_structure(knob: Knob) -> bool:

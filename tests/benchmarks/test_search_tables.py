@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ from benchmarks.search.measure import ABSENT_AS, measured, space_of
 from benchmarks.search.offline import anywhere, play
 from benchmarks.search.table import Config, Table, TableProposer, read_table, write_table
 from kernelgym import UsageError
-from kernelgym.testing import verdict
-from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym.types import Build, Kernel, Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.selection import best_first
 from kernelgym_train.mcgs.variant import read_variant
@@ -129,6 +132,41 @@ def test_measured_table_judges_each_program_once(tmp_path: Path) -> None:
     plain = tuple(ABSENT_AS for _ in whole.columns)
     assert whole.times_ms[plain] == pytest.approx(100.0)
     assert all(name.startswith("loop_order") for name in whole.structure) and whole.structure
+
+
+def test_measured_programs_share_builds_and_cancel_drift(tmp_path: Path) -> None:
+    """Kernels of one build are judged; a host twice as slow for a while does not count."""
+    problem, start = EXAMPLES["matmul"]
+    proposer = RuleProposer(read_variant(start))
+    space = space_of(proposer, ("loop_order", "compiler_flags"))
+    built: list[Kernel] = []
+    slow = itertools.cycle([1.0, 2.0, 1.0])
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        factor = next(slow)
+        found = verdict("correct", speedup=0.5)
+        assert found.timing is not None
+        timing = replace(found.timing, kernel_ms=20.0 * factor, reference_ms=10.0 * factor)
+        return replace(found, timing=timing)
+
+    judge = Building(judged, built)
+    table = measured("t", problem, proposer, space, judge, tmp_path / "t.jsonl")
+    assert set(table.times_ms.values()) == {20.0}
+    assert 1 < len(built) < len(judge.judged), "one build for many programs"
+    files = [read_kernel_file(job.kernel.source) for job in judge.judged]
+    assert len({(file.cpp, file.flags) for file in files}) == len(built)
+
+
+class Building(ScriptedEvaluator):
+    """Builds without judging, too."""
+
+    def __init__(self, judged: Callable[[Problem, Kernel], Verdict], built: list[Kernel]) -> None:
+        super().__init__(judged)
+        self._built = built
+
+    def build(self, kernel: Kernel) -> Build:
+        self._built.append(kernel)
+        return Build()
 
 
 def test_cpu_rows_hold_what_goals_ask_for(tmp_path: Path) -> None:

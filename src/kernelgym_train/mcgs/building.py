@@ -14,6 +14,7 @@ refuses the start, too.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.together import Shared, Together
 from kernelgym_train.mcgs.variant import launch_key
 
-__all__ = ["Judged", "Judging", "build_key"]
+__all__ = ["Judged", "Judging", "build_key", "build_s", "judge_s"]
 
 _WORTH_S = 1.0  # of a verdict, beyond its build; loading a kernel to build it takes about 0.2 s
 
@@ -40,6 +41,16 @@ def build_key(launch: str, build: Build | None) -> str:
     return "" if build is None or not build.digest else f"{launch[:16]}-{build.digest}"
 
 
+def build_s(verdict: Verdict) -> float:
+    """Return the seconds of a verdict's build."""
+    return round(verdict.stages.build_s if verdict.stages is not None else 0.0, 3)
+
+
+def judge_s(verdict: Verdict) -> float:
+    """Return the seconds of a verdict, its build apart."""
+    return round(max(0.0, verdict.wall_s - build_s(verdict)), 3)
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What came of a state."""
@@ -48,6 +59,8 @@ class Judged:
     """From `build_key`; empty if unknown."""
     verdict: Verdict | None
     """None if the state was built, found to be a twin and not judged."""
+    build_s: float = 0.0
+    """Seconds that building took, for this state or for many with it."""
 
 
 class Judging:
@@ -58,6 +71,7 @@ class Judging:
         problem: The problem.
         progress: The search as it stands.
         together: Which states are built together; None if each is built alone.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -66,9 +80,11 @@ class Judging:
         problem: Problem,
         progress: Progress,
         together: Together | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._awaited, self._problem, self._progress = awaited, problem, progress
-        self._together = together
+        self._together, self._clock = together, clock
+        self._build_s: dict[str, float] = {}
         self._build: Callable[[Kernel], Build | None] | None
         self._build = getattr(awaited.evaluator, "build", None)
         self._built: dict[str, str] = {}
@@ -106,23 +122,24 @@ class Judging:
         """Judge a state in a build of many, or alone."""
         async with self._locks.setdefault(shared.build, asyncio.Lock()):
             if shared.build not in self._ready:
-                made = await asyncio.to_thread(build, shared.kernel)
+                made = await self._timed_build(key, build, shared.kernel)
                 self._ready[shared.build] = made is not None
         if not self._ready[shared.build]:
             self._broken[key] = shared.build
         else:
             verdict = await self._awaited.evaluate(self._problem, shared.kernel)
             if verdict.correct or (verdict.valid and verdict.compiled):
-                return Judged("", verdict)  # the machine code is that of many states
+                # No build key: the machine code is that of many states.
+                return self._judged(key, "", verdict)
         return await self.insist(key)
 
     async def _judge(self, key: str) -> Judged:
         kernel, launch = self._prepared[key]
         if self._build is not None and self._is_worth_it(key):
-            build = build_key(launch, await asyncio.to_thread(self._build, kernel))
+            build = build_key(launch, await self._timed_build(key, self._build, kernel))
             self._built[key] = build
             if build and self._has_twin(key, build):
-                return Judged(build, None)
+                return self._judged(key, build, None)
         return await self.insist(key)
 
     def taken(self, key: str) -> None:
@@ -138,7 +155,22 @@ class Judging:
         """Judge a state that was begun, whatever is known of its code."""
         kernel, launch = self._prepared[key]
         verdict = await self._awaited.evaluate(self._problem, kernel)
-        return Judged(build_key(launch, verdict.build), verdict)
+        return self._judged(key, build_key(launch, verdict.build), verdict)
+
+    def _judged(self, key: str, build: str, verdict: Verdict | None) -> Judged:
+        """Return what came of a state, with the time of all its builds."""
+        took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
+        return Judged(build, verdict, round(took, 3))
+
+    async def _timed_build(
+        self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel
+    ) -> Build | None:
+        """Build without judging; its time is the state's."""
+        began = self._clock()
+        try:
+            return await asyncio.to_thread(build, kernel)
+        finally:
+            self._build_s[key] = self._build_s.get(key, 0.0) + self._clock() - began
 
     def _is_worth_it(self, key: str) -> bool:
         """Return True if verdicts on the state before this one take long."""

@@ -31,11 +31,11 @@ from typing import Any, Protocol
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem, UsageError
 from kernelgym.evaluators.duel import Duel
-from kernelgym.types import Evaluator, Verdict
+from kernelgym.types import Evaluator
 from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.building import Judged, Judging, build_key
+from kernelgym_train.mcgs.building import Judged, Judging, build_key, build_s, judge_s
 from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
@@ -176,13 +176,13 @@ class Controller:
             self._folder.write_start(self._task.start, verdict)
             launch = launch_key(self.progress.variants[self.progress.start])
             build = build_key(launch, verdict.build)
-            fields = {"speedup": verdict.speedup, "build": build, "shown_wall_s": _wall_s(verdict)}
+            fields = {"speedup": verdict.speedup, "build": build, "shown_wall_s": judge_s(verdict)}
             # A verdict tells no time of shapes that are kept secret; the limit of time has to know.
-            fields["wall_s"] = _wall_s(verdict)
+            fields["wall_s"] = judge_s(verdict)
             if isinstance(self._evaluator, ShapesEvaluator):
                 fields["wall_s"] = round(self._evaluator.last_s, 3)
             busy = any(finding.code == HOST_BUSY for finding in verdict.findings)
-            self.record("start", fields | {"build_s": _build_s(verdict), "host_busy": busy})
+            self.record("start", fields | {"build_s": build_s(verdict), "host_busy": busy})
         if not self.progress.evaluations and self.seconds_left < self.reserve_s:
             raise UsageError(
                 f"seconds={self._budget.seconds:g} is too little: judging the start took "
@@ -226,7 +226,7 @@ class Controller:
         """
         async with AwaitedEvaluator(self._evaluator, most=1, batches=self._workers) as awaited:
             running: deque[tuple[str, asyncio.Task[Judged]]] = deque()
-            judge = Judging(awaited, self._task.problem, self.progress, self._together)
+            judge = Judging(awaited, self._task.problem, self.progress, self._together, self._clock)
 
             def begin(key: str) -> None:
                 running.append((key, asyncio.create_task(judge.begin(key))))
@@ -256,9 +256,8 @@ class Controller:
                     if judged.verdict is None or not judged.verdict.valid:
                         # The judge failed, on this state or its twin: no fault of the kernel's.
                         judged = await judge.insist(key)
-                    assert judged.verdict is not None
                     # One code that was correct once and then not stays the first verdict's.
-                    self._take_in(key, judged.verdict, "" if twin is not None else judged.build)
+                    self._take_in(key, judged, "" if twin is not None else judged.build)
                     led, since = self.progress.led_since
                     if self.progress.evaluations - since >= _LEADS_FOR:
                         if self.progress.challenger() == led and not self._reason_to_stop():
@@ -397,16 +396,17 @@ class Controller:
                 "build": judged.build,
                 "status": SAME_CODE,
                 "value": None if node is None else node.value,
-                "wall_s": 0.0 if verdict is None else _wall_s(verdict),
-                "build_s": 0.0 if verdict is None else _build_s(verdict),
+                "wall_s": 0.0 if verdict is None else judge_s(verdict),
+                "build_s": judged.build_s,
                 "message": f"compiled to the machine code of {twin}"
                 + ("" if node is not None else ", which failed"),
             },
         )
         self._tell(key, f"as {twin[:8]}")
 
-    def _take_in(self, key: str, verdict: Verdict, build: str) -> None:
-        progress = self.progress
+    def _take_in(self, key: str, judged: Judged, build: str) -> None:
+        progress, verdict = self.progress, judged.verdict
+        assert verdict is not None
         value = value_of(verdict, progress.start_speedup)
         self._folder.write_verdict(key, verdict)
         self.record(
@@ -419,8 +419,8 @@ class Controller:
                 "speedup": verdict.speedup,
                 "speedup_low": verdict.speedup_low,
                 "floor_share": 0.0 if verdict.timing is None else verdict.timing.floor_share,
-                "wall_s": _wall_s(verdict),
-                "build_s": _build_s(verdict),
+                "wall_s": judge_s(verdict),
+                "build_s": judged.build_s,
                 "message": verdict.message[:300],
             },
         )
@@ -481,14 +481,6 @@ class Controller:
             f"      {self.seconds:6.0f} s  {won}: {found.ratio:.3g}x the best before "
             f"({found.low:.3g} to {found.high:.3g}, {found.rounds} rounds)"
         )
-
-
-def _build_s(verdict: Verdict) -> float:
-    return round(verdict.stages.build_s if verdict.stages is not None else 0.0, 3)
-
-
-def _wall_s(verdict: Verdict) -> float:
-    return round(max(0.0, verdict.wall_s - _build_s(verdict)), 3)
 
 
 def _factor(value: float) -> str:

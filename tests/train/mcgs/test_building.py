@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
+from kernelgym.verdict import Stages
 from kernelgym_train.mcgs.building import Judging, build_key
 from kernelgym_train.mcgs.events import Event, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
@@ -21,6 +24,7 @@ from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.progress import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.texts import TextProposer
+from kernelgym_train.mcgs.together import Shared, Together
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches
 from support.searches import TASK
@@ -182,6 +186,36 @@ def test_a_twin_waits_for_no_failed_judge() -> None:
             assert (await judging.insist("second")).verdict is not None
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_build_beside_the_verdict_counts(shared: bool) -> None:
+    """Each build takes five seconds of a clock that only builds read."""
+    progress = searches.empty_progress(START)
+    progress.start_wall_s = 5.0
+    fields = {"key": "one", "node": progress.start, "move": "m", "attempt": 0, "links": []}
+    progress.take(event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"}))
+    together = Scripted({"one": Shared(1, TASK.start)}) if shared else None
+
+    async def run() -> None:
+        stages = Stages(build_s=0.25)
+        judge = Building(lambda *job: dataclasses.replace(slow(*job), stages=stages))
+        clock = itertools.count(0.0, 5.0).__next__
+        async with AwaitedEvaluator(judge, most=1, batches=1) as awaited:
+            found = await Judging(awaited, TASK.problem, progress, together, clock).begin("one")
+            assert judge.built == 1 and found.build_s == 5.25
+
+    asyncio.run(run())
+
+
+class Scripted(Together):
+    """Knows beforehand what is built together."""
+
+    def __init__(self, members: dict[str, Shared]) -> None:
+        self._members = members
+
+    def find(self, key: str) -> Shared | None:
+        return self._members.get(key)
 
 
 def test_code_that_failed_later_is_no_twin_of_a_node(tmp_path: Path) -> None:
