@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine
+from benchmarks.search.linear_gelu import KERNEL, PROBLEM
 from kernelgym import Kernel, LocalEvaluator, duel
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
@@ -71,20 +72,31 @@ def false_search(
 
 
 def again(outdir: Path, evaluator: Evaluator) -> dict[str, Any] | None:
-    """Compare the best of a finished search of an example with its start once more.
+    """Compare the best of a finished search with its start once more.
+
+    Args:
+        outdir: Of a search of an example, or of `benchmarks.search.linear_gelu`.
+        evaluator: Judges both.
 
     Returns:
-        The reported interval, the new ratio, and whether it lies inside; None if the start won.
+        The search's folder, the reported interval, the new ratio, and whether it lies inside; None
+        if the start won.
     """
     result = json.loads((outdir / "result.json").read_text())
     if not result["best"]["diff"]:
         return None
-    problem, start = EXAMPLES[result["task"]]
+    problem, start = {**EXAMPLES, "linear_gelu": (PROBLEM, KERNEL)}[result["task"]]
     best = Kernel((outdir / result["best"]["path"]).read_bytes().decode(), start.language)
     found = duel(evaluator, problem, start, best)
     low, high = result["speedup_low"], result["speedup_high"]
     inside = low <= found.ratio <= high
-    return {"low": low, "high": high, "again": found.ratio, "inside": inside}
+    return {
+        "search": outdir.name,
+        "low": low,
+        "high": high,
+        "again": found.ratio,
+        "inside": inside,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -108,7 +120,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             data["promoted"] += row["speedup"] > 1.0
             _keep(data, given.out)
             print(f"search {seed}: {row}", flush=True)
-        for outdir in given.again:
+        there = {row["search"] for row in data["again"]}
+        for outdir in (each for each in given.again if each.name not in there):
             if (interval := again(outdir, evaluator)) is not None:
                 data["again"].append(interval)
                 _keep(data, given.out)
