@@ -467,10 +467,19 @@ class Controller:
             "high": found.high,
             "rounds": found.rounds,
             "decided": found.decided,
+            "by_shape": self.by_shape(one, other, found.rounds),
             "took_s": round(self._clock() - began, 3),
         }
         self.record(name, {**fields, **more(found)})
         return found
+
+    def by_shape(self, first: Kernel, second: Kernel, rounds: int) -> dict[str, float]:
+        """Return the ratios by shape of a duel that has just ended; empty without shapes."""
+        if not isinstance(self._evaluator, ShapesEvaluator):
+            return {}
+        before = self._evaluator.last(first, rounds)
+        after = self._evaluator.last(second, rounds)
+        return {name: after[name] / before[name] for name in after if name in before}
 
     async def _challenge(self, key: str) -> None:
         """Compare a node with the incumbent."""

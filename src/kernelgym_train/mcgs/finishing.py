@@ -34,6 +34,7 @@ from kernelgym_train.mcgs.controller import Controller
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
+from kernelgym_train.mcgs.progress import Proof
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.report import report
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -86,8 +87,7 @@ def finish(
             best = None
         else:
             best, proof = held
-            ratio = proof[:3]
-            gains = _gains(evaluator, task.start, progress.variants[best].kernel(), proof[3])
+            ratio, gains = (proof.ratio, proof.low, proof.high), proof.by_shape
     _export(folder, task, controller, best, context)
     verdict = _from_disk(folder, task, evaluator)
     if best is not None and (
@@ -151,14 +151,12 @@ def finish(
     return result
 
 
-def _confirmed(
-    controller: Controller, best: str
-) -> tuple[str, tuple[float, float, float, int]] | None:
+def _confirmed(controller: Controller, best: str) -> tuple[str, Proof] | None:
     """Compare the best with the start.
 
     Returns:
         The key of what is confirmed to be faster than the start: the best, or the state that it was
-        before it lost steps. With ratio, low, high and rounds of its duel. None if neither is.
+        before it lost steps. With the duel. None if neither is.
     """
     progress, incumbent = controller.progress, controller.progress.incumbent
     for key in dict.fromkeys((best, incumbent)):
@@ -171,7 +169,9 @@ def _confirmed(
         )
         # A start that failed in the duel loses it with no time measured: low is 0 then.
         if found.decided == "second" and found.low > 1.0:
-            return key, (found.ratio, found.low, found.high, found.rounds)
+            start, best_of = (progress.variants[k].kernel() for k in (progress.start, key))
+            by_shape = controller.by_shape(start, best_of, found.rounds)
+            return key, Proof(found.ratio, found.low, found.high, by_shape)
         lost = found.decided == "first" or not all(two.correct for _, two in found.verdicts)
         if key == incumbent and not lost and progress.proof is not None:
             return key, progress.proof
@@ -186,14 +186,6 @@ def write_story(controller: Controller, folder: SearchFolder, result: Mapping[st
     diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
     folder.write_state(plain_state(progress))
     folder.write_report(trace(story, said), report(story, progress, result, said, diff))
-
-
-def _gains(evaluator: Evaluator, start: Kernel, best: Kernel, rounds: int) -> Mapping[str, float]:
-    """Return the best's speedup over the start by shape; empty without shapes."""
-    if not isinstance(evaluator, ShapesEvaluator):
-        return {}
-    before, after = evaluator.last(start, rounds), evaluator.last(best, rounds)
-    return {name: after[name] / before[name] for name in after if name in before}
 
 
 def _shapes(

@@ -74,6 +74,10 @@ class ShapesEvaluator:
         self.artifacts: Callable[[Kernel], Mapping[str, bytes]] | None
         """The evaluator's own: returns what was built of a kernel; None if it cannot."""
         self.artifacts = getattr(evaluator, "artifacts", None)
+        self.evaluate_in_turns: Callable[..., tuple[Verdict, Verdict] | None] | None
+        """As of the evaluator, at every shape; None if it times no kernels in turns."""
+        self._in_turns = getattr(evaluator, "evaluate_in_turns", None)
+        self.evaluate_in_turns = self._at_all_shapes if self._in_turns is not None else None
 
     @property
     def device(self) -> str:
@@ -105,6 +109,36 @@ class ShapesEvaluator:
             verdict.wall_s - (0.0 if verdict.stages is None else verdict.stages.build_s)
             for _, verdict in verdicts
         )
+        return self._taken_together(kernel, verdicts)
+
+    def _at_all_shapes(
+        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
+    ) -> tuple[Verdict, Verdict] | None:
+        """Judge two kernels in turns at every shape.
+
+        None if the evaluator cannot at one, or if one kernel is wrong there: whole verdicts tell.
+        """
+        assert self._in_turns is not None
+        if problem != self._problem:
+            found: tuple[Verdict, Verdict] | None
+            found = self._in_turns(problem, first, second, seed=seed)
+            return found
+        pairs: list[tuple[Verdict, Verdict]] = []
+        for shape in self._shapes:
+            pair = self._in_turns(shape.problem, first, second, seed=seed)
+            if pair is None or not all(verdict.correct for verdict in pair):
+                return None
+            pairs.append(pair)
+        one, other = (
+            self._taken_together(kernel, list(zip(self._shapes, verdicts, strict=True)))
+            for kernel, verdicts in zip((first, second), zip(*pairs, strict=True), strict=True)
+        )
+        return one, other
+
+    def _taken_together(
+        self, kernel: Kernel, verdicts: Sequence[tuple[TaskShape, Verdict]]
+    ) -> Verdict:
+        """Put verdicts together, and keep their speedups by shape."""
         made = together(verdicts)
         if made.timing is not None:
             found = {s.name: v.timing.speedup for s, v in verdicts if v.timing is not None}
