@@ -385,43 +385,6 @@ def test_caching_by_decorator() -> None:
     assert "output_caching" in codes(Kernel(cached, "triton"))
 
 
-@pytest.mark.parametrize(
-    ("language", "source"),
-    [
-        ("triton", "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"),
-        ("triton", "# @triton.jit\nclass ModelNew:\n    '''@triton.jit def f(): ...'''\n"),
-        ("triton", SAMPLE_KERNELS["cpp"].source),
-        ("cpp", SAMPLE_KERNELS["triton"].source),
-        ("cpp", "import json\njson.load(open('x'))\nclass ModelNew:\n    pass\n"),
-        ("cuda", SAMPLE_KERNELS["cpp"].source),
-        ("cuda", "'''__global__'''\n" + SAMPLE_KERNELS["cpp"].source),
-        ("hip", SAMPLE_KERNELS["triton"].source),
-    ],
-)
-def test_no_custom_kernel_is_hard_under_strict_alone(language: str, source: str) -> None:
-    kernel = Kernel(source, language)
-    found = {f.code: f.severity for f in screen(kernel, STRICT)}
-    assert found["no_custom_kernel"] is Severity.HARD
-    found = {f.code: f.severity for f in screen(kernel, BENCH)}
-    assert found["no_custom_kernel"] is Severity.SOFT
-
-
-@pytest.mark.parametrize(
-    "form",
-    ["@triton.jit", "@triton.jit(debug=True)", "@t.jit", "@jit", "@triton.autotune([], [])\n@jit"],
-)
-def test_forms_of_a_triton_kernel(form: str) -> None:
-    imports = "import triton\nimport triton as t\nfrom triton import jit\n"
-    source = f"{imports}{form}\ndef k(x):\n    pass\nclass ModelNew:\n    def forward(self):\n"
-    source += "        k[(1,)](0)\n"
-    assert codes(Kernel(source, "triton")) == set()
-
-
-def test_a_jit_of_another_library_is_no_triton_kernel() -> None:
-    source = "import numba\n@numba.jit\ndef k(x):\n    pass\nclass ModelNew:\n    f = k\n"
-    assert "no_custom_kernel" in codes(Kernel(source, "triton"))
-
-
 def test_findings_carry_lines_in_order_and_are_few() -> None:
     kernel = triton("\n".join(["y = torch.relu(y)"] * 50))
     found = screen(kernel, STRICT)
@@ -484,18 +447,3 @@ def test_triton_kernel_may_not_use_the_interpreter(line):
     source = SAMPLE_KERNELS["triton"].source
     assert "forbidden_import" not in codes(Kernel(source, "triton"))
     assert "forbidden_import" in codes(Kernel(f"{source}\n{line}\n", "triton"))
-
-
-def test_triton_answer_may_not_build_another_language():
-    built = "from torch.utils.cpp_extension import load_inline\nload_inline(name='a')\n"
-    source = SAMPLE_KERNELS["triton"].source
-    assert "no_custom_kernel" in codes(Kernel(f"{source}\n{built}", "triton"))
-    assert "no_custom_kernel" not in codes(Kernel(f"{source}\nx = torch.load\n", "triton"))
-
-
-def test_a_lambda_for_a_gpu_is_a_kernel_of_its_own():
-    source = SAMPLE_KERNELS["cuda"].source
-    assert "__global__" in source
-    for mark in ("GPU_LAMBDA", "__device__"):
-        assert "no_custom_kernel" not in codes(Kernel(source.replace("__global__", mark), "cuda"))
-    assert "no_custom_kernel" in codes(Kernel(source.replace("__global__", "static"), "cuda"))

@@ -21,7 +21,7 @@ SUBJECTS = re.compile(r"\b(whoever|nobody|somebody|anybody|everybody)\b", re.IGN
 STILTED = re.compile(r"\b(is|are|was|were) to be\b|\bSays? (whether|which|how|what|that)\b")
 LONGEST_SUMMARY = 12  # words
 LONGEST_TEST_NAME = 50  # characters
-LIMITS = {"subjects": 22, "stilted": 15, "long summaries": 474, "long test names": 495}
+LIMITS = {"subjects": 22, "stilted": 15, "long summaries": 474, "long test names": 489}
 """As counted when this was last lowered; lower it when a rewrite has brought it down."""
 
 

@@ -1,12 +1,11 @@
-"""The awaitable evaluator and the async driver, beside the other ways to play."""
+"""The async driver, beside the other ways to play."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -19,7 +18,7 @@ from kernelgym.envs.drivers import play_episode, play_episodes
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.envs.recording import RecordTrajectories
 from kernelgym.envs.vector import KernelVectorEnv
-from kernelgym.errors import JudgeError, PolicyFailure, UnknownName, UsageError
+from kernelgym.errors import PolicyFailure, UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.prompts.observer import render
 from kernelgym.records.trajectories import read_records
@@ -28,9 +27,9 @@ from kernelgym.testing import (
     SAMPLE_PROBLEM,
     ScriptedEvaluator,
     reply,
-    verdict,
 )
-from kernelgym.types import Answer, Job, Kernel, Message, Problem, Status, Trajectory, Verdict
+from kernelgym.types import Answer, Kernel, Message, Problem, Trajectory, Verdict
+from support.batches import Batches
 from support.strategies import texts, verdicts
 
 PROBLEMS = tuple(
@@ -44,10 +43,6 @@ def answer(says: str, number: int = 0) -> str:
     return reply(Kernel(source, "cpp"))
 
 
-def kernel(says: str, number: int = 0) -> Kernel:
-    return Kernel(f"NUMBER = {number}\n# verdict: {says}\n", "cpp")
-
-
 def saying(*answers: str) -> Callable[[object], Any]:
     """Return a policy that gives these answers, one after the other."""
     left = iter(answers)
@@ -57,28 +52,6 @@ def saying(*answers: str) -> Callable[[object], Any]:
         return next(left)
 
     return policy
-
-
-class Batches(ScriptedEvaluator):
-    """Remembers the size of every batch; may be held until it is let go."""
-
-    def __init__(self, held: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.batches: list[int] = []
-        self.begun, self.go = threading.Event(), threading.Event()
-        if not held:
-            self.go.set()
-
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        jobs = list(jobs)
-        self.batches.append(len(jobs))
-        self.begun.set()
-        assert self.go.wait(30)
-        for index, job in reversed(list(enumerate(jobs))):  # in an order of its own
-            yield index, super().evaluate(job.problem, job.kernel)
-
-    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        return self.evaluate_many([Job(problem, kernel)])[0]
 
 
 # -- the same turns whoever drives ---------------------------------------------------------------
@@ -382,199 +355,3 @@ def test_wrapper_that_takes_other_actions_is_played() -> None:
     env = gym.wrappers.TransformAction(env, lambda number: answer("wrong", number), numbered)
     played = asyncio.run(play_episode(env, saying(1, 2)))  # type: ignore[arg-type]
     assert ["NUMBER = 1" in turn.action for turn in played.turns] == [True, False]
-
-
-# -- the awaitable evaluator ---------------------------------------------------------------------
-
-
-async def ask(judge: AwaitedEvaluator, *kernels: Kernel) -> list[Any]:
-    asked = (judge.evaluate(SAMPLE_PROBLEM, each) for each in kernels)
-    return list(await asyncio.gather(*asked, return_exceptions=True))
-
-
-def run_with(evaluator: Any, *kernels: Kernel, **options: Any) -> list[Any]:
-    async def run() -> list[Any]:
-        async with AwaitedEvaluator(evaluator, **options) as judge:
-            return await asyncio.wait_for(ask(judge, *kernels), 30)
-
-    return asyncio.run(run())
-
-
-def test_what_is_awaited_together_is_judged_together() -> None:
-    evaluator = Batches()
-    kernels = [kernel(says, i) for i, says in enumerate(["wrong", "correct 2", "timeout"] * 3)]
-    found = run_with(evaluator, *kernels)
-    assert [each.status for each in found] == ["wrong", "correct", "timeout"] * 3
-    assert evaluator.batches == [9] and not evaluator.closed
-    evaluator = Batches()
-    run_with(evaluator, *kernels, most=4)
-    assert sorted(evaluator.batches) == [1, 4, 4]
-
-
-def test_awaited_kernels_are_judged_by_their_seeds() -> None:
-    evaluator = ScriptedEvaluator()
-    seeds = ["", "1f", "", "ab"]
-
-    async def run() -> list[Verdict]:
-        async with AwaitedEvaluator(evaluator, batches=1) as judge:
-            asked = (judge.evaluate(SAMPLE_PROBLEM, kernel("wrong"), seed=seed) for seed in seeds)
-            return list(await asyncio.wait_for(asyncio.gather(*asked), 30))
-
-    assert [found.seed for found in asyncio.run(run())] == seeds
-    assert evaluator.seeds == seeds
-
-
-def test_the_loop_goes_on_while_kernels_are_judged() -> None:
-    async def run() -> Status:
-        evaluator = Batches(held=True)
-        async with AwaitedEvaluator(evaluator) as judge:
-            task = asyncio.create_task(judge.evaluate(SAMPLE_PROBLEM, kernel("wrong")))
-            while not evaluator.begun.is_set():
-                await asyncio.sleep(0.001)
-            evaluator.go.set()  # only a loop that is not blocked gets here
-            return (await asyncio.wait_for(task, 30)).status
-
-    assert asyncio.run(run()) is Status.WRONG
-
-
-def test_what_comes_while_all_batches_are_busy_is_judged_afterwards() -> None:
-    async def run() -> list[Verdict]:
-        evaluator = Batches(held=True)
-        async with AwaitedEvaluator(evaluator, batches=1) as judge:
-            first = asyncio.create_task(judge.evaluate(SAMPLE_PROBLEM, kernel("wrong")))
-            while not evaluator.begun.is_set():
-                await asyncio.sleep(0.001)
-            rest = asyncio.create_task(ask(judge, kernel("timeout"), kernel("correct")))
-            await asyncio.sleep(0.01)
-            assert evaluator.batches == [1]
-            evaluator.go.set()
-            found = [await first, *await asyncio.wait_for(rest, 30)]
-            assert evaluator.batches == [1, 2]
-            return found
-
-    assert [each.status for each in asyncio.run(run())] == ["wrong", "timeout", "correct"]
-
-
-class Faulty(ScriptedEvaluator):
-    """Raises, ends early or numbers wrongly, as its kernels ask for."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        super().__init__()
-        self.error = error or RuntimeError("the judge broke")
-
-    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        if "timeout" in kernel.source:
-            raise self.error
-        return super().evaluate(problem, kernel, seed=seed)
-
-
-class Forgetful(ScriptedEvaluator):
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        yield 0, verdict("wrong")
-
-
-class Misnumbering(ScriptedEvaluator):
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        yield 0, verdict("wrong")
-        yield 7, verdict("wrong")
-
-
-@pytest.mark.parametrize(
-    "error", [RuntimeError("the judge broke"), UsageError("no such language"), SystemError("x")]
-)
-@pytest.mark.parametrize("most", [1, 2, 256])
-def test_an_error_reaches_the_caller_that_it_concerns(error, most) -> None:
-    kernels = [kernel("wrong", 1), kernel("timeout", 2), kernel("correct", 3), kernel("timeout", 4)]
-    found = run_with(Faulty(error), *kernels, most=most)
-    assert found[0].status == "wrong" and found[2].status == "correct"
-    assert found[1] is error and found[3] is error
-
-
-@pytest.mark.parametrize(
-    "error", [StopIteration(), CancelledError(), asyncio.CancelledError()], ids=repr
-)
-def test_errors_that_futures_do_not_take_leave_nobody_waiting(error) -> None:
-    found = run_with(Faulty(error), kernel("timeout", 1), kernel("wrong", 2))
-    assert isinstance(found[0], JudgeError) and found[0].__cause__ is error
-    assert isinstance(found[1], JudgeError) or found[1].status == "wrong"
-
-
-@pytest.mark.parametrize("kind", [Forgetful, Misnumbering])
-def test_an_evaluator_that_loses_jobs_leaves_nobody_waiting(kind) -> None:
-    found = run_with(kind(), kernel("wrong", 1), kernel("correct", 2), kernel("timeout", 3))
-    assert [each.status for each in found] == ["wrong", "correct", "timeout"]
-
-
-def test_a_cancelled_caller_disturbs_no_other() -> None:
-    async def run() -> None:
-        evaluator = Batches(held=True)
-        async with AwaitedEvaluator(evaluator, batches=1) as judge:
-            running = [
-                asyncio.create_task(judge.evaluate(SAMPLE_PROBLEM, kernel("wrong", i)))
-                for i in range(3)
-            ]
-            while not evaluator.begun.is_set():
-                await asyncio.sleep(0.001)
-            waiting = [
-                asyncio.create_task(judge.evaluate(SAMPLE_PROBLEM, kernel("correct", 10 + i)))
-                for i in range(3)
-            ]
-            await asyncio.sleep(0.01)
-            running[1].cancel()
-            waiting[1].cancel()
-            await asyncio.sleep(0)
-            evaluator.go.set()
-            kept = [running[0], running[2], waiting[0], waiting[2]]
-            found = await asyncio.wait_for(asyncio.gather(*kept), 30)
-            assert [each.status for each in found] == ["wrong", "wrong", "correct", "correct"]
-            assert running[1].cancelled() and waiting[1].cancelled()
-        # What had begun was judged to its end; what had not was taken back.
-        sources = [job.kernel.source for job in evaluator.judged]
-        assert any("NUMBER = 1\n" in source for source in sources)
-        assert not any("NUMBER = 11\n" in source for source in sources)
-
-    asyncio.run(run())
-
-
-def test_closing_leaves_nobody_waiting_and_the_evaluator_open() -> None:
-    async def run() -> None:
-        evaluator = Batches(held=True)
-        judge = AwaitedEvaluator(evaluator, batches=1)
-        begun = asyncio.create_task(judge.evaluate(SAMPLE_PROBLEM, kernel("wrong")))
-        while not evaluator.begun.is_set():
-            await asyncio.sleep(0.001)
-        left = asyncio.create_task(judge.evaluate(SAMPLE_PROBLEM, kernel("correct")))
-        await asyncio.sleep(0.01)
-        closing = asyncio.create_task(judge.close())
-        with pytest.raises(JudgeError, match="closed before"):
-            await asyncio.wait_for(left, 30)
-        evaluator.go.set()
-        await asyncio.wait_for(closing, 30)
-        assert (await begun).status == "wrong" and not evaluator.closed
-        with pytest.raises(UsageError, match="is closed"):
-            await judge.evaluate(SAMPLE_PROBLEM, kernel("wrong"))
-
-    asyncio.run(run())
-
-
-def test_room_for_a_batch_is_given_back() -> None:
-    async def run() -> list[Verdict]:
-        async with AwaitedEvaluator(ScriptedEvaluator(), batches=1) as judge:
-            return [
-                await asyncio.wait_for(judge.evaluate(SAMPLE_PROBLEM, kernel("wrong", i)), 30)
-                for i in range(5)
-            ]
-
-    assert len(asyncio.run(run())) == 5
-
-
-def test_one_serves_several_event_loops() -> None:
-    judge = AwaitedEvaluator(ScriptedEvaluator())
-    for _ in range(2):
-        (found,) = asyncio.run(ask(judge, kernel("wrong")))
-        assert found.status == "wrong"
-    jobs = [Job(SAMPLE_PROBLEM, kernel("timeout")), Job(SAMPLE_PROBLEM, kernel("correct"))]
-    assert [each.status for each in asyncio.run(judge.evaluate_many(jobs))] == [
-        "timeout", "correct",
-    ]  # fmt: skip
-    asyncio.run(judge.close())

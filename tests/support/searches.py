@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,9 @@ def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) 
 def empty_progress(start: Variant) -> Progress:
     """Return a search that has done nothing."""
     return Progress.begin(state_key(start), start)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the events of a search of `TASK`."""
+    lines = (folder / "kernels" / "matmul" / "events.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]

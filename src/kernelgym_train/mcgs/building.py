@@ -158,7 +158,7 @@ class Judging:
         return self._judged(key, build_key(launch, verdict.build), verdict)
 
     def _judged(self, key: str, build: str, verdict: Verdict | None) -> Judged:
-        """Return what came of a state, with the time of all its builds."""
+        """Return what came of a state, with its builds' time."""
         took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
         return Judged(build, verdict, round(took, 3))
 

@@ -474,7 +474,7 @@ class Controller:
         return found
 
     def by_shape(self, first: Kernel, second: Kernel, rounds: int) -> dict[str, float]:
-        """Return the ratios by shape of a duel that has just ended; empty without shapes."""
+        """Return the last duel's ratios by shape; empty without shapes."""
         if not isinstance(self._evaluator, ShapesEvaluator):
             return {}
         before = self._evaluator.last(first, rounds)

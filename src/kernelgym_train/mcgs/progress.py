@@ -44,7 +44,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A duel of a state with the start, which the state has won."""
+    """A duel with the start that a state has won."""
 
     ratio: float
     low: float

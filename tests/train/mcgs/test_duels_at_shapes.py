@@ -50,7 +50,7 @@ class InTurns(ScriptedEvaluator):
         return one, other
 
 
-def test_rounds_after_the_first_are_in_turns_at_all_shapes() -> None:
+def test_later_rounds_are_in_turns_at_all_shapes() -> None:
     found, shapes = InTurns(judged), task().shapes
     evaluator = ShapesEvaluator(found, task().problem, shapes)
     ended = duel(evaluator, task().problem, task().start, FASTER, most=4)
