@@ -39,9 +39,7 @@ def test_problem_by_id(bench: KernelEnv, given: str | int) -> None:
     assert (info["problem_id"], info["level"]) == ("KernelBench/L2/10", 2)
 
 
-def test_a_full_id_may_leave_the_level(
-    bench: KernelEnv, kernelbench_checkout: Path
-) -> None:
+def test_a_full_id_may_leave_the_level(bench: KernelEnv, kernelbench_checkout: Path) -> None:
     _, info = bench.reset(options={"problem_id": "KernelBench/L1/1"})
     assert info["problem_id"] == "KernelBench/L1/1"
     found = suite("KernelBench", root=str(kernelbench_checkout))
