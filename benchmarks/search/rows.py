@@ -26,7 +26,7 @@ def searches(data: Any) -> str:
                 *(number(each["speedup"]), interval, f"{over_start:g}"),
                 *(number(each["over_torch"]), f"{over_torch:g}" if over_torch else "-"),
                 *(str(each["evaluations"]), number(each["evaluations_a_minute"])),
-                *(percent(each["share_of_builds"]), percent(each["noise"])),
+                *(_known(each["share_of_builds"]), percent(each["noise"])),
                 *(" to ".join(f"{load:g}" for load in each["load"]),),
                 "yes" if each["host_busy"] else "no",
             ]
@@ -85,6 +85,11 @@ def false_promotions(data: Any) -> str:
         inside = sum(each["inside"] for each in repeated)
         rows.append(("duels repeated, and in the interval", f"{len(repeated)}, {inside}"))
     return table(("", ""), rows)
+
+
+def _known(share: float | None) -> str:
+    """Return a share, or a dash: older rows did not count builds of many kernels."""
+    return "-" if share is None else percent(share)
 
 
 def _range(values: Iterable[float]) -> str:

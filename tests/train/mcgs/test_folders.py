@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import signal
 from collections.abc import Mapping
@@ -111,13 +110,14 @@ def test_a_folder_goes_on_with_a_larger_budget(kernels: Path, tmp_path: Path) ->
     assert all(shares(more)[name] >= count for name, count in shares(first).items())
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_all_searches_of_a_round(kernels: Path, tmp_path: Path) -> None:
-    calls = itertools.count()
+    """Ctrl-C in the second round: the last kernel was judged, and the first is again."""
+    seen: list[str] = []
 
     def interrupts(problem: Problem, kernel: Kernel) -> Verdict:
-        if next(calls) == 38:  # in the second round: starts are judged twice, half is shared first
+        if seen and "product" in problem.id and "softmax" in seen[-1]:
             signal.raise_signal(signal.SIGINT)
+        seen.append(problem.id)
         return judged(problem, kernel)
 
     result = run(kernels, tmp_path / "out", ScriptedEvaluator(interrupts), budget=Budget(60))

@@ -20,13 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym import Kernel, UsageError, duel
+from kernelgym import Kernel, LocalEvaluator, UsageError, duel
 from kernelgym.evaluators.duel import Duel
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs import Budget, optimize
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.variant import read_variant, state_key
@@ -438,11 +439,17 @@ def test_optimize_is_the_search_of_the_command(tmp_path: Path) -> None:
     assert result["evaluations"] == 3 and result["problem"] == "example/matmul"
 
 
-@pytest.mark.slow
 def test_search_of_eight_evaluations_on_the_judge(tmp_path: Path) -> None:
-    from kernelgym import LocalEvaluator
-
+    """Real kernels, built, judged and timed; how much faster they are is the machine's."""
+    problem, start = EXAMPLES["matmul"]
+    small = dataclasses.replace(problem, source=problem.source.replace("512", "96"))
+    assert small.source != problem.source
     with LocalEvaluator(workers=2) as judge:
-        result = searches.run(tmp_path, judge, 8)  # type: ignore[arg-type]
-    assert result["speedup_low"] > 2.0, "a tile of registers is many times as fast"
-    assert result["failures"] == {}
+        result = optimize(small, start, judge, tmp_path, budget=Budget(8))
+        best = Kernel((tmp_path / result["best"]["path"]).read_text(), "cpp")
+        assert judge.evaluate(small, best).correct
+    assert result["evaluations"] == 8 and result["failures"] == {}
+    assert best.digest == result["best"]["digest"] and result["over_reference"]["speedup"] > 0.0
+    assert (result["speedup_low"] > 1.0) == bool(result["best"]["diff"])
+    events = [row["event"] for row in rows(tmp_path)]
+    assert events[:3] == ["search", "start", "start"] and events[-1] == "finished"
