@@ -26,6 +26,7 @@ from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.selection import best_first
+from kernelgym_train.mcgs.tuning import auto
 from kernelgym_train.mcgs.variant import read_variant
 from support import searches
 
@@ -212,3 +213,17 @@ def test_priors_are_compared_on_a_table_of_rules(static: bool) -> None:
     found = priors.shares(start, table, "best_first", static=static, seed=0)
     assert len(found) == max(priors.AT) and found[0] < 1.0
     assert found[19] == pytest.approx(1.0), "both moves that help are found at once"
+
+
+def test_auto_gives_a_slow_structure_the_best_knobs() -> None:
+    """A structure that is slower at first is the better one with other knobs."""
+    times: dict[Config, float | None] = {}
+    for two, a, b in itertools.product((False, True), range(8), range(8)):
+        plain = 20.0 - a - b
+        factor = 1.0 if not two else 0.5 if min(a, b) >= 4 else 1.5
+        times[str(two), str(a), str(b)] = plain * factor
+    choices = tuple(map(str, range(8)))
+    columns = {"two": ("False", "True"), "a": choices, "b": choices}
+    table = Table("t", columns, frozenset({"two"}), times)
+    shares = [play(auto, table, seed=seed, budget=60).shares[-1] for seed in range(10)]
+    assert min(shares) > 0.7, "with one structure alone it is 0.5 at best"

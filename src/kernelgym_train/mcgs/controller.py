@@ -134,6 +134,7 @@ class Controller:
         self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
+        self._by_shape: dict[tuple[str, str, str], Mapping[str, float]] = {}
 
     @property
     def seconds(self) -> float:
@@ -467,19 +468,19 @@ class Controller:
             "high": found.high,
             "rounds": found.rounds,
             "decided": found.decided,
-            "by_shape": self.by_shape(one, other, found.rounds),
             "took_s": round(self._clock() - began, 3),
         }
+        if isinstance(self._evaluator, ShapesEvaluator):
+            # Not in the log, which proposers may read: some shapes are kept from them.
+            before, after = (self._evaluator.last(kernel, found.rounds) for kernel in (one, other))
+            gains = {shape: after[shape] / before[shape] for shape in after if shape in before}
+            self._by_shape[name, first, second] = gains
         self.record(name, {**fields, **more(found)})
         return found
 
-    def by_shape(self, first: Kernel, second: Kernel, rounds: int) -> dict[str, float]:
-        """Return the last duel's ratios by shape; empty without shapes."""
-        if not isinstance(self._evaluator, ShapesEvaluator):
-            return {}
-        before = self._evaluator.last(first, rounds)
-        after = self._evaluator.last(second, rounds)
-        return {name: after[name] / before[name] for name in after if name in before}
+    def by_shape(self, name: str, first: str, second: str) -> Mapping[str, float] | None:
+        """Return a duel's ratios by shape, if made in this process."""
+        return self._by_shape.get((name, first, second))
 
     async def _challenge(self, key: str) -> None:
         """Compare a node with the incumbent."""

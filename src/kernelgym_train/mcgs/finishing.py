@@ -34,7 +34,6 @@ from kernelgym_train.mcgs.controller import Controller
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
-from kernelgym_train.mcgs.progress import Proof
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.report import report
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -77,7 +76,7 @@ def finish(
         left_out += [step for step in after if step not in before]
         minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
     ratio = (1.0, 1.0, 1.0)
-    gains: Mapping[str, float] = {}
+    gains: Mapping[str, float] | None = {}
     if best is not None:
         held = _confirmed(controller, best)
         if held is None or held[0] != best:
@@ -86,8 +85,8 @@ def finish(
             say("the last comparison with the start does not confirm the best: the start stays")
             best = None
         else:
-            best, proof = held
-            ratio, gains = (proof.ratio, proof.low, proof.high), proof.by_shape
+            best, duel, proof = held
+            ratio, gains = proof, controller.by_shape(duel, progress.start, best)
     _export(folder, task, controller, best, context)
     verdict = _from_disk(folder, task, evaluator)
     if best is not None and (
@@ -151,30 +150,31 @@ def finish(
     return result
 
 
-def _confirmed(controller: Controller, best: str) -> tuple[str, Proof] | None:
+def _confirmed(
+    controller: Controller, best: str
+) -> tuple[str, str, tuple[float, float, float]] | None:
     """Compare the best with the start.
 
     Returns:
         The key of what is confirmed to be faster than the start: the best, or the state that it was
-        before it lost steps. With the duel. None if neither is.
+        before it lost steps. With the name of the duel's event, and its ratio, low and high.
+        None if neither is.
     """
     progress, incumbent = controller.progress, controller.progress.incumbent
     for key in dict.fromkeys((best, incumbent)):
         if key == progress.start:
             continue
         if key != best and controller.seconds_left < controller.end_s:
-            return None if progress.proof is None else (key, progress.proof)
+            return None if progress.proof is None else (key, "duel", progress.proof)
         found = controller.compare(
             "confirmed", progress.start, key, controller.rounds_left(_MOST_ROUNDS)
         )
         # A start that failed in the duel loses it with no time measured: low is 0 then.
         if found.decided == "second" and found.low > 1.0:
-            start, best_of = (progress.variants[k].kernel() for k in (progress.start, key))
-            by_shape = controller.by_shape(start, best_of, found.rounds)
-            return key, Proof(found.ratio, found.low, found.high, by_shape)
+            return key, "confirmed", (found.ratio, found.low, found.high)
         lost = found.decided == "first" or not all(two.correct for _, two in found.verdicts)
         if key == incumbent and not lost and progress.proof is not None:
-            return key, progress.proof
+            return key, "duel", progress.proof
     return None
 
 
@@ -194,7 +194,7 @@ def _shapes(
     best: Kernel,
     ratio: float,
     over: float,
-    gains: Mapping[str, float],
+    gains: Mapping[str, float] | None,
 ) -> list[dict[str, Any]]:
     """Return what came out at each shape.
 
@@ -204,7 +204,8 @@ def _shapes(
         best: The kernel that was judged last.
         ratio: Its speedup over the start, at all shapes together.
         over: The same over the reference.
-        gains: Its speedup over the start by shape; where none is known it is the start itself.
+        gains: Its speedup over the start by shape; empty if it is the start itself, None if it is
+            not known.
     """
     if not isinstance(evaluator, ShapesEvaluator):
         name = task.problem.name or task.problem.id
@@ -217,7 +218,7 @@ def _shapes(
             "name": shape.name,
             "role": shape.role,
             "weight": shape.weight,
-            "speedup": gains.get(shape.name, 1.0) if shape.weight else None,
+            "speedup": gains.get(shape.name, 1.0) if shape.weight and gains is not None else None,
             "over_reference": last.get(shape.name) if shape.weight else None,
         }
         for shape in task.shapes

@@ -42,23 +42,6 @@ class Tried:
     """Key of the state that was proposed, where its code is that of the node `key`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A duel with the start that a state has won."""
-
-    ratio: float
-    low: float
-    high: float
-    by_shape: Mapping[str, float]
-    """The ratio at each timed shape; empty without shapes."""
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Proof:
-        """Return that of a duel's event."""
-        by_shape = fields.get("by_shape", {})
-        return cls(fields["ratio"], fields["low"], fields["high"], by_shape)
-
-
 @dataclass(slots=True)
 class Progress:
     """What has been tried, and what came of it."""
@@ -95,8 +78,8 @@ class Progress:
     """Keys without a result, in the order in which they were dispatched."""
     incumbent: str = ""
     """Key of the best state that a duel has confirmed; the start at first."""
-    proof: Proof | None = None
-    """The duel that confirmed it, if that was one with the start."""
+    proof: tuple[float, float, float] | None = None
+    """(ratio, low, high) of the duel that confirmed it, if that was one with the start."""
     beaten: set[str] = field(default_factory=set)
     """Keys that a duel has not confirmed."""
     builds: dict[str, str] = field(default_factory=dict)
@@ -176,7 +159,8 @@ class Progress:
                 self.contests += bool(self.stopped)
                 if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
-                    self.proof = Proof.of(given) if given["first"] == self.start else None
+                    told = (given["ratio"], given["low"], given["high"])
+                    self.proof = told if given["first"] == self.start else None
                     self.minimal, self.needed = "", set()
                 else:
                     self.beaten.add(given["second"])

@@ -39,6 +39,8 @@ _AT_RANDOM = 20  # first results of a structure, before TPE has something to mod
 _DRAWS = 16  # proposals in a row that are known or impossible, before the neighbours' turn
 _YOUNG, _TOURNAMENT = 16, 4  # results that a parent is drawn from, and how many are
 _BAD = -3.0  # ln of a speedup: what a failure counts as, for TPE alone
+_IDLE = 8  # results without a gain, after which the best knobs are tried with other structures
+_OTHERS = 4  # such structures, the best ones
 _REACHED = 0.01  # prior of going on below a tuned state
 
 
@@ -53,6 +55,9 @@ def auto(around: Surroundings) -> Choice | None:
 
     Each has a count of its results since the last one that was better than all before; the one with
     the lower count is next. A better structure sets the tuner's count to 0, too: its knobs are new.
+    A structure is first seen with the knobs of its time, which may hide that it is the better one:
+    so after some results of the tuner without a gain, the best knobs are tried with the best of the
+    other structures.
     """
     idle = {"structure": 0, TUNE: 0}
     best = 0.0
@@ -74,10 +79,35 @@ def auto(around: Surroundings) -> Choice | None:
         arms = arms[1:]  # there is no structure to change
     if idle[TUNE] < idle["structure"]:
         arms.reverse()
+    if idle[TUNE] >= _IDLE:
+        arms.insert(0, lambda: _moved(around, best_node, space))
     for arm_of in arms:
         if (choice := arm_of()) is not None:
             return choice
     return best_first(around)
+
+
+def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
+    """Return the best node's knobs with another structure, or None."""
+    proposer, variants = around.proposer, around.variants
+    knobs = proposer.values(space, variants[best.key]) or {}
+    seen = {proposer.structure(variants[best.key])}
+    for node in around.graph.ranked():
+        variant = variants[node.key]
+        structure = proposer.structure(variant)
+        if structure in seen:
+            continue
+        if len(seen) > _OTHERS:
+            return None
+        seen.add(structure)
+        there = proposer.space(variant)
+        own = proposer.values(there, variant)
+        if own is None:
+            continue
+        found = _new(around, there, {**own, **{name: knobs[name] for name in own if name in knobs}})
+        if found is not None:
+            return Choice(node.key, TUNE, around.graph.action(node.key, TUNE).attempts, found)
+    return None
 
 
 @dataclass(frozen=True)
