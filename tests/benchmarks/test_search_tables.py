@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -117,6 +118,17 @@ def test_compare_plays_every_algorithm(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert said.startswith("convolution_A100, 30% failing, 0% noise\n  random in the table")
     assert said.count("area") == 3 and out.exists()
+
+
+def test_compared_tables_join_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "o.json"
+    rows = [{"table": name, "figures": 1} for name in ("c", "c", "a")]
+    compare.write(path, rows, 2)
+    compare.write(path, [{"table": "c", "figures": 2}, {"table": "b", "figures": 2}], 2)
+    found = json.loads(path.read_text())["rows"]
+    assert [(row["table"], row["figures"]) for row in found] == [("a", 1), ("b", 2), ("c", 2)]
+    with pytest.raises(ValueError, match="rows of 2 seeds, not 3"):
+        compare.write(path, rows, 3)
 
 
 def test_measured_table_judges_each_program_once(tmp_path: Path) -> None:

@@ -478,9 +478,9 @@ class Controller:
         self.record(name, {**fields, **more(found)})
         return found
 
-    def by_shape(self, name: str, first: str, second: str) -> Mapping[str, float] | None:
-        """Return a duel's ratios by shape, if made in this process."""
-        return self._by_shape.get((name, first, second))
+    def by_shape(self, name: str, first: str, second: str) -> Mapping[str, float]:
+        """Return a duel's ratios by shape; none if it was not made in this process."""
+        return self._by_shape.get((name, first, second), {})
 
     async def _challenge(self, key: str) -> None:
         """Compare a node with the incumbent."""

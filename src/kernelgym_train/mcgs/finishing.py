@@ -76,7 +76,8 @@ def finish(
         left_out += [step for step in after if step not in before]
         minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
     ratio = (1.0, 1.0, 1.0)
-    gains: Mapping[str, float] | None = {}
+    as_the_start = {shape.name: 1.0 for shape in task.shapes}
+    gains: Mapping[str, float] = as_the_start
     if best is not None:
         held = _confirmed(controller, best)
         if held is None or held[0] != best:
@@ -93,7 +94,7 @@ def finish(
         not verdict.correct or _read(folder, task).digest != progress.variants[best].kernel().digest
     ):
         say(f"the exported kernel is {verdict.status.value}: the start stays")
-        best, ratio, gains = None, (1.0, 1.0, 1.0), {}
+        best, ratio, gains = None, (1.0, 1.0, 1.0), as_the_start
         _export(folder, task, controller, None, context)
         verdict = _from_disk(folder, task, evaluator)
     without = None
@@ -194,7 +195,7 @@ def _shapes(
     best: Kernel,
     ratio: float,
     over: float,
-    gains: Mapping[str, float] | None,
+    gains: Mapping[str, float],
 ) -> list[dict[str, Any]]:
     """Return what came out at each shape.
 
@@ -204,8 +205,7 @@ def _shapes(
         best: The kernel that was judged last.
         ratio: Its speedup over the start, at all shapes together.
         over: The same over the reference.
-        gains: Its speedup over the start by shape; empty if it is the start itself, None if it is
-            not known.
+        gains: Its speedup over the start by shape, where known.
     """
     if not isinstance(evaluator, ShapesEvaluator):
         name = task.problem.name or task.problem.id
@@ -218,7 +218,7 @@ def _shapes(
             "name": shape.name,
             "role": shape.role,
             "weight": shape.weight,
-            "speedup": gains.get(shape.name, 1.0) if shape.weight and gains is not None else None,
+            "speedup": gains.get(shape.name) if shape.weight else None,
             "over_reference": last.get(shape.name) if shape.weight else None,
         }
         for shape in task.shapes

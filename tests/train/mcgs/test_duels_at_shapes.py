@@ -108,3 +108,30 @@ def test_speedups_by_shape_are_of_the_duel_that_counts(tmp_path: Path) -> None:
     rows = [row for row in result["shapes"] if row["weight"]]
     total = sum(row["weight"] * math.log(row["speedup"]) for row in rows)
     assert total == pytest.approx(math.log(result["speedup"]))
+
+
+def test_a_duel_before_a_kill_tells_no_speedup_by_shape(tmp_path: Path) -> None:
+    """Killed in the last duel, which then decides nothing: the one before the kill stands."""
+    given, killed = task(), False
+    judge = ScriptedEvaluator(lambda *job: verdict("correct", speedup=searches.speedup(job[1])))
+
+    def compare(
+        evaluator: Any, problem: Problem, first: Kernel, second: Kernel, **how: int
+    ) -> Duel:
+        if (first, second) in compared and not killed:
+            raise KeyboardInterrupt
+        compared.append((first, second))
+        ended = duel(evaluator, problem, first, second, **how)
+        return dataclasses.replace(ended, decided="neither", low=0.5) if killed else ended
+
+    def run(resume: bool) -> dict[str, Any]:
+        options: dict[str, Any] = {"approximate": False, "seed": 0, "workers": 1}
+        options |= {"algo": "best_first", "compare": compare, "resume": resume}
+        return search(given, judge, tmp_path, budget=Budget(1), **options)
+
+    compared: list[tuple[Kernel, Kernel]] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(resume=False)
+    killed = True
+    result = run(resume=True)
+    assert result["speedup"] > 1.0 and {row["speedup"] for row in result["shapes"]} == {None}
