@@ -21,21 +21,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-import os
-import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kernelgym import AwaitedEvaluator, Kernel, Problem, UsageError
+from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator
-from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.building import Judged, Judging, build_key, build_s, judge_s
+from kernelgym_train.mcgs.building import Judged, Judging, judge_s
 from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.progress import Progress, plain_variant, value_of
@@ -43,16 +40,14 @@ from kernelgym_train.mcgs.proposing import Proposer, source_of
 from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import plain_state
-from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.together import Together
-from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
+from kernelgym_train.mcgs.variant import Variant, state_key
 
 __all__ = ["SAME_CODE", "Controller", "Duelling"]
 
 SAME_CODE = "same_code"
 """What an evaluation came to whose machine code is another state's."""
-_QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
 _CONTESTANTS = 3
 _LEAST_ROUNDS = 3  # of a duel
@@ -60,7 +55,6 @@ _LAST_ROUNDS = 6  # of the last one: three tell little of a kernel whose times d
 _MOST_ROUNDS = 6
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for comparisons without each step
 _STATE_EVERY = 10  # evaluations
-_MOST_REPORT = 20_000  # characters of what a compiler says
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
@@ -82,7 +76,7 @@ class Duelling(Protocol):
 
 
 class Controller:
-    """One search, from its start's verdict to the last of its evaluations.
+    """A search from its first evaluation to the last comparison.
 
     Args:
         task: What is searched.
@@ -134,7 +128,7 @@ class Controller:
         self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
         self._stop = threading.Event()
-        self._by_shape: dict[tuple[str, str, str], Mapping[str, float]] = {}
+        self._by_shape: dict[tuple[str, str], Mapping[str, float]] = {}
 
     @property
     def seconds(self) -> float:
@@ -155,69 +149,6 @@ class Controller:
         event = self._log.append(self.seconds, name, fields)
         self.progress.take(event)
         self._watch(event)
-
-    def judge_start(self) -> None:
-        """Judge the start twice, unless that was done.
-
-        That gives its speed, and how far times repeat.
-
-        Raises:
-            UsageError: If the start is not correct, or cannot be timed, or if no time is left.
-        """
-        for _ in range(self.progress.starts, 2):
-            # A seed of its own: a cache would answer the second time, and show no noise.
-            seed = secrets.token_hex(16)
-            verdict = self._evaluator.evaluate(self._task.problem, self._task.start, seed=seed)
-            if not verdict.correct or verdict.timing is None:
-                what = verdict.status if not verdict.correct else "correct, and was not timed"
-                raise UsageError(
-                    f"the start kernel is {what}: {verdict.message or 'no reason given'}; a search "
-                    "needs a correct kernel that the judge times"
-                )
-            self._folder.write_start(self._task.start, verdict)
-            launch = launch_key(self.progress.variants[self.progress.start])
-            build = build_key(launch, verdict.build)
-            fields = {"speedup": verdict.speedup, "build": build, "shown_wall_s": judge_s(verdict)}
-            # A verdict tells no time of shapes that are kept secret; the limit of time has to know.
-            fields["wall_s"] = judge_s(verdict)
-            if isinstance(self._evaluator, ShapesEvaluator):
-                fields["wall_s"] = round(self._evaluator.last_s, 3)
-            busy = any(finding.code == HOST_BUSY for finding in verdict.findings)
-            self.record("start", fields | {"build_s": build_s(verdict), "host_busy": busy})
-        if not self.progress.evaluations and self.seconds_left < self.reserve_s:
-            raise UsageError(
-                f"seconds={self._budget.seconds:g} is too little: judging the start took "
-                f"{self.seconds:.0f} s, and comparing and checking the best takes about "
-                f"{self.reserve_s:.0f} s; give several times as much"
-            )
-
-    def ask_report(self) -> None:
-        """Ask the start's compiler which loops it made vectors of.
-
-        Takes one build, which is not charged, where the evaluator can build without judging and
-        the proposer weighs moves by it.
-        """
-        start = self.progress.variants[self.progress.start]
-        build = getattr(self._evaluator, "build", None)
-        takes = hasattr(self._around.proposer, "take_report") and builds_extension(start.language)
-        if build is None or not takes or self.progress.report is not None:
-            return
-        flags = (*start.flags, REPORT_FLAG)
-        made = build(dataclasses.replace(start, flags=flags).kernel())
-        if made is not None:
-            self.record("report", {"log": made.log[:_MOST_REPORT]})
-
-    def host_is_busy(self) -> str:
-        """Return what makes times differ by more than 10 %, if any."""
-        noise, busy = math.expm1(self.progress.noise), self.progress.host_busy
-        if noise <= _QUIET and not busy:
-            return ""
-        load, cores = os.getloadavg()[0], os.cpu_count() or 1
-        told = " and the judge says host_busy" if busy else ""
-        return (
-            f"two verdicts of the start differ by {noise:.0%}{told}, with a load of {load:.1f} on "
-            f"{cores} cores"
-        )
 
     async def run(self, *, contests: bool = True) -> None:
         """Evaluate until a limit is met, then compare the best few.
@@ -274,6 +205,14 @@ class Controller:
                 if challenger is None or not self.may_challenge():
                     break
                 await self._challenge(challenger)
+            if contests and self.progress.contests < _CONTESTANTS and self.progress.challenger():
+                self.cut_short()
+
+    def cut_short(self) -> None:
+        """Record what Ctrl-C left out, for a search that goes on."""
+        if self._stop.is_set() and self.progress.stopped != "interrupted":
+            limits = dataclasses.asdict(self._budget)
+            self.record("stopped", {"reason": "interrupted", "limits": limits})
 
     @property
     def seconds_left(self) -> float:
@@ -474,13 +413,16 @@ class Controller:
             # Not in the log, which proposers may read: some shapes are kept from them.
             before, after = (self._evaluator.last(kernel, found.rounds) for kernel in (one, other))
             gains = {shape: after[shape] / before[shape] for shape in after if shape in before}
-            self._by_shape[name, first, second] = gains
+            if first != self.progress.start:
+                past = self.by_shape(name, first)
+                gains = {shape: gains[shape] * past[shape] for shape in gains if shape in past}
+            self._by_shape[name, second] = gains
         self.record(name, {**fields, **more(found)})
         return found
 
-    def by_shape(self, name: str, first: str, second: str) -> Mapping[str, float]:
-        """Return a duel's ratios by shape; none if it was not made in this process."""
-        return self._by_shape.get((name, first, second), {})
+    def by_shape(self, name: str, key: str) -> Mapping[str, float]:
+        """Return speedups over the start by shape, from this process's duels."""
+        return self._by_shape.get((name, key), {})
 
     async def _challenge(self, key: str) -> None:
         """Compare a node with the incumbent."""

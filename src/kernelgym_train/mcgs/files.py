@@ -75,6 +75,12 @@ class SearchFolder:
         """True if there is a log with an event."""
         return self.events.exists() and self.events.stat().st_size > 0
 
+    def others(self) -> list[str]:
+        """Return names of other kernels that `outdir` holds."""
+        logs = sorted(self.outdir.glob("kernels/*/events.jsonl"))
+        names = [log.parent.name for log in logs if log.stat().st_size]
+        return [name for name in names if name != self.path.name]
+
     @property
     def diff(self) -> Path:
         """Its difference from the start, unless that is the best."""

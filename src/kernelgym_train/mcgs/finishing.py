@@ -78,6 +78,8 @@ def finish(
     ratio = (1.0, 1.0, 1.0)
     as_the_start = {shape.name: 1.0 for shape in task.shapes}
     gains: Mapping[str, float] = as_the_start
+    if not minimised["done"]:
+        controller.cut_short()
     if best is not None:
         held = _confirmed(controller, best)
         if held is None or held[0] != best:
@@ -87,7 +89,7 @@ def finish(
             best = None
         else:
             best, duel, proof = held
-            ratio, gains = proof, controller.by_shape(duel, progress.start, best)
+            ratio, gains = proof, controller.by_shape(duel, best)
     _export(folder, task, controller, best, context)
     verdict = _from_disk(folder, task, evaluator)
     if best is not None and (
@@ -166,15 +168,17 @@ def _confirmed(
         if key == progress.start:
             continue
         if key != best and controller.seconds_left < controller.end_s:
-            return None if progress.proof is None else (key, "duel", progress.proof)
+            return key, "duel", progress.proof
         found = controller.compare(
             "confirmed", progress.start, key, controller.rounds_left(_MOST_ROUNDS)
         )
         # A start that failed in the duel loses it with no time measured: low is 0 then.
         if found.decided == "second" and found.low > 1.0:
             return key, "confirmed", (found.ratio, found.low, found.high)
-        lost = found.decided == "first" or not all(two.correct for _, two in found.verdicts)
-        if key == incumbent and not lost and progress.proof is not None:
+        lost = found.decided == "first" or any(
+            two.valid and not two.correct for _, two in found.verdicts
+        )
+        if key == incumbent and not lost:
             return key, "duel", progress.proof
     return None
 

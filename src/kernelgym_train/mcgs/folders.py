@@ -12,6 +12,7 @@ Contract:
   time and the evaluations that are left. Time before a resumption counts, as it does for a kernel
   that is searched alone;
 - a kernel whose search fails ends no other: its message is in the result;
+- under the same limit, a resumed folder leaves finished searches as they are;
 - each kernel has its own folder, as if it were searched alone, and goes on from it.
 
 ``outdir/result.json`` (version 1): ``kernels`` (results by name, as of
@@ -42,6 +43,7 @@ from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
 __all__ = ["VERSION", "read_tasks", "search_folder", "whole_sentence"]
 
 VERSION = 1
+_SAME_SHARE = 1.05  # a share of the time that is larger by less is the one of before a resumption
 _PROBLEM, _KERNEL = ".problem.py", ".kernel.py"
 
 
@@ -280,6 +282,7 @@ class _Run:
                 session = self._stack.enter_context(self._opened(self._tasks[name], limits))
                 self._sessions[name] = session
                 self._past[name] = session.progress.seconds
+                session.keep_limit(_SAME_SHARE)
                 if self._stopped:  # while it was opened, when `stop` did not know it yet
                     session.stop()
                 if session.result is None:

@@ -78,8 +78,9 @@ class Progress:
     """Keys without a result, in the order in which they were dispatched."""
     incumbent: str = ""
     """Key of the best state that a duel has confirmed; the start at first."""
-    proof: tuple[float, float, float] | None = None
-    """(ratio, low, high) of the duel that confirmed it, if that was one with the start."""
+    proof: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Its (ratio, low, high) over the start: the product over the duels from the start to it. That
+    of the intervals' ends is wider than independent errors need."""
     beaten: set[str] = field(default_factory=set)
     """Keys that a duel has not confirmed."""
     builds: dict[str, str] = field(default_factory=dict)
@@ -159,8 +160,8 @@ class Progress:
                 self.contests += bool(self.stopped)
                 if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
-                    told = (given["ratio"], given["low"], given["high"])
-                    self.proof = told if given["first"] == self.start else None
+                    ratio, low, high = self.proof
+                    self.proof = (ratio * given["ratio"], low * given["low"], high * given["high"])
                     self.minimal, self.needed = "", set()
                 else:
                     self.beaten.add(given["second"])

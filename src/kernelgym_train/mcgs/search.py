@@ -128,6 +128,11 @@ def search(
     """
     check_algorithm(algo)
     folder = SearchFolder(outdir, task.name)
+    if others := folder.others():
+        raise UsageError(
+            f"{str(outdir)!r} holds the search of another kernel ({', '.join(others)}); give "
+            "another outdir, or search the kernels of a folder together"
+        )
     if resume and not folder.is_begun:
         raise UsageError(
             f"there is no search in {str(folder.path)!r} to go on with; leave resume out"

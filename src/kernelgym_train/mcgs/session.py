@@ -31,6 +31,7 @@ from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.starting import ask_report, judge_start, why_times_differ
 from kernelgym_train.mcgs.tactics import add_tactics, read_tactics
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.variant import context_key, read_variant, state_key
@@ -181,15 +182,15 @@ class Session:
             fields = {"context": self.context, "algo": self._algo, "seed": self._seed}
             controller.record("search", {**fields, "tactics": tactics})
         try:
-            controller.judge_start()
-            if (busy := controller.host_is_busy()) and require_quiet:
+            judge_start(controller, self.task, self.evaluator, self.folder, self.budget.seconds)
+            if (busy := why_times_differ(progress)) and require_quiet:
                 raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
         except UsageError:
             if new:
                 self._refused = True
                 self.folder.forget()
             raise
-        controller.ask_report()
+        ask_report(controller, self.task, self.evaluator, self.proposer)
         self._tell_report()
         factor = progress.start_speedup
         self._say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
@@ -236,6 +237,17 @@ class Session:
         except (OSError, UsageError) as error:  # the result is there, and stands
             self._say(f"warning: what moves came to was not kept: {error}")
         return result
+
+    def keep_limit(self, factor: float) -> None:
+        """Keep the limit that ended the search, unless this is longer.
+
+        Args:
+            factor: How many times as long is much longer.
+        """
+        if self.progress.stopped == "seconds":
+            before = self.progress.limits["seconds"]
+            if before < self.budget.seconds <= factor * before:
+                self.budget = dataclasses.replace(self.budget, seconds=before)
 
     def write(self, result: Mapping[str, Any]) -> None:
         """Write the files of a result, in case a kill came before."""

@@ -110,7 +110,7 @@ def test_speedups_by_shape_are_of_the_duel_that_counts(tmp_path: Path) -> None:
     assert total == pytest.approx(math.log(result["speedup"]))
 
 
-def test_a_duel_before_a_kill_tells_no_speedup_by_shape(tmp_path: Path) -> None:
+def test_speedups_by_shape_are_lost_with_a_kill(tmp_path: Path) -> None:
     """Killed in the last duel, which then decides nothing: the one before the kill stands."""
     given, killed = task(), False
     judge = ScriptedEvaluator(lambda *job: verdict("correct", speedup=searches.speedup(job[1])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import signal
 import threading
@@ -155,6 +156,22 @@ def test_time_is_shared_by_weight(kernels: Path, tmp_path: Path) -> None:
     # Of 600 s a fifth is the first one's: its weight is 1 of 5.
     assert result["kernels"]["product"]["stopped"] == "seconds" and took["product"] <= 130
     assert sum(took.values()) <= 600
+
+
+def test_a_resumed_folder_keeps_what_time_ended(kernels: Path, tmp_path: Path) -> None:
+    judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=1.0))
+    ticks = itertools.count()
+    given: dict[str, Any] = {"budget": Budget(900, seconds=600)}
+    given["clock"] = lambda: len(judge.judged) + 1e-3 * next(ticks)  # opening a search takes time
+    first = run(kernels, tmp_path / "out", judge, **given)
+    stopped = {each["stopped"] for each in first["kernels"].values()}
+    assert "seconds" in stopped and not first["failed"]
+    before = len(judge.judged)
+    again = run(kernels, tmp_path / "out", judge, resume=True, **given)
+    assert again["kernels"] == first["kernels"] and len(judge.judged) == before
+    given["budget"] = Budget(900, seconds=1200)
+    more = run(kernels, tmp_path / "out", judge, resume=True, **given)
+    assert more["evaluations"] > first["evaluations"]
 
 
 class Killed(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def test_search_start_that_fails_promotes_nothing(tmp_path: Path) -> None:
         (Duel(1.5, 0.7, 3.2, 3, (), "neither"), True),
         (Duel(0.8, 0.7, 0.9, 3, (), "first"), False),
         (Duel(0.0, 0.0, 0.0, 1, ((verdict("correct"), verdict("wrong")),), "neither"), False),
+        (Duel(0.0, 0.0, 0.0, 1, ((verdict("correct"), verdict("unavailable")),), "neither"), True),
     ],
 )
 def test_search_lost_last_duel_takes_the_best(last: Duel, kept: bool, tmp_path: Path) -> None:
@@ -48,6 +50,17 @@ def test_search_lost_last_duel_takes_the_best(last: Duel, kept: bool, tmp_path: 
     assert (result["speedup"] > 1.0) == bool(result["best"]["diff"]) == kept
     proofs = [row["ratio"] for row in rows(tmp_path) if row["event"] == "duel"]
     assert result["speedup"] == pytest.approx(proofs[-1] if kept else 1.0)
+
+
+def test_undecided_last_duel_leaves_those_before(tmp_path: Path) -> None:
+    """The best beat another kernel, which had beaten the start."""
+    undecided = ending_in(LAST, Duel(1.5, 0.7, 3.2, 3, (), "neither"))
+    result = searches.run(tmp_path, searches.evaluator(), 30, compare=undecided)
+    won = [row for row in rows(tmp_path) if row["event"] == "duel" and row["low"] > 1.0]
+    assert len(won) > 1 and won[1]["first"] == won[0]["second"] != won[0]["first"]
+    assert result["best"]["state"] == won[-1]["second"]
+    for name, end in (("speedup", "ratio"), ("speedup_low", "low"), ("speedup_high", "high")):
+        assert result[name] == pytest.approx(math.prod(row[end] for row in won))
 
 
 def test_search_best_wrong_at_the_end_keeps_the_start(tmp_path: Path) -> None:

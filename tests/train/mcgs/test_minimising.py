@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,24 @@ def test_cut_while_minimising_goes_on(tmp_path: Path) -> None:
     events = [json.loads(line) for line in path.read_text().splitlines()]
     steps = [tuple(row["step"]) for row in events if row["event"] == "reduced"]
     assert len(steps) == len(set(steps)) == 3
+
+
+def test_ctrl_c_while_minimising_can_be_resumed(tmp_path: Path) -> None:
+    worth = {"vector_size(32)": 4.0, "-funroll-loops": 1.01, "-O3": 1.2}
+
+    def compare(evaluator: Any, problem: Problem, one: Kernel, *args: Any, **given: Any) -> Duel:
+        if one != searches.TASK.start and not said:
+            said.append("Ctrl-C")
+            signal.raise_signal(signal.SIGINT)
+        return duel(evaluator, problem, one, *args, **given)
+
+    said: list[str] = []
+
+    cut = searched(tmp_path, worth, compare=compare)
+    assert (cut["stopped"], cut["minimised"]["done"]) == ("interrupted", False)
+    resumed = searched(tmp_path, worth, resume=True)
+    assert resumed["minimised"]["done"] and resumed["evaluations"] == cut["evaluations"]
+    assert resumed["best"]["digest"] == searched(tmp_path / "whole", worth)["best"]["digest"]
 
 
 @pytest.mark.parametrize("seconds", [240, 280])  # without time for a duel before the last, and with

@@ -29,6 +29,7 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support import searches
@@ -427,6 +428,9 @@ def test_search_folder_of_another_task_is_refused(tmp_path: Path) -> None:
     searches.run(tmp_path, searches.evaluator(), 2)
     with pytest.raises(UsageError, match="there is a search in"):
         searches.run(tmp_path, searches.evaluator(), 2)
+    renamed = dataclasses.replace(searches.TASK, name="another")
+    with pytest.raises(UsageError, match="holds the search of another kernel \\(matmul\\)"):
+        search(renamed, searches.evaluator(), tmp_path)
     with pytest.raises(UsageError, match="begun with another approximate"):
         searches.run(tmp_path, searches.evaluator(), 2, approximate=True, resume=True)
     with pytest.raises(UsageError, match="there is no search in"):

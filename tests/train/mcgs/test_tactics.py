@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,7 @@ def test_a_search_adds_what_it_found_once(tmp_path: Path) -> None:
 
 def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
     searches.run(tmp_path, searches.evaluator(), 6)
-    kept = tmp_path / "kernels" / "first"
-    (tmp_path / "kernels" / "matmul").rename(kept)
+    shutil.rmtree(tmp_path / "kernels")
     judge: ScriptedEvaluator = searches.evaluator()
     searches.run(tmp_path, judge, 4, budget=Budget(4))
     (began, *_) = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
