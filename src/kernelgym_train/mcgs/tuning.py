@@ -51,12 +51,15 @@ def tpe(around: Surroundings) -> Choice | None:
 
 
 def auto(around: Surroundings) -> Choice | None:
-    """Change the structure, or tune the knobs of the best one.
+    """Change the structure, or tune.
 
     Each has a count of its results since the last one that was better than all before; the one with
     the lower count is next. A better structure sets the tuner's count to 0, too: its knobs are new.
-    A structure is first seen with the knobs of its time, which may hide that it is the better one:
-    so after some results of the tuner without a gain, the best knobs are tried with the best of the
+
+    The tuner sets all steps that the start allows, structure among them, as some gains take two of
+    them at once. Where the best state is none of these settings, it sets that state's knobs. A
+    structure is first seen with the knobs of its time, which may hide that it is the better one: so
+    after some results of the tuner without a gain, the best knobs are tried with the best of the
     other structures.
     """
     idle = {"structure": 0, TUNE: 0}
@@ -70,12 +73,14 @@ def auto(around: Surroundings) -> Choice | None:
             best, idle[arm], idle[TUNE] = tried.value, 0, 0
     best_node = around.graph.ranked()[0]
     variant = around.variants[best_node.key]
+    whole = around.proposer.space(None)
     space = around.proposer.space(variant)
+    tuned = space if around.proposer.values(whole, variant) is None else whole
     arms: list[Callable[[], Choice | None]] = [
         lambda: mcgs(_Structures.of(around)),
-        lambda: tune(around, best_node, space),
+        lambda: tune(around, best_node, tuned) or tune(around, best_node, space),
     ]
-    if len(space.knobs) == len(around.proposer.space(None).knobs):
+    if len(space.knobs) == len(whole.knobs):
         arms = arms[1:]  # there is no structure to change
     if idle[TUNE] < idle["structure"]:
         arms.reverse()

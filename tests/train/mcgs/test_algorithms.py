@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search.offline import anywhere, play
+from benchmarks.search.offline import anywhere, play, play_from
 from benchmarks.search.table import Table, TableProposer
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.graph import Graph
@@ -206,3 +206,19 @@ def test_auto_changes_structure_and_tunes_in_turns() -> None:
     known.history += [Tried(seen, known.graph.start, "c2", None, charged=True)] * 3
     choice = auto(known.around)
     assert choice is not None and (choice.node, choice.move) == (better, TUNE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_auto_takes_two_steps_at_once(seed: int) -> None:
+    """A structure that is slower with the knobs of the best, and faster with others."""
+    knobs = [str(choice) for choice in range(8)]
+    times = {
+        (structure, one, other): 1.0 if structure and one >= "6" else 20.0 if structure else 9.0
+        for structure, one, other in itertools.product(("", "tiled"), knobs, knobs)
+    }
+    columns = {"s": ("", "tiled"), "one": tuple(knobs), "other": tuple(knobs)}
+    space = Table("t", columns, frozenset({"s"}), times)
+    proposer = TableProposer(space, ("", "0", "0"))
+    first = proposer.variant(("", "0", "0"))
+    found = play_from(auto, space, proposer, first, proposer.config, seed=seed, budget=40)
+    assert found.shares[-1] == 1.0
