@@ -27,7 +27,7 @@ TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.
 	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \
 	demo.report demo.plan demo.stages demo.arms demo.demonstration \
 	mcgs.search mcgs.session mcgs.launch_choices mcgs.tactics mcgs.folders mcgs.sharing mcgs.settings mcgs.budget mcgs.task mcgs.shapes mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.static_priors mcgs.texts mcgs.knobs mcgs.graph mcgs.selection mcgs.populations mcgs.tuning mcgs.algorithms \
-	mcgs.progress mcgs.state mcgs.events mcgs.building mcgs.together mcgs.controller mcgs.starting mcgs.minimising mcgs.finishing \
+	mcgs.progress mcgs.state mcgs.events mcgs.building mcgs.together mcgs.controller mcgs.starting mcgs.minimising mcgs.finishing mcgs.episode \
 	mcgs.live mcgs.story mcgs.report mcgs.files mcgs.moves.definition mcgs.moves.table
 
 .PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook redteam lint bench docs clean

@@ -10,6 +10,7 @@
         result.json             the same as above
         trace.md                each evaluation and comparison, for a reader
         report.html             the same with drawings, in one file
+        episode.jsonl           the way to the best, see `kernelgym_train.mcgs.episode`
         baseline/               the start: kernel_module.py, result.json, what was built of it
         variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json, and
                                 log.txt where the compiler or the kernel said something; for the
@@ -17,7 +18,7 @@
         best                    a link to the variant that won, or to baseline
 
 Contract: a file is written beside its place and moved there, so that a reader finds a whole one.
-What a log does not say is never read back.
+What a log does not say is never read back, but for verdicts of an episode.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
 from kernelgym_train.mcgs.variant import Variant
 
@@ -138,6 +140,14 @@ class SearchFolder:
         if log := "\n".join(filter(None, (verdict.log, built))):
             _write(folder / "log.txt", log)
 
+    def read_verdict(self, key: str) -> Verdict | None:
+        """Return a variant's verdict, if it is there and whole."""
+        try:
+            told = (self.path / "variants" / key / "result.json").read_text(encoding="utf-8")
+            return Verdict.from_dict(json.loads(told))
+        except (OSError, ValueError):
+            return None
+
     def write_built(self, key: str | None, files: Mapping[str, bytes]) -> None:
         """Write what was built of a variant, or the start."""
         folder = self.path / ("baseline" if key is None else f"variants/{key}")
@@ -159,6 +169,11 @@ class SearchFolder:
         _write(self.path / "result.json", _json(result))
         if self._alone:
             write_whole(self.outdir, result)
+
+    def write_episode(self, record: EpisodeRecord | None) -> None:
+        """Write the way to the best, if there is one."""
+        if record is not None:
+            write_records(self.path / "episode.jsonl", [record])
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write what the log adds up to."""

@@ -31,6 +31,7 @@ from typing import Any
 from kernelgym import Kernel
 from kernelgym.types import Evaluator, Verdict
 from kernelgym_train.mcgs.controller import Controller
+from kernelgym_train.mcgs.episode import episode_of
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
@@ -100,6 +101,8 @@ def finish(
         _export(folder, task, controller, None, context)
         verdict = _from_disk(folder, task, evaluator)
     without = None
+    if best is not None and best not in progress.graph.nodes:  # it lost steps, and was not judged
+        folder.write_verdict(best, verdict)
     if best is not None and progress.risks[best] == "approximate":
         if controller.seconds_left >= controller.reserve_s:
             without = _best_without(controller)
@@ -149,7 +152,7 @@ def finish(
             folder.write_built(best, built_for(progress.variants[best].kernel()))
     controller.record("finished", {"result": result})
     folder.write_result(result)
-    write_story(controller, folder, result)
+    write_story(controller, task, evaluator, folder, result)
     return result
 
 
@@ -183,12 +186,28 @@ def _confirmed(
     return None
 
 
-def write_story(controller: Controller, folder: SearchFolder, result: Mapping[str, Any]) -> None:
-    """Write state, trace and report of a search with a result."""
+def write_story(
+    controller: Controller,
+    task: Task,
+    evaluator: Evaluator,
+    folder: SearchFolder,
+    result: Mapping[str, Any],
+) -> None:
+    """Write a result's state, trace, report and episode."""
     progress = controller.progress
     story = read_story(read_events(folder.events))
     said = sentence(result, folder)
     diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
+    if result["best"]["diff"]:
+        way = episode_of(
+            task,
+            progress,
+            result["best"]["state"],
+            folder.read_verdict,
+            device=evaluator.device,
+            ruleset=evaluator.ruleset,
+        )
+        folder.write_episode(way)
     folder.write_state(plain_state(progress))
     folder.write_report(trace(story, said), report(story, progress, result, said, diff))
 

@@ -252,7 +252,7 @@ class Session:
     def write(self, result: Mapping[str, Any]) -> None:
         """Write the files of a result, in case a kill came before."""
         self.folder.write_result(result)
-        write_story(self._controller, self.folder, result)
+        write_story(self._controller, self.task, self.evaluator, self.folder, result)
 
     def stop(self) -> None:
         """Dispatch nothing any more, under whatever limits."""

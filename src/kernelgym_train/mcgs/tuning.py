@@ -51,16 +51,15 @@ def tpe(around: Surroundings) -> Choice | None:
 
 
 def auto(around: Surroundings) -> Choice | None:
-    """Change the structure, or tune.
+    """Change the structure, or tune the knobs of the best one.
 
     Each has a count of its results since the last one that was better than all before; the one with
     the lower count is next. A better structure sets the tuner's count to 0, too: its knobs are new.
 
-    The tuner sets all steps that the start allows, structure among them, as some gains take two of
-    them at once. Where the best state is none of these settings, it sets that state's knobs. A
-    structure is first seen with the knobs of its time, which may hide that it is the better one: so
-    after some results of the tuner without a gain, the best knobs are tried with the best of the
-    other structures.
+    A structure is first seen with the knobs of its time, which may hide that it is the better one:
+    so after some results of the tuner without a gain, the best knobs are tried with the best of the
+    other structures, and then all steps that the start allows are tuned, structure among them, as
+    some gains take two of them at once.
     """
     idle = {"structure": 0, TUNE: 0}
     best = 0.0
@@ -75,17 +74,16 @@ def auto(around: Surroundings) -> Choice | None:
     variant = around.variants[best_node.key]
     whole = around.proposer.space(None)
     space = around.proposer.space(variant)
-    tuned = space if around.proposer.values(whole, variant) is None else whole
     arms: list[Callable[[], Choice | None]] = [
         lambda: mcgs(_Structures.of(around)),
-        lambda: tune(around, best_node, tuned) or tune(around, best_node, space),
+        lambda: tune(around, best_node, space),
     ]
     if len(space.knobs) == len(whole.knobs):
         arms = arms[1:]  # there is no structure to change
     if idle[TUNE] < idle["structure"]:
         arms.reverse()
     if idle[TUNE] >= _IDLE:
-        arms.insert(0, lambda: _moved(around, best_node, space))
+        arms.insert(0, lambda: _moved(around, best_node, space) or tune(around, best_node, whole))
     for arm_of in arms:
         if (choice := arm_of()) is not None:
             return choice

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernelgym import Duel, Kernel, duel
+from kernelgym.records.trajectories import read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
@@ -129,6 +130,16 @@ def test_cut_while_minimising_goes_on(tmp_path: Path) -> None:
     events = [json.loads(line) for line in path.read_text().splitlines()]
     steps = [tuple(row["step"]) for row in events if row["event"] == "reduced"]
     assert len(steps) == len(set(steps)) == 3
+
+
+def test_a_best_that_lost_steps_ends_the_episode(tmp_path: Path) -> None:
+    result = searched(tmp_path, {"vector_size(32)": 4.0, "-O3": 2.0})
+    assert result["minimised"]["left_out"]
+    (record,) = read_records(tmp_path / "kernels" / "matmul" / "episode.jsonl")
+    before, last = record.trajectory.turns
+    assert "-funroll-loops" in before.action and last.action.startswith("Without compiler_flags")
+    best = (tmp_path / result["best"]["path"]).read_text()
+    assert last.reply.kernel is not None and last.reply.kernel.source.rstrip() == best.rstrip()
 
 
 def test_ctrl_c_while_minimising_can_be_resumed(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""`episode_of`: the way to a search's best, as an episode.
+
+Contract: a turn is a state on the way, each made from the one before it, and all judged. Its text
+is what a model could have answered: the recipes of its moves, and the whole kernel. What was read
+before it is the plain observer's prompt, with the start as the kernel to improve, so that
+`kernelgym.records.export` makes it again. Scores are of the preset ``kevin``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernelgym import EpisodeRecord
+from kernelgym.answers.parsing import parse
+from kernelgym.feedback import feedback
+from kernelgym.prompts.observer import Observer, render
+from kernelgym.rewards import reward_preset, score
+from kernelgym.rulesets import Ruleset
+from kernelgym.types import Trajectory, Turn, Verdict, text_digest
+from kernelgym_train.mcgs.moves.table import known_moves
+from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["WRITER", "episode_of", "way_to"]
+
+WRITER = "mcgs"
+_REWARD = "kevin"
+
+
+def way_to(progress: Progress, best: str) -> tuple[str, ...]:
+    """Return the states from the start to the best.
+
+    The start is left out. Of several parents the first one counts. A best that lost steps at the
+    end is no node of the graph: it follows what it lost them from.
+
+    Args:
+        progress: The search.
+        best: Key of the best.
+    """
+    way = [] if best in progress.graph.nodes else [best]
+    key = progress.incumbent if way else best
+    while key != progress.start:
+        way.append(key)
+        key = progress.graph.nodes[key].parents[0]
+    return tuple(reversed(way))
+
+
+def episode_of(
+    task: Task,
+    progress: Progress,
+    best: str,
+    verdict_of: Callable[[str], Verdict | None],
+    *,
+    device: str,
+    ruleset: Ruleset,
+) -> EpisodeRecord | None:
+    """Return the episode; None if no verdict is known.
+
+    Args:
+        task: What was searched.
+        progress: The search.
+        best: Key of the best.
+        verdict_of: Returns a state's verdict, if it is known.
+        device: Device of the verdicts.
+        ruleset: Their rules.
+    """
+    judged = [(key, verdict) for key in way_to(progress, best) if (verdict := verdict_of(key))]
+    if not judged:
+        return None
+    language, preset = task.start.language, reward_preset(_REWARD)
+    observer = Observer(language, device, ruleset, len(judged))
+    turns: list[Turn] = []
+    read: list[str] = []
+    before = progress.variants[progress.start]
+    for key, verdict in judged:
+        messages = observer.observe(task.problem, turns, start=task.start)
+        read.append(text_digest(render(messages)))
+        variant = progress.variants[key]
+        text = _answer(before, variant)
+        reply = parse(text, language)
+        said = feedback(verdict, reply)
+        scored = score(preset, reply, verdict, turns)
+        turns.append(Turn(len(turns), text, reply, verdict, said, scored))
+        before = variant
+    return EpisodeRecord(
+        Trajectory(task.problem, tuple(turns), "budget", len(turns)),
+        language=language,
+        device=device,
+        ruleset=ruleset.label,
+        reward=preset.name,
+        stop_when="never",
+        start=task.start.source,
+        observations=tuple(read),
+        writer=WRITER,
+        key=task.name,
+    )
+
+
+def _answer(before: Variant, variant: Variant) -> str:
+    """Return what has changed, and the kernel."""
+    moves = known_moves()
+    said = []
+    for step in variant.applied:
+        if step not in before.applied:
+            recipe = moves[step.move].recipe if step.move in moves else ""
+            said.append(" ".join(filter(None, (f"{step.move} ({step.choice}).", recipe))))
+    for step in before.applied:
+        if step not in variant.applied:
+            said.append(f"Without {step.move} ({step.choice}).")
+    source = variant.kernel().source
+    kernel = f"<KERNEL>\n```python\n{source.rstrip()}\n```\n</KERNEL>"
+    return "\n".join([*said, "", kernel]) if said else kernel
