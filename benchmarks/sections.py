@@ -355,8 +355,8 @@ SECTIONS = (
             "their goals is torch's own speed: the start of LayerNorm is six to ten times as slow "
             "as torch here, and that of softmax twelve times, so that ten and fifteen times the "
             "start would be faster than torch. Softmax with exact moves calls `exp` once for each "
-            "number: g++ makes vectors of it with `-ffast-math` alone. Rows of `auto` are of a time "
-            "before it tried the best knobs with other structures.",
+            "number: g++ makes vectors of it with `-ffast-math` alone. Rows of `auto` are of a "
+            "time before it tried the best knobs with other structures.",
         ),
     ),
     *_recorded(
