@@ -58,8 +58,8 @@ def auto(around: Surroundings) -> Choice | None:
 
     A structure is first seen with the knobs of its time, which may hide that it is the better one:
     so after some results of the tuner without a gain, the best knobs are tried with the best of the
-    other structures, and then all steps that the start allows are tuned, structure among them, as
-    some gains take two of them at once.
+    other structures, and then the tuner's every other turn is for all steps that the start allows,
+    structure among them, as some gains take two of them at once.
     """
     idle = {"structure": 0, TUNE: 0}
     best = 0.0
@@ -74,16 +74,19 @@ def auto(around: Surroundings) -> Choice | None:
     variant = around.variants[best_node.key]
     whole = around.proposer.space(None)
     space = around.proposer.space(variant)
+    stuck = idle[TUNE] >= _IDLE
+    tuned = whole if stuck and idle[TUNE] % 2 else space
     arms: list[Callable[[], Choice | None]] = [
         lambda: mcgs(_Structures.of(around)),
-        lambda: tune(around, best_node, space),
+        lambda: tune(around, best_node, tuned),
     ]
     if len(space.knobs) == len(whole.knobs):
         arms = arms[1:]  # there is no structure to change
     if idle[TUNE] < idle["structure"]:
         arms.reverse()
-    if idle[TUNE] >= _IDLE:
-        arms.insert(0, lambda: _moved(around, best_node, space) or tune(around, best_node, whole))
+    if stuck:
+        arms.insert(0, lambda: _moved(around, best_node, space))
+        arms.append(lambda: tune(around, best_node, space))
     for arm_of in arms:
         if (choice := arm_of()) is not None:
             return choice

@@ -208,6 +208,14 @@ def test_auto_changes_structure_and_tunes_in_turns() -> None:
     assert choice is not None and (choice.node, choice.move) == (better, TUNE)
 
 
+def test_auto_without_gains_still_changes_structure() -> None:
+    known = Known(table((4, 4, 6), structure=("c2",)), ("0", "0", "0"))
+    start = known.graph.start
+    known.history += [Tried(start, start, TUNE, None, charged=True)] * 9
+    choice = auto(known.around)
+    assert choice is not None and choice.move == "c2", "what tunes all steps waits its turn"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_auto_takes_two_steps_at_once(seed: int) -> None:
     """A structure that is slower with the knobs of the best, and faster with others."""
