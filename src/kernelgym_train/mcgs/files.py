@@ -171,9 +171,12 @@ class SearchFolder:
             write_whole(self.outdir, result)
 
     def write_episode(self, record: EpisodeRecord | None) -> None:
-        """Write the way to the best, if there is one."""
-        if record is not None:
-            write_records(self.path / "episode.jsonl", [record])
+        """Write the way to the best; without one, none is left there."""
+        path = self.path / "episode.jsonl"
+        if record is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_records(path, [record])
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write what the log adds up to."""

@@ -198,6 +198,7 @@ def write_story(
     story = read_story(read_events(folder.events))
     said = sentence(result, folder)
     diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
+    way = None
     if result["best"]["diff"]:
         way = episode_of(
             task,
@@ -207,7 +208,7 @@ def write_story(
             device=evaluator.device,
             ruleset=evaluator.ruleset,
         )
-        folder.write_episode(way)
+    folder.write_episode(way)
     folder.write_state(plain_state(progress))
     folder.write_report(trace(story, said), report(story, progress, result, said, diff))
 

@@ -66,8 +66,11 @@ def test_command_exports_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_nothing_faster_is_no_episode(tmp_path: Path) -> None:
     judge = searches.evaluator(lambda problem, kernel: verdict("correct", speedup=1.0))
+    path = tmp_path / "kernels" / "matmul" / "episode.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("of a search before")
     assert searches.run(tmp_path, judge, 6)["speedup"] == 1.0
-    assert not (tmp_path / "kernels" / "matmul" / "episode.jsonl").exists()
+    assert not path.exists()
 
 
 def test_states_whose_verdict_is_gone_are_left_out(tmp_path: Path) -> None:
