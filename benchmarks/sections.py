@@ -372,8 +372,8 @@ SECTIONS = (
             "run. There the best programs differ from the best of another loop order by two steps "
             "at once, where algorithms that take one at a time stay. The rows of `auto` on tables "
             "of C++ kernels are of a time before it tuned all at once where nothing else gains. "
-            "On that of a layer normalisation it misses at 20 evaluations: the gain is in knobs, "
-            "of which it draws the first 20 settings at random.",
+            "On that of a layer normalisation it misses at 20 evaluations; its tuner draws the "
+            "first 20 settings at random.",
         ),
         Section(
             "A search among kernels that are no faster",
