@@ -9,7 +9,7 @@ Printed is the true share of the optimum that the incumbent has, the state with 
 time, after 20, 60, 100 and 200 evaluations: median/10th percentile. ``area`` is the mean over all
 evaluations of the share's difference from random search of the whole table, with the same seed.
 ``held out`` marks tables on which no algorithm was tuned. Rows go into the file as they come, and
-those of other tables stay in it.
+those of other cases stay in it.
 """
 
 from __future__ import annotations
@@ -149,8 +149,12 @@ def main(argv: Sequence[str] | None = None) -> None:
                 write(given.out, rows, given.seeds)
 
 
+def _case(row: Mapping[str, Any]) -> Case:
+    return row["table"], row["failing"], row["noise"]
+
+
 def write(path: Path, rows: Sequence[Mapping[str, Any]], seeds: int) -> None:
-    """Write rows into a file, and keep its rows of other tables.
+    """Write rows into a file, and keep its rows of other cases.
 
     Raises:
         ValueError: If the file's rows were made with another number of seeds.
@@ -160,10 +164,10 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], seeds: int) -> None:
         there = json.loads(path.read_text())
     if there["seeds"] != seeds:
         raise ValueError(f"{path} holds rows of {there['seeds']} seeds, not {seeds}")
-    names = {row["table"] for row in rows}
-    kept = [row for row in there["rows"] if row["table"] not in names]
+    cases = {_case(row) for row in rows}
+    kept = [row for row in there["rows"] if _case(row) not in cases]
     data = {"machine": machine("optuna"), "seeds": seeds, "held_out": HELD_OUT}
-    ordered = sorted([*kept, *rows], key=lambda row: row["table"])
+    ordered = sorted([*kept, *rows], key=_case)
     path.write_text(json.dumps({**data, "rows": ordered}, indent=1) + "\n")
 
 

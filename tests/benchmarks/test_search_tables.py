@@ -120,13 +120,21 @@ def test_compare_plays_every_algorithm(tmp_path: Path, capsys: pytest.CaptureFix
     assert said.count("area") == 3 and out.exists()
 
 
-def test_compared_tables_join_those_of_the_file(tmp_path: Path) -> None:
+def test_compared_cases_join_those_of_the_file(tmp_path: Path) -> None:
+    def row(table: str, failing: float, figures: int) -> dict[str, Any]:
+        return {"table": table, "failing": failing, "noise": 0.0, "figures": figures}
+
     path = tmp_path / "o.json"
-    rows = [{"table": name, "figures": 1} for name in ("c", "c", "a")]
+    rows = [row("c", 0.3, 1), row("c", 0.0, 1), row("a", 0.0, 1)]
     compare.write(path, rows, 2)
-    compare.write(path, [{"table": "c", "figures": 2}, {"table": "b", "figures": 2}], 2)
+    compare.write(path, [row("c", 0.3, 2), row("b", 0.0, 2)], 2)
     found = json.loads(path.read_text())["rows"]
-    assert [(row["table"], row["figures"]) for row in found] == [("a", 1), ("b", 2), ("c", 2)]
+    assert [(each["table"], each["failing"], each["figures"]) for each in found] == [
+        ("a", 0.0, 1),
+        ("b", 0.0, 2),
+        ("c", 0.0, 1),
+        ("c", 0.3, 2),
+    ]
     with pytest.raises(ValueError, match="rows of 2 seeds, not 3"):
         compare.write(path, rows, 3)
 
