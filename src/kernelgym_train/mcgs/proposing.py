@@ -76,7 +76,7 @@ class RuleProposer:
         approximate: Whether moves that change results for good may be made.
         moves: Ids of the moves to use; all if None.
         static: Whether priors follow from the kernel's text; each move's own weight if not.
-        more: Moves of the task's own, which are used beside the rules'.
+        more: Moves of the task or the machine, beside the rules' or in place of one with its id.
 
     Raises:
         UnknownName: If there is no such move.

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,13 +29,14 @@ from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish, write_story
 from kernelgym_train.mcgs.launch_choices import launch_choices
+from kernelgym_train.mcgs.moves.parallelise import parallelise
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.starting import ask_report, judge_start, why_times_differ
 from kernelgym_train.mcgs.tactics import add_tactics, read_tactics
 from kernelgym_train.mcgs.task import Task
-from kernelgym_train.mcgs.variant import context_key, read_variant, state_key
+from kernelgym_train.mcgs.variant import builds_extension, context_key, read_variant, state_key
 
 __all__ = ["Session", "check_algorithm", "stopped_by_ctrl_c"]
 
@@ -116,6 +118,8 @@ class Session:
         }
         self._algo, self._seed, self._say = algo, seed, say
         more = launch_choices(task.spec, start.language)
+        if builds_extension(start.language):
+            more = (*more, parallelise(os.cpu_count() or 1))
         self.proposer = proposer or RuleProposer(start, approximate=self.approximate, more=more)
         self.progress = Progress.begin(state_key(start), start)
         if not self.folder.is_begun:  # refused before there is a folder

@@ -8,6 +8,7 @@ cores gets a schedule.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import replaced
@@ -22,7 +23,7 @@ __all__ = ["CHANGE_BLOCK_SIZES"]
 
 _BLOCKS = (64, 32, 128, 256)
 _SCHEDULES = ("schedule(dynamic, 1)", "schedule(static, 8)", "schedule(dynamic, 16)")
-_PLAIN = "#pragma omp parallel for"
+_PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
@@ -39,9 +40,12 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                     yield Realisation(loop.name, f"blocks of {block}", changed)
         for loop in function.loops:
             directive = directive_of(loop)
-            if loop.pragmas == (_PLAIN,) and directive is not None:
+            if len(loop.pragmas) != 1 or not _PLAIN.fullmatch(loop.pragmas[0]):
+                continue
+            if directive is not None:
+                plain = loop.pragmas[0]
                 for schedule in _SCHEDULES:
-                    new = text_of(directive).replace(_PLAIN, f"{_PLAIN} {schedule}")
+                    new = text_of(directive).replace(plain, f"{plain} {schedule}")
                     cpp = replaced(file.cpp, [(directive, new)])
                     changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
                     yield Realisation(f"{loop.name} threads", schedule, changed)

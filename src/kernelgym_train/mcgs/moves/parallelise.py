@@ -1,4 +1,7 @@
-"""`parallelise`: an outermost loop with independent iterations runs on all cores."""
+"""`parallelise`: cores share an outermost loop with independent iterations.
+
+Fewer threads than cores gain where two of them share a unit, or where a core is taken.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,39 @@ from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["PARALLELISE"]
+__all__ = ["PARALLELISE", "parallelise"]
+
+_ALL = "#pragma omp parallel for"
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
+def parallelise(cores: int) -> Move:
+    """Return the move for a machine.
+
+    Args:
+        cores: How many it has; powers of two below that are numbers of threads, from 2 on.
+    """
+    fewer = [2**power for power in range(cores.bit_length(), 0, -1) if 2**power < cores]
+    counts = [f"{_ALL} num_threads({count})" for count in fewer]
+    return Move(
+        "parallelise",
+        ("cpp",),
+        "exact",
+        20,
+        2.0,
+        "Share an outermost loop with independent iterations out among all cores, or some.",
+        lambda variant: _realise(variant, counts),
+        knob="choice",
+    )
+
+
+def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
     """Yield OpenMP's directives for each outermost loop that allows them."""
     file = variant.file
     for function in read_functions(file.cpp):
         for loop in function.loops:
             if loop.pragmas or not has_independent_iterations(function, loop):
                 continue
-            choices = ["#pragma omp parallel for"]
+            choices = [_ALL]
             inner = loop.body[0] if len(loop.body) == 1 else None
             if (
                 isinstance(inner, Loop)
@@ -29,8 +54,8 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 and loop.variable not in inner.lower.names | inner.upper.names
                 and has_independent_iterations(function, inner)
             ):
-                choices.append("#pragma omp parallel for collapse(2)")
-            for choice in choices:
+                choices.append(f"{_ALL} collapse(2)")
+            for choice in choices + counts:
                 cpp = with_lines_before(file.cpp, [(loop.node, choice)])
                 changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
                 yield Realisation(
@@ -38,13 +63,5 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 )
 
 
-PARALLELISE = Move(
-    "parallelise",
-    ("cpp",),
-    "exact",
-    20,
-    2.0,
-    "Share an outermost loop with independent iterations out among the cores.",
-    _realise,
-    knob="choice",
-)
+PARALLELISE = parallelise(cores=1)
+"""All cores, however many there are."""

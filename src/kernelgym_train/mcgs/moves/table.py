@@ -21,6 +21,7 @@ from kernelgym_train.mcgs.moves.enable_async_pipeline import ENABLE_ASYNC_PIPELI
 from kernelgym_train.mcgs.moves.grouped_gemm_colmajor import GROUPED_GEMM_COLMAJOR
 from kernelgym_train.mcgs.moves.hoist import HOIST
 from kernelgym_train.mcgs.moves.loop_order import LOOP_ORDER
+from kernelgym_train.mcgs.moves.lower_precision import LOWER_PRECISION
 from kernelgym_train.mcgs.moves.pad_tail_and_mask import PAD_TAIL_AND_MASK
 from kernelgym_train.mcgs.moves.parallelise import PARALLELISE
 from kernelgym_train.mcgs.moves.register_block import REGISTER_BLOCK
@@ -39,6 +40,7 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         move.id: move
         for move in (
             AVOID_ATOMICS_REDUCE,
+            LOWER_PRECISION,
             HOIST,
             GROUPED_GEMM_COLMAJOR,
             PARALLELISE,

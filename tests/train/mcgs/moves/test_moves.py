@@ -13,6 +13,7 @@ import pytest
 from benchmarks.search.linear_gelu import KERNEL
 from kernelgym import UnknownName
 from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.moves.parallelise import parallelise
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
@@ -118,7 +119,7 @@ def test_approximate_moves_are_off_unless_allowed() -> None:
     start = STARTS["softmax"]
     assert all(each.risk != "approximate" for each in proposals(start, start, False))
     allowed = {each.step.move for each in proposals(start, start) if each.risk == "approximate"}
-    assert allowed == {"fast_math", "softmax_math_fusion"}
+    assert allowed == {"fast_math", "lower_precision", "softmax_math_fusion"}
 
 
 _DIRECTIVES = 40
@@ -286,6 +287,54 @@ def test_hoist_keeps_nothing_read_from_a_changed_array() -> None:
     plain, written = changed(""), changed(f"{each_c} {{ z[{at}] = 2.0f * x[{at}]; }}")
     assert any(each.step.choice == "keep" for each in proposals(plain, plain))
     assert not any(each.step.choice == "keep" for each in proposals(written, written))
+
+
+def lowered(start: Variant) -> list[Proposal]:
+    return [each for each in proposals(start, start) if each.step.move == "lower_precision"]
+
+
+def test_doubles_of_loops_become_floats(tmp_path: Path) -> None:
+    (found,) = lowered(STARTS["layernorm"])
+    loops = found.variant.file.cpp.partition("for (")[2]
+    assert "double" not in loops and "variance + static_cast<float>(eps)" in loops
+    assert "double eps" in found.variant.file.cpp, "a parameter keeps its type"
+    assert not lowered(found.variant), "there is nothing left"
+    check("layernorm", [found], tmp_path)
+
+
+def test_constants_become_floats(tmp_path: Path) -> None:
+    start = with_text(STARTS["linear_gelu"], "0.5f * total", "0.5 * total * std::max(0.0, 1.0)")
+    (found,) = lowered(start)
+    assert "0.5f * total * std::max(0.0f, 1.0f)" in found.variant.file.cpp
+    check("linear_gelu", [found], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sum += x[r * columns + c];", "sum += x[r * columns + c] * 1e300;"),
+        ("sum += x[r * columns + c];", "sum += x[r * columns + c] + 1e-300;"),
+        ("double sum = 0.0;", "double sum = 0x1p-3;"),
+        ("sum / columns", "std::max(sum, unknown)"),
+        ("sum / columns", "std::max(sum, wide[r])"),
+    ],
+)
+def test_doubles_that_no_float_holds_stay(old: str, new: str) -> None:
+    start = with_text(STARTS["layernorm"], old, new)
+    array = "  const double* wide = w_c.data_ptr<double>();\n  for (int64_t r"
+    assert not lowered(with_text(start, "  for (int64_t r", array))
+
+
+@pytest.mark.parametrize(("cores", "counts"), [(1, []), (2, []), (3, [2]), (8, [4, 2])])
+def test_threads_are_fewer_than_the_cores(cores: int, counts: list[int]) -> None:
+    start = STARTS["softmax"]
+    shared = list(parallelise(cores).realise(start))
+    found = [re.findall(r"num_threads\((\d+)\)", each.variant.file.cpp) for each in shared]
+    assert [int(each[0]) for each in found if each] == counts
+    for each in shared[1:]:
+        later = list(MOVES["change_block_sizes"].realise(each.variant))
+        schedules = [more for more in later if "schedule" in more.choice]
+        assert schedules and all("num_threads" in more.variant.file.cpp for more in schedules)
 
 
 def test_directives_survive_a_later_change_of_loops() -> None:

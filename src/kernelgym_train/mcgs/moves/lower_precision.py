@@ -1,0 +1,133 @@
+"""`lower_precision`: loops compute in floats what they computed in doubles.
+
+A vector register holds twice as many floats, and conversions go. A function's loops change as a
+whole: the doubles that their bodies declare, constants, and casts. Parameters and tensors keep
+their types.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
+from kernelgym_train.mcgs.cpp.loops import (
+    Assign,
+    Function,
+    Let,
+    Statement,
+    read_functions,
+    walk_loops,
+)
+from kernelgym_train.mcgs.cpp.proofs import expression_type
+from kernelgym_train.mcgs.cpp.syntax import text_of, walk
+from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.variant import Variant
+
+__all__ = ["LOWER_PRECISION"]
+
+_LARGEST, _SMALLEST = 3.4e38, 1.2e-38  # of a float that is no infinity, and has all its digits
+_LIMITS = {"DBL_MAX": "FLT_MAX", "DBL_MIN": "FLT_MIN", "M_PI": "static_cast<float>(M_PI)"}
+_NEED_ONE_TYPE = ("std::max", "std::min")
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield floats for each function that computes in doubles."""
+    file = variant.file
+    for function in read_functions(file.cpp):
+        edits = _edits(function)
+        if not edits:
+            continue
+        cpp = replaced(file.cpp, edits)
+        changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+        if _compiles(cpp, function):
+            yield Realisation(function.name, "float", changed, "approximate")
+
+
+def _statements(function: Function) -> list[Statement]:
+    return [statement for loop in walk_loops(function.loops) for statement in loop.body]
+
+
+def _edits(function: Function) -> list[tuple[Node, str]]:
+    """Return new texts of nodes; none if a constant is no float."""
+    statements = _statements(function)
+    declared = [each for each in statements if isinstance(each, Let)]
+    lowered = {each.name for each in declared if each.type == "double"}
+    wide = {name for name, kind in function.types.items() if kind == "double"} - lowered
+    edits: list[tuple[Node, str]] = []
+
+    def rule(node: Node) -> str | None:
+        text = text_of(node)
+        if node.type == "number_literal" and expression_type(function, node, {}) == "double":
+            return f"{text}f"
+        if node.type == "primitive_type" and text == "double":
+            return "float"
+        if node.type == "identifier" and text in wide:
+            return f"static_cast<float>({text})"
+        return _LIMITS.get(text) if node.type == "identifier" else None
+
+    for statement in statements:
+        if not isinstance(statement, Let | Assign) or _is_kept(function, statement, lowered):
+            continue
+        if any(_is_no_float(node) for node in walk(statement.value)):
+            return []
+        if isinstance(statement, Let) and statement.type == "double":
+            kind = statement.node.child_by_field_name("type")
+            if kind is None or text_of(kind) != "double":
+                return []
+            edits.append((kind, "float"))
+        if (text := rewritten(statement.value, rule)) != text_of(statement.value):
+            edits.append((statement.value, text))
+    return edits
+
+
+def _is_kept(function: Function, statement: Let | Assign, lowered: set[str]) -> bool:
+    """Return True if a statement computes no float, or a double that stays one."""
+    if isinstance(statement, Let):
+        return statement.type not in ("float", "double")
+    target = statement.target
+    if target.type == "identifier" and text_of(target) in lowered:
+        return False
+    known = {each.name: each.type for each in _statements(function) if isinstance(each, Let)}
+    return expression_type(function, target, known) != "float"
+
+
+def _is_no_float(node: Node) -> bool:
+    """Return True for a constant beyond the range of floats."""
+    if node.type != "number_literal":
+        return False
+    text = text_of(node).replace("'", "").rstrip("fFlLuU")
+    try:
+        size = abs(float(text))
+    except ValueError:  # hexadecimal
+        return any(sign in text for sign in ".pP")
+    return size > _LARGEST or 0.0 < size < _SMALLEST
+
+
+def _compiles(cpp: str, before: Function) -> bool:
+    """Return True if functions that take two numbers of one type get such."""
+    after = next((each for each in read_functions(cpp) if each.name == before.name), None)
+    if after is None or len(_statements(after)) != len(_statements(before)):
+        return False
+    known = {each.name: each.type for each in _statements(after) if isinstance(each, Let)}
+    return all(
+        expression_type(after, node, known) is not None
+        for statement in _statements(after)
+        if isinstance(statement, Let | Assign)
+        for node in walk(statement.value)
+        if node.type == "call_expression"
+        and text_of(node.child_by_field_name("function")) in _NEED_ONE_TYPE
+    )
+
+
+LOWER_PRECISION = Move(
+    "lower_precision",
+    ("cpp",),
+    "approximate",
+    7,
+    1.0,
+    "Compute in floats what loops compute in doubles.",
+    _realise,
+)
