@@ -84,7 +84,7 @@ def _edits(function: Function) -> list[tuple[Node, str]]:
 
 
 def _is_kept(function: Function, statement: Let | Assign, lowered: set[str]) -> bool:
-    """Return True if a statement computes no float, or a double that stays one."""
+    """Return True if a statement computes what stays as it is."""
     if isinstance(statement, Let):
         return statement.type not in ("float", "double")
     target = statement.target
@@ -107,7 +107,7 @@ def _is_no_float(node: Node) -> bool:
 
 
 def _compiles(cpp: str, before: Function) -> bool:
-    """Return True if functions that take two numbers of one type get such."""
+    """Return True if ``std::max`` and ``std::min`` get one type."""
     after = next((each for each in read_functions(cpp) if each.name == before.name), None)
     if after is None or len(_statements(after)) != len(_statements(before)):
         return False
