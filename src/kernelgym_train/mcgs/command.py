@@ -19,10 +19,9 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
-from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.live import live_table
-from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import search
+from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
 from kernelgym_train.mcgs.task import Task, read_task
@@ -105,6 +104,8 @@ def _options(settings: SearchSettings) -> dict[str, Any]:
         "approximate": settings.approximate,
         "seed": settings.seed,
         "workers": settings.workers,
+        "deterministic": settings.deterministic,
+        "root_noise": settings.root_noise,
         "require_quiet": settings.require_quiet,
         "resume": settings.resume,
     }
@@ -149,8 +150,7 @@ def _print_plan(settings: SearchSettings, task: Task) -> None:
     for shape in task.shapes:
         print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
     approximate = settings.approximate or task.approximate
-    more = launch_choices(task.spec, start.language)
-    proposer = RuleProposer(start, approximate=approximate, more=more)
+    proposer = rules_for(task, approximate)
     for move, prior in proposer.priors(start):
         count = 0
         while proposer.propose(start, move, count) is not None:

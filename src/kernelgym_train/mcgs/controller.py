@@ -5,7 +5,8 @@ Contract:
 - every decision is an event, written before it counts: a proposal before it is judged, a verdict
   before the graph knows it. What a kill leaves unjudged is judged first when the search goes on;
 - results are taken in in the order in which kernels were dispatched, so that equal verdicts give
-  equal searches, whatever the number of workers finishes first;
+  equal searches, whichever worker finishes first; unless the search is asked to take each as it
+  comes, so that no worker waits for a slower one;
 - a proposal whose state is known costs nothing and is never judged again;
 - only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
   compared with it once it has led for some evaluations, and the best few are at the end;
@@ -24,7 +25,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
@@ -90,6 +91,8 @@ class Controller:
         budget: The limits.
         seed: Of the search's own random numbers.
         workers: Kernels judged at the same time.
+        deterministic: Whether results are taken in in the order of dispatch.
+        root_noise: See `kernelgym_train.mcgs.selection.Surroundings`.
         duel: Compares two kernels.
         say: Is told a line for the reader at the terminal.
         together: Whether states that are likely to be judged are built together.
@@ -111,6 +114,8 @@ class Controller:
         budget: Budget,
         seed: int,
         workers: int,
+        deterministic: bool,
+        root_noise: float,
         duel: Duelling,
         say: Callable[[str], None],
         together: bool = True,
@@ -123,7 +128,9 @@ class Controller:
         self._around = Surroundings(
             *(progress.graph, progress.variants, proposer, seed, progress.history),
             progress.experience,
+            root_noise,
         )
+        self._deterministic = deterministic
         self._together = Together(self._around) if together else None
         self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
@@ -178,7 +185,9 @@ class Controller:
                         limits = dataclasses.asdict(self._budget)
                         self.record("stopped", {"reason": why, "limits": limits})
                         break
-                    key, judging = running.popleft()
+                    at = 0 if self._deterministic else await _first_done(running)
+                    key, judging = running[at]
+                    del running[at]
                     judged = await judging
                     judge.taken(key)
                     twin = self.progress.twin(key, judged.build)
@@ -433,6 +442,13 @@ class Controller:
             f"      {self.seconds:6.0f} s  {won}: {found.ratio:.3g}x the best before "
             f"({found.low:.3g} to {found.high:.3g}, {found.rounds} rounds)"
         )
+
+
+async def _first_done(running: Sequence[tuple[str, asyncio.Task[Judged]]]) -> int:
+    """Wait for a result; return the place of the first that has one."""
+    tasks = [judging for _, judging in running]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    return next(place for place, judging in enumerate(tasks) if judging.done())
 
 
 def _factor(value: float) -> str:

@@ -101,6 +101,8 @@ def search_folder(
     seed: int,
     workers: int,
     resume: bool,
+    deterministic: bool = True,
+    root_noise: float = 0.0,
     require_quiet: bool = False,
     compare: Duelling | None = None,
     say: Callable[[str], None] = lambda line: None,
@@ -117,6 +119,8 @@ def search_folder(
         approximate: See there.
         seed: See there.
         workers: See there.
+        deterministic: See there.
+        root_noise: See there.
         resume: Go on with the searches in `outdir`, and begin those that it does not hold.
         require_quiet: Whether a kernel fails on a host on which verdicts of it differ by 10 %.
         compare: Compares two kernels; `kernelgym.duel` if None.
@@ -140,6 +144,7 @@ def search_folder(
     read_tactics(outdir, {})  # refused before anything is judged, and once for all kernels
     options: dict[str, Any] = {"algo": algo, "approximate": approximate, "seed": seed}
     options |= {"workers": workers, "clock": clock, "alone": False}
+    options |= {"deterministic": deterministic, "root_noise": root_noise}
     if compare is not None:
         options["compare"] = compare
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from kernelgym_train.mcgs.graph import Node
@@ -102,5 +103,7 @@ def _any(around: Surroundings, nodes: Sequence[Node], made: int) -> Choice | Non
         ]
         if left:
             move, attempt, proposal = stream(around.seed, node.key, made).choice(left)
-            return Choice(node.key, move, attempt, proposal)
+            counts = Counter(name for name, _, _ in left)
+            scores = tuple((name, count / len(left)) for name, count in counts.items())
+            return Choice(node.key, move, attempt, proposal, (), scores)
     return None

@@ -35,6 +35,11 @@ class SearchOptions(TypedDict, total=False):
     """Of the search's own random numbers; 0 unless given."""
     workers: int
     """Kernels judged at the same time, as many as the evaluator has workers; 2 unless given."""
+    deterministic: bool
+    """Whether results are taken in in the order in which kernels were sent to the judge, so that
+    equal verdicts give equal searches; each as it comes if False. On unless given."""
+    root_noise: float
+    """Share of the start's priors that is random, for ``mcgs`` and ``auto``; 0 unless given."""
     resume: bool
     """Go on with the search that `outdir` holds; off unless given."""
 
@@ -96,6 +101,8 @@ def search(
     approximate: bool = False,
     seed: int = 0,
     workers: int = 2,
+    deterministic: bool = True,
+    root_noise: float = 0.0,
     resume: bool = False,
     require_quiet: bool = False,
     proposer: Proposer | None = None,
@@ -116,6 +123,8 @@ def search(
         approximate: See there.
         seed: See there.
         workers: See there.
+        deterministic: See there.
+        root_noise: See there.
         resume: See there.
         require_quiet: Whether to refuse a host on which verdicts of the start differ by 10 %.
         proposer: Proposes variants; the rules' if None.
@@ -151,6 +160,8 @@ def search(
         approximate=approximate,
         seed=seed,
         workers=workers,
+        deterministic=deterministic,
+        root_noise=root_noise,
         proposer=proposer,
         compare=compare,
         together=together,

@@ -37,6 +37,7 @@ __all__ = [
     "likeliest",
     "mcgs",
     "stream",
+    "with_noise",
 ]
 
 _EXPLORATION = 0.1  # PUCT's c, on values normalised to [0, 1]
@@ -55,7 +56,8 @@ class Choice:
     links: tuple[Link, ...] = ()
     """The way that a selection took from the start; empty where it took none."""
     scores: tuple[tuple[str, float], ...] = ()
-    """What the last decision compared: moves of the node, or nodes, with their scores."""
+    """What the last decision compared, with scores: moves of the node, with what PUCT gives them,
+    their priors, or how likely they were drawn; or the tuner's candidates, with their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Surroundings:
     """Results, in the order in which they were taken in."""
     experience: Experience | None = None
     """Weighs priors by what moves came to; None to leave them as they are."""
+    root_noise: float = 0.0
+    """Share of the start's priors that is random, for `mcgs` and `auto`: 0 to 1."""
 
     def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, with their priors."""
@@ -127,6 +131,8 @@ def mcgs(around: Surroundings) -> Choice | None:
         return None
     while True:
         moves = around.moves(node)
+        if around.root_noise and node.key == graph.start:
+            moves = with_noise(around, moves)
         total = sum(_count(graph, node, move) for move, _ in moves)
         scored: list[tuple[float, float, int, str]] = []
         for order, (move, prior) in enumerate(moves):
@@ -194,8 +200,26 @@ def at_random(around: Surroundings) -> Choice | None:
         for move in numbers.sample(moves, len(moves)):
             if left := around.all_untried(node, move):
                 attempt, proposal = numbers.choice(left)
-                return Choice(node.key, move, attempt, proposal)
+                scores = tuple((name, 1.0 / len(moves)) for name in sorted(moves))
+                return Choice(node.key, move, attempt, proposal, (), scores)
     return None
+
+
+def with_noise(
+    around: Surroundings, moves: tuple[tuple[str, float], ...]
+) -> tuple[tuple[str, float], ...]:
+    """Return priors mixed with random ones, the same at each selection of a search.
+
+    As AlphaZero does at the root (Silver and others, Science 362, 2018), with numbers from a
+    Dirichlet distribution whose parameters add up to 10. A move's number does not depend on which
+    other moves there are, their sum apart.
+    """
+    drawn = {
+        move: stream(around.seed, "root noise", move).gammavariate(10.0 / len(moves), 1.0)
+        for move, _ in moves
+    }
+    total, share = sum(drawn.values()) or 1.0, around.root_noise
+    return tuple((move, (1.0 - share) * p + share * drawn[move] / total) for move, p in moves)
 
 
 def _count(graph: Graph, node: Node, move: str) -> int:

@@ -38,7 +38,7 @@ from kernelgym_train.mcgs.tactics import add_tactics, read_tactics
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.variant import builds_extension, context_key, read_variant, state_key
 
-__all__ = ["Session", "check_algorithm", "stopped_by_ctrl_c"]
+__all__ = ["Session", "check_algorithm", "rules_for", "stopped_by_ctrl_c"]
 
 
 def check_algorithm(algo: str) -> None:
@@ -49,6 +49,20 @@ def check_algorithm(algo: str) -> None:
     """
     if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
         raise UsageError(f"algo={algo} needs optuna; run: pip install 'kernelgym[search]'")
+
+
+def rules_for(task: Task, approximate: bool) -> RuleProposer:
+    """Return the rules' proposer, with moves of the task and this machine.
+
+    Args:
+        task: What is searched.
+        approximate: Whether moves that make results less accurate are allowed.
+    """
+    start = read_variant(task.start)
+    more = launch_choices(task.spec, start.language)
+    if builds_extension(start.language):
+        more = (*more, parallelise(os.cpu_count() or 1))
+    return RuleProposer(start, approximate=approximate, more=more)
 
 
 class Session:
@@ -63,6 +77,8 @@ class Session:
         approximate: Whether moves that make results less accurate are allowed.
         seed: Of the search's own random numbers.
         workers: Kernels judged at the same time.
+        deterministic: Whether results are taken in in the order in which kernels were sent.
+        root_noise: Share of the start's priors that is random, 0 to 1.
         proposer: Proposes variants; the rules' if None.
         compare: Compares two kernels.
         together: Whether states that are likely to be judged are built together, where the
@@ -73,8 +89,8 @@ class Session:
         alone: Whether its result is that of `outdir` as well.
 
     Raises:
-        UsageError: If the evaluator's rules are not the task's, the folder holds a search of
-            another context, or another process has it open.
+        UsageError: If `root_noise` is no share, the evaluator's rules are not the task's, the
+            folder holds a search of another context, or another process has it open.
     """
 
     def __init__(
@@ -88,6 +104,8 @@ class Session:
         approximate: bool,
         seed: int,
         workers: int,
+        deterministic: bool = True,
+        root_noise: float = 0.0,
         proposer: Proposer | None = None,
         compare: Duelling = duel,
         together: bool = True,
@@ -96,6 +114,8 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
         alone: bool = True,
     ) -> None:
+        if not 0.0 <= root_noise <= 1.0:
+            raise UsageError(f"root_noise={root_noise:g} is no share; give 0 to 1")
         rules = task.rules(evaluator.ruleset)
         if rules != evaluator.ruleset:
             raise UsageError(
@@ -117,10 +137,7 @@ class Session:
             **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
         }
         self._algo, self._seed, self._say = algo, seed, say
-        more = launch_choices(task.spec, start.language)
-        if builds_extension(start.language):
-            more = (*more, parallelise(os.cpu_count() or 1))
-        self.proposer = proposer or RuleProposer(start, approximate=self.approximate, more=more)
+        self.proposer = proposer or rules_for(task, self.approximate)
         self.progress = Progress.begin(state_key(start), start)
         if not self.folder.is_begun:  # refused before there is a folder
             read_tactics(outdir, self.context)
@@ -148,6 +165,8 @@ class Session:
             budget=budget,
             seed=seed,
             workers=workers,
+            deterministic=deterministic,
+            root_noise=root_noise,
             duel=compare,
             together=together,
             say=say,

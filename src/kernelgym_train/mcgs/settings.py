@@ -73,6 +73,12 @@ class SearchSettings:
     """Of the search's own random numbers. The judge draws its inputs in secret."""
     workers: int = 2
     """Kernels that are judged at the same time. One is timed while others are built."""
+    deterministic: bool = True
+    """Whether results are taken in in the order in which kernels were sent to the judge, so that
+    equal verdicts give equal searches; false takes each as it comes."""
+    root_noise: float = 0.0
+    """Share of the start's priors that is random, from 0 to 1, for mcgs and auto: guards against
+    priors that are wrong."""
     approximate: bool = False
     """Whether moves that make results less accurate are allowed, such as -ffast-math."""
     ruleset: str = "strict"
@@ -109,6 +115,8 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
         raise UnknownName("algorithm", settings.algo, ALGORITHMS)
     if settings.workers < 1:
         raise UsageError(f"workers={settings.workers}: at least 1 kernel is judged at a time")
+    if not 0.0 <= settings.root_noise <= 1.0:
+        raise UsageError(f"root_noise={settings.root_noise:g} is no share; give 0 to 1")
     if settings.device != "cpu" or settings.gpus:
         given_as = f"gpus={settings.gpus}" if settings.gpus else f"device={settings.device}"
         raise UsageError(

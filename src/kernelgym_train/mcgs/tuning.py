@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kernelgym_train.mcgs.graph import Node
-from kernelgym_train.mcgs.knobs import Knob, Space
+from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.selection import Choice, Surroundings, best_first, mcgs, stream
 from kernelgym_train.mcgs.variant import state_key
@@ -87,9 +87,10 @@ def auto(around: Surroundings) -> Choice | None:
     if stuck:
         arms.insert(0, lambda: _moved(around, best_node, space))
         arms.append(lambda: tune(around, best_node, space))
+    idle_scores = tuple((f"idle: {arm}", float(results)) for arm, results in idle.items())
     for arm_of in arms:
         if (choice := arm_of()) is not None:
-            return choice
+            return dataclasses.replace(choice, scores=(*idle_scores, *choice.scores))
     return best_first(around)
 
 
@@ -98,6 +99,7 @@ def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
     proposer, variants = around.proposer, around.variants
     knobs = proposer.values(space, variants[best.key]) or {}
     seen = {proposer.structure(variants[best.key])}
+    scores: list[tuple[str, float]] = []
     for node in around.graph.ranked():
         variant = variants[node.key]
         structure = proposer.structure(variant)
@@ -106,13 +108,15 @@ def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
         if len(seen) > _OTHERS:
             return None
         seen.add(structure)
+        scores.append((node.key, node.value))
         there = proposer.space(variant)
         own = proposer.values(there, variant)
         if own is None:
             continue
         found = _new(around, there, {**own, **{name: knobs[name] for name in own if name in knobs}})
         if found is not None:
-            return Choice(node.key, TUNE, around.graph.action(node.key, TUNE).attempts, found)
+            made = around.graph.action(node.key, TUNE).attempts
+            return Choice(node.key, TUNE, made, found, (), tuple(scores))
     return None
 
 
@@ -183,12 +187,13 @@ def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
     ):
         return None
     made = around.graph.action(node.key, TUNE).attempts
-    found = None
+    found, scores = None, list[tuple[str, float]]()
     if len(past) < _BY_TPE:
         found = _drawn(around, space, past)
+        scores.append(("drawn at random" if len(past) < _AT_RANDOM else "drawn by TPE", 1.0))
     if found is None:
-        found = _neighbour(around, space, past)
-    return None if found is None else Choice(node.key, TUNE, made, found)
+        found, scores = _neighbour(around, space, past)
+    return None if found is None else Choice(node.key, TUNE, made, found, (), tuple(scores))
 
 
 def _drawn(around: Surroundings, space: Space, past: Past) -> Proposal | None:
@@ -242,14 +247,18 @@ def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
     return optuna.distributions.CategoricalDistribution(tuple(range(count)))
 
 
-def _neighbour(around: Surroundings, space: Space, past: Past) -> Proposal | None:
-    """Return a good result with one knob changed.
+def _neighbour(
+    around: Surroundings, space: Space, past: Past
+) -> tuple[Proposal | None, list[tuple[str, float]]]:
+    """Return a good result with one knob changed, and the results compared.
 
     In turns, the result is drawn from the best ones, of which each is half as likely as the one
     before it, and is the best of a few drawn from the last ones; so a local optimum is left before
     each of its neighbours was paid for. Once that gives what is known, all follow in order.
     """
-    ranked = [values for values, _ in sorted(past, key=lambda each: -each[1])]
+    best_first_past = sorted(past, key=lambda each: -each[1])
+    ranked = [values for values, _ in best_first_past]
+    compared = [(_told(each[0]), each[1]) for each in best_first_past[:_TOURNAMENT]]
     for draw in range(_DRAWS):
         numbers = stream(around.seed, "neighbour", len(past), draw)
         if len(past) % 2:
@@ -258,19 +267,25 @@ def _neighbour(around: Surroundings, space: Space, past: Past) -> Proposal | Non
             young = past[-_YOUNG:]
             drawn = numbers.sample(young, min(_TOURNAMENT, len(young)))
             base = max(drawn, key=lambda each: each[1])[0]
+            compared = [(_told(each[0]), each[1]) for each in drawn]
         knob = numbers.choice(space.knobs)
         others = [choice for choice in knob.choices if choice != base[knob.name]]
         found = _new(around, space, {**base, knob.name: numbers.choice(others)})
         if found is not None:
-            return found
+            return found, compared
     for values in ranked:
         for knob in space.knobs:
             for choice in knob.choices:
                 if choice != values[knob.name]:
                     found = _new(around, space, {**values, knob.name: choice})
                     if found is not None:
-                        return found
-    return None
+                        return found, compared
+    return None, []
+
+
+def _told(values: Mapping[str, str]) -> str:
+    """Return a setting as a text."""
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
 
 
 def _new(around: Surroundings, space: Space, values: Mapping[str, str]) -> Proposal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -15,7 +16,7 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.populations import anneal, beam, evolution
 from kernelgym_train.mcgs.progress import Tried
-from kernelgym_train.mcgs.selection import Algorithm, Surroundings
+from kernelgym_train.mcgs.selection import Algorithm, Surroundings, mcgs, with_noise
 from kernelgym_train.mcgs.tuning import TUNE, auto, tpe
 from kernelgym_train.mcgs.variant import state_key
 
@@ -73,6 +74,59 @@ def test_same_seed_gives_the_same_search(algo: str) -> None:
     one = play(ALGORITHMS[algo], space, seed=1, budget=18)
     assert play(ALGORITHMS[algo], space, seed=1, budget=18) == one
     assert play(ALGORITHMS[algo], space, seed=2, budget=18) != one
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_choice_tells_what_it_compared(algo: str) -> None:
+    known = Known(table((5, 5, 5), structure=("c2",)), ("0", "0", "0"))
+    for number in range(60):
+        choice = ALGORITHMS[algo](known.around)
+        assert choice is not None
+        assert choice.scores and len(dict(choice.scores)) == len(choice.scores)
+        assert all(math.isfinite(score) for _, score in choice.scores)
+        key = state_key(choice.proposal.variant)
+        if known.graph.knows(key):
+            known.graph.repeat(choice.node, choice.move, choice.attempt, key)
+            continue
+        known.variants[key] = choice.proposal.variant
+        known.graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
+        value = None if number % 5 == 3 else math.sin(number)
+        known.history.append(Tried(key, choice.node, choice.move, value, charged=True))
+        known.graph.settle(key, value)
+
+
+def test_root_noise_changes_the_start_alone() -> None:
+    def firsts(noise: float) -> set[str]:
+        found = set()
+        for seed in range(20):
+            known = Known(table((9, 9, 9)), ("0",) * 3, seed)
+            choice = mcgs(dataclasses.replace(known.around, root_noise=noise))
+            assert choice is not None
+            found.add(choice.move)
+        return found
+
+    assert len(firsts(0.0)) == 1 and len(firsts(1.0)) == 3
+    known = Known(table((3, 3, 3)), ("0",) * 3)
+    for move, attempt in itertools.product(("c0", "c1", "c2"), range(2)):
+        known.add(move, attempt, 5.0 if (move, attempt) == ("c0", 0) else -5.0)
+    plain, noisy = (
+        mcgs(dataclasses.replace(known.around, root_noise=noise)) for noise in (0.0, 0.5)
+    )
+    assert plain is not None and plain.node != known.graph.start and noisy == plain
+
+
+@given(st.integers(0, 99), st.integers(1, 9), st.floats(0.0, 1.0))
+@settings(deadline=None)
+def test_priors_with_noise_are_shares(seed: int, moves: int, noise: float) -> None:
+    known = Known(table((3,) * moves), ("0",) * moves, seed)
+    around = dataclasses.replace(known.around, root_noise=noise)
+    plain = around.moves(known.graph.nodes[known.graph.start])
+    mixed = with_noise(around, plain)
+    assert [move for move, _ in mixed] == [move for move, _ in plain]
+    assert sum(prior for _, prior in mixed) == pytest.approx(1.0)
+    for (_, before), (_, after) in zip(plain, mixed, strict=True):
+        assert (1.0 - noise) * before - 1e-12 <= after <= 1.0 + 1e-12
+    assert mixed == with_noise(around, plain), "one draw a search"
 
 
 @given(st.integers(0, 1000), st.sampled_from(QUICK), st.sampled_from([0, 3, 4]))
