@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.search import compare, cpu, priors
+from benchmarks.search import decisions as search_decisions
 from benchmarks.search.hub import TABLES, table_of
 from benchmarks.search.measure import ABSENT_AS, measured, space_of
 from benchmarks.search.offline import anywhere, play
@@ -22,6 +23,7 @@ from benchmarks.search.table import Config, Table, TableProposer, read_table, wr
 from kernelgym import UsageError
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Kernel, Problem, Verdict
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
@@ -247,3 +249,11 @@ def test_auto_gives_a_slow_structure_the_best_knobs() -> None:
     table = Table("t", columns, frozenset({"two"}), times)
     shares = [play(auto, table, seed=seed, budget=60).shares[-1] for seed in range(10)]
     assert min(shares) > 0.7, "with one structure alone it is 0.5 at best"
+
+
+def test_decisions_are_timed_until_enough_states() -> None:
+    ticks = itertools.count()
+    took = search_decisions.decisions(ALGORITHMS["mcgs"], 12, clock=lambda: float(next(ticks)))
+    assert 11 <= len(took) < 40 and set(took) == {1.0}
+    found = search_decisions.figures([0.001 * each for each in range(1, 201)])
+    assert found == {"decisions": 200, "first": [50.5, 96.0], "last": [150.5, 196.0]}

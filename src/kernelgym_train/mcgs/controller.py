@@ -445,7 +445,7 @@ class Controller:
 
 
 async def _first_done(running: Sequence[tuple[str, asyncio.Task[Judged]]]) -> int:
-    """Wait for a result; return the place of the first that has one."""
+    """Wait for a result; return the first one's place."""
     tasks = [judging for _, judging in running]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     return next(place for place, judging in enumerate(tasks) if judging.done())

@@ -79,7 +79,11 @@ class Graph:
 
     def action(self, node: str, move: str) -> Action:
         """Return a move at a node."""
-        return self.nodes[node].actions.setdefault(move, Action())
+        actions = self.nodes[node].actions
+        found = actions.get(move)
+        if found is None:
+            found = actions[move] = Action()
+        return found
 
     def knows(self, key: str) -> bool:
         """Return True if a state was judged, or is being judged."""
@@ -94,6 +98,12 @@ class Graph:
         for parent, name in [*((each[0], each[1]) for each in links), (node, move)]:
             self.action(parent, name).in_flight += 1
         self.in_flight[key] = (tuple(links), node, move)
+
+    def expects(self, node: str) -> bool:
+        """Return True if a node may get another child."""
+        if any(action.in_flight for action in self.nodes[node].actions.values()):
+            return True
+        return any(node == parent for ways in self._waiting.values() for parent, _ in ways)
 
     def settle(self, key: str, value: float | None) -> None:
         """Take in a new node's value, or None for a failure."""

@@ -9,6 +9,7 @@ change only those parts of the text. The module is parsed and never run. Pure.
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass
 
 from kernelgym import UsageError
@@ -37,7 +38,7 @@ class KernelFile:
         """Return the module with another C++ text."""
         if cpp == self.cpp:
             return self
-        found = _Call(self.source)
+        found = _call_of(self.source)
         return read_kernel_file(_spliced(self.source, [(found.cpp, _literal(cpp))]))
 
     def with_flags(self, flags: tuple[str, ...]) -> KernelFile:
@@ -50,7 +51,7 @@ class KernelFile:
             link = (*link, "-fopenmp")
         if (flags, link) == (self.flags, self.link_flags):
             return self
-        found = _Call(self.source)
+        found = _call_of(self.source)
         edits: list[tuple[_Span, str]] = []
         added: list[str] = []
         for name, span, values in (
@@ -74,7 +75,7 @@ class KernelFile:
             settings: How many there are.
             chosen: Number of the setting that the module calls.
         """
-        found = _Call(self.source)
+        found = _call_of(self.source)
         assert found.functions is not None  # as `functions` is not empty
         every = [f"{name}_{number}" for name in self.functions for number in range(settings)]
         names = ", ".join(map(_quoted, self.functions))
@@ -97,7 +98,7 @@ def read_kernel_file(source: str) -> KernelFile:
     Raises:
         UsageError: If it is not Python, or builds no extension that a search can change.
     """
-    found = _Call(source)
+    found = _call_of(source)
     return KernelFile(
         source,
         ast.literal_eval(found.cpp_node),
@@ -209,6 +210,11 @@ class _Call:
         ):
             raise UsageError(f"{argument} of load_inline must be a list of string literals")
         return node
+
+
+@functools.lru_cache(maxsize=1024)
+def _call_of(source: str) -> _Call:
+    return _Call(source)
 
 
 def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:

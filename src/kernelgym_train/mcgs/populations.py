@@ -53,8 +53,9 @@ def anneal(around: Surroundings) -> Choice | None:
     Simulated annealing (Kirkpatrick and others, Science 220, 1983): a result with a value lower by
     d is gone to with probability exp(-d / T). T falls with each result.
     """
-    current, value = around.graph.start, 0.0
-    for number, tried in enumerate(around.history):
+    # Results are only added, so a walk goes on from where the last one ended.
+    seen, current, value = around.memo.get(("anneal",), (0, around.graph.start, 0.0))
+    for number, tried in enumerate(around.history[seen:], seen):
         if tried.value is None:
             continue
         heat = max(_COLD, _HOT * _COOLING**number)
@@ -64,6 +65,7 @@ def anneal(around: Surroundings) -> Choice | None:
             if drawn >= math.exp(-lower / heat):
                 continue
         current, value = tried.key, tried.value
+    around.memo["anneal",] = len(around.history), current, value
     made = sum(action.attempts for action in around.graph.nodes[current].actions.values())
     return _any(around, [around.graph.nodes[current]], made) or best_first(around)
 

@@ -17,10 +17,12 @@ Does not remember anything between choices.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from kernelgym_train.mcgs.graph import Graph, Link, Node
 from kernelgym_train.mcgs.progress import Tried
@@ -75,6 +77,8 @@ class Surroundings:
     """Weighs priors by what moves came to; None to leave them as they are."""
     root_noise: float = 0.0
     """Share of the start's priors that is random, for `mcgs` and `auto`: 0 to 1."""
+    memo: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+    """What never changes once it is known, such as that a move has no proposal left."""
 
     def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, with their priors."""
@@ -84,12 +88,47 @@ class Surroundings:
             return priors
         return self.experience.weighed(last_move(variant), priors)
 
+    def names(self, node: Node) -> tuple[str, ...]:
+        """Return moves that fit a node."""
+        key = ("names", node.key)
+        if key not in self.memo:
+            priors = self.proposer.priors(self.variants[node.key])
+            self.memo[key] = tuple(move for move, _ in priors)
+        found: tuple[str, ...] = self.memo[key]
+        return found
+
     def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
         """Return the first untried proposal of a move, or None."""
         tried = self.graph.action(node.key, move).tried
-        attempt = next(number for number in range(len(tried) + 1) if number not in tried)
-        found = self.proposer.propose(self.variants[node.key], move, attempt)
-        return None if found is None else (attempt, found)
+        key = ("untried", node.key, move)
+        count, found = self.memo.get(key, (-1, None))
+        if count != len(tried):  # numbers are only added
+            attempt = next(number for number in range(len(tried) + 1) if number not in tried)
+            proposal = self.proposer.propose(self.variants[node.key], move, attempt)
+            found = None if proposal is None else (attempt, proposal)
+            self.memo[key] = len(tried), found
+        first: tuple[int, Proposal] | None = found
+        return first
+
+    def is_spent(self, node: Node) -> bool:
+        """Return True if no move has a proposal left."""
+        if ("spent", node.key) in self.memo:
+            return True
+        if any(self.untried(node, move) is not None for move in self.names(node)):
+            return False
+        self.memo["spent", node.key] = True
+        return True
+
+    def is_over(self, node: Node) -> bool:
+        """Return True if nothing is left here and below, for good."""
+        if ("over", node.key) in self.memo:
+            return True
+        if not self.is_spent(node) or self.graph.expects(node.key):
+            return False
+        if any(("over", child) not in self.memo for child in _children(self, node)):
+            return False
+        self.memo["over", node.key] = True
+        return True
 
     def all_untried(self, node: Node, move: str) -> list[tuple[int, Proposal]]:
         """Return every proposal of a move that was not tried."""
@@ -208,7 +247,7 @@ def at_random(around: Surroundings) -> Choice | None:
 def with_noise(
     around: Surroundings, moves: tuple[tuple[str, float], ...]
 ) -> tuple[tuple[str, float], ...]:
-    """Return priors mixed with random ones, the same at each selection of a search.
+    """Return priors mixed with random ones, the same in each selection.
 
     As AlphaZero does at the root (Silver and others, Science 362, 2018), with numbers from a
     Dirichlet distribution whose parameters add up to 10. A move's number does not depend on which
@@ -236,9 +275,45 @@ def _is_open(around: Surroundings, node: Node, move: str, closed: dict[str, bool
 
 
 def _is_closed(around: Surroundings, node: Node, closed: dict[str, bool]) -> bool:
-    """Return True if nothing is left at a node or below."""
+    """Return True if nothing is left at a node or below.
+
+    Without recursion: a search may be deeper than Python's stack.
+
+    Args:
+        around: What is known.
+        node: The node.
+        closed: By key, what was found before; more is added.
+    """
+    nodes = around.graph.nodes
+    stack: list[tuple[str, Iterator[str]]] = []
     if node.key not in closed:
-        closed[node.key] = not any(
-            _is_open(around, node, move, closed) for move, _ in around.moves(node)
-        )
+        stack.append((node.key, _below(around, node, closed)))
+    while stack:
+        key, children = stack[-1]
+        child = next(children, None)
+        if child is None or key in closed:
+            if closed.setdefault(key, True):
+                around.is_over(nodes[key])
+            stack.pop()
+        elif child not in closed:
+            stack[-1] = (key, itertools.chain([child], children))
+            stack.append((child, _below(around, nodes[child], closed)))
+        elif not closed[child]:
+            closed[key] = False
+            stack.pop()
     return closed[node.key]
+
+
+def _below(around: Surroundings, node: Node, closed: dict[str, bool]) -> Iterator[str]:
+    """Return a node's children; none where the node itself has something left."""
+    if around.is_over(node):
+        return iter(())
+    if not around.is_spent(node):
+        closed[node.key] = False
+        return iter(())
+    return iter(_children(around, node))
+
+
+def _children(around: Surroundings, node: Node) -> list[str]:
+    actions = [node.actions[move] for move in around.names(node) if move in node.actions]
+    return [child for action in actions for child in action.visits]

@@ -77,7 +77,7 @@ def auto(around: Surroundings) -> Choice | None:
     stuck = idle[TUNE] >= _IDLE
     tuned = whole if stuck and idle[TUNE] % 2 else space
     arms: list[Callable[[], Choice | None]] = [
-        lambda: mcgs(_Structures.of(around)),
+        lambda: _structural(around),
         lambda: tune(around, best_node, tuned),
     ]
     if len(space.knobs) == len(whole.knobs):
@@ -92,6 +92,18 @@ def auto(around: Surroundings) -> Choice | None:
         if (choice := arm_of()) is not None:
             return dataclasses.replace(choice, scores=(*idle_scores, *choice.scores))
     return best_first(around)
+
+
+def _structural(around: Surroundings) -> Choice | None:
+    """Return the next new structure by `mcgs`; None if there is none."""
+    structures = _Structures.of(around)
+    now = structures.known, len(around.graph.nodes)
+    if around.memo.get(("no structure",)) == now:
+        return None
+    choice = mcgs(structures)
+    if choice is None:
+        around.memo["no structure",] = now
+    return choice
 
 
 def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
@@ -113,7 +125,8 @@ def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
         own = proposer.values(there, variant)
         if own is None:
             continue
-        found = _new(around, there, {**own, **{name: knobs[name] for name in own if name in knobs}})
+        wanted = {**own, **{name: knobs[name] for name in own if name in knobs}}
+        found = _Settings.of(around, there).new(wanted)
         if found is not None:
             made = around.graph.action(node.key, TUNE).attempts
             return Choice(node.key, TUNE, made, found, (), tuple(scores))
@@ -131,8 +144,12 @@ class _Structures(Surroundings):
     def of(cls, around: Surroundings) -> _Structures:
         """Return the surroundings with what is known of structures."""
         fields = {field.name: getattr(around, field.name) for field in dataclasses.fields(around)}
-        keys = [*around.graph.nodes, *around.graph.in_flight, *around.graph.twins]
-        known = {around.proposer.structure(around.variants[key]) for key in keys}
+        known = set()
+        for key in (*around.graph.nodes, *around.graph.in_flight, *around.graph.twins):
+            place = ("structure", key)
+            if place not in around.memo:
+                around.memo[place] = around.proposer.structure(around.variants[key])
+            known.add(around.memo[place])
         return cls(**fields, known=frozenset(known))
 
     def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
@@ -141,10 +158,42 @@ class _Structures(Surroundings):
         tuned = node.actions.get(TUNE)
         return (*moves, (TUNE, _REACHED)) if tuned is not None and tuned.visits else moves
 
+    def names(self, node: Node) -> tuple[str, ...]:
+        """Return moves that fit a node, the tuner's among them."""
+        names = Surroundings.names(self, node)
+        tuned = node.actions.get(TUNE)
+        return (*names, TUNE) if tuned is not None and tuned.visits else names
+
     def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
         """Return the first untried proposal of a new structure, or None."""
-        left = self.all_untried(node, move)
-        return left[0] if left else None
+        if move == TUNE:
+            return None
+        action = node.actions.get(move)
+        tried = set() if action is None else action.tried
+        for attempt, structure in enumerate(self._structures(node, move)):
+            if structure not in self.known and attempt not in tried:
+                found = self.proposer.propose(self.variants[node.key], move, attempt)
+                return None if found is None else (attempt, found)
+        return None
+
+    def is_spent(self, node: Node) -> bool:
+        """Return True if no move leads to a new structure."""
+        return all(self.untried(node, move) is None for move in Surroundings.names(self, node))
+
+    def is_over(self, node: Node) -> bool:
+        """Return False: a structure that fails is new again."""
+        return False
+
+    def _structures(self, node: Node, move: str) -> list[str]:
+        """Return the structures of all proposals of a move."""
+        key = ("structures", node.key, move)
+        if key not in self.memo:
+            variant, found = self.variants[node.key], list[str]()
+            while (each := self.proposer.propose(variant, move, len(found))) is not None:
+                found.append(self.proposer.structure(each.variant))
+            self.memo[key] = found
+        structures: list[str] = self.memo[key]
+        return structures
 
     def all_untried(self, node: Node, move: str) -> list[tuple[int, Proposal]]:
         """Return the first untried proposal of each new structure."""
@@ -170,16 +219,16 @@ def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
     """
     if not space.knobs:
         return None
-    past: Past = []
+    known, past = _Settings.of(around, space), Past()
     charged = [tried for tried in around.history if tried.charged]
     results = {tried.state or tried.key: tried.value for tried in charged}
     for key, value in ({around.graph.start: 0.0} | results).items():
-        values = around.proposer.values(space, around.variants[key])
+        values = known.values(key)
         if values is not None:
             past.append((values, _BAD if value is None else value))
     typical = statistics.median(value for _, value in past) if past else 0.0
     for key in around.graph.in_flight:  # as if it had a common value, so that others are drawn
-        values = around.proposer.values(space, around.variants[key])
+        values = known.values(key)
         if values is not None:
             past.append((values, typical))
     if len({tuple(values.values()) for values, _ in past}) >= math.prod(
@@ -189,15 +238,65 @@ def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
     made = around.graph.action(node.key, TUNE).attempts
     found, scores = None, list[tuple[str, float]]()
     if len(past) < _BY_TPE:
-        found = _drawn(around, space, past)
+        found = _drawn(known, past)
         scores.append(("drawn at random" if len(past) < _AT_RANDOM else "drawn by TPE", 1.0))
     if found is None:
-        found, scores = _neighbour(around, space, past)
+        found, scores = _neighbour(known, past)
     return None if found is None else Choice(node.key, TUNE, made, found, (), tuple(scores))
 
 
-def _drawn(around: Surroundings, space: Space, past: Past) -> Proposal | None:
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A space, and what is known of its settings for good."""
+
+    around: Surroundings
+    space: Space
+    name: str
+
+    @classmethod
+    def of(cls, around: Surroundings, space: Space) -> _Settings:
+        """Return the settings of a space."""
+        knobs = ", ".join(knob.name for knob in space.knobs)
+        return cls(around, space, f"{around.proposer.structure(space.base)}: {knobs}")
+
+    def values(self, key: str) -> Mapping[str, str] | None:
+        """Return a state's choices by knob; None outside of the space."""
+        place, memo = ("values", self.name, key), self.around.memo
+        if place not in memo:
+            variant = self.around.variants[key]
+            memo[place] = self.around.proposer.values(self.space, variant)
+        found: Mapping[str, str] | None = memo[place]
+        return found
+
+    def new(self, values: Mapping[str, str]) -> Proposal | None:
+        """Return the proposal with these choices, unless its state is known."""
+        place = ("old", self.name, *(values[knob.name] for knob in self.space.knobs))
+        if place in self.around.memo:
+            return None
+        proposal = self.around.proposer.tuned(self.space, values)
+        if proposal is None or self.around.graph.knows(state_key(proposal.variant)):
+            self.around.memo[place] = True
+            return None
+        return proposal
+
+    def neighbour(self, values: Mapping[str, str]) -> Proposal | None:
+        """Return the first new proposal with one choice changed."""
+        place = ("alone", self.name, *(values[knob.name] for knob in self.space.knobs))
+        if place in self.around.memo:
+            return None
+        for knob in self.space.knobs:
+            for choice in knob.choices:
+                if choice != values[knob.name]:
+                    found = self.new({**values, knob.name: choice})
+                    if found is not None:
+                        return found
+        self.around.memo[place] = True
+        return None
+
+
+def _drawn(known: _Settings, past: Past) -> Proposal | None:
     """Return a setting drawn by TPE; None without a new one."""
+    around, space = known.around, known.space
     impossible: Past = []
     for draw in range(_DRAWS):
         numbers = stream(around.seed, TUNE, len(past), draw)
@@ -247,15 +346,14 @@ def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
     return optuna.distributions.CategoricalDistribution(tuple(range(count)))
 
 
-def _neighbour(
-    around: Surroundings, space: Space, past: Past
-) -> tuple[Proposal | None, list[tuple[str, float]]]:
+def _neighbour(known: _Settings, past: Past) -> tuple[Proposal | None, list[tuple[str, float]]]:
     """Return a good result with one knob changed, and the results compared.
 
     In turns, the result is drawn from the best ones, of which each is half as likely as the one
     before it, and is the best of a few drawn from the last ones; so a local optimum is left before
     each of its neighbours was paid for. Once that gives what is known, all follow in order.
     """
+    around, space = known.around, known.space
     best_first_past = sorted(past, key=lambda each: -each[1])
     ranked = [values for values, _ in best_first_past]
     compared = [(_told(each[0]), each[1]) for each in best_first_past[:_TOURNAMENT]]
@@ -270,30 +368,19 @@ def _neighbour(
             compared = [(_told(each[0]), each[1]) for each in drawn]
         knob = numbers.choice(space.knobs)
         others = [choice for choice in knob.choices if choice != base[knob.name]]
-        found = _new(around, space, {**base, knob.name: numbers.choice(others)})
+        found = known.new({**base, knob.name: numbers.choice(others)})
         if found is not None:
             return found, compared
     for values in ranked:
-        for knob in space.knobs:
-            for choice in knob.choices:
-                if choice != values[knob.name]:
-                    found = _new(around, space, {**values, knob.name: choice})
-                    if found is not None:
-                        return found, compared
+        found = known.neighbour(values)
+        if found is not None:
+            return found, compared
     return None, []
 
 
 def _told(values: Mapping[str, str]) -> str:
     """Return a setting as a text."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
-
-
-def _new(around: Surroundings, space: Space, values: Mapping[str, str]) -> Proposal | None:
-    """Return the proposal with these choices, if it is not known."""
-    proposal = around.proposer.tuned(space, values)
-    if proposal is None or around.graph.knows(state_key(proposal.variant)):
-        return None
-    return proposal
 
 
 def _is_number(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -93,6 +94,28 @@ def test_choice_tells_what_it_compared(algo: str) -> None:
         value = None if number % 5 == 3 else math.sin(number)
         known.history.append(Tried(key, choice.node, choice.move, value, charged=True))
         known.graph.settle(key, value)
+
+
+@pytest.mark.parametrize("algo", ["mcgs", "auto"])
+def test_deep_graph_is_walked(algo: str) -> None:
+    """A chain longer than Python's stack, each of its states spent but the last."""
+    depth = 2 * sys.getrecursionlimit()
+    known = Known(table((3, 3), structure=("c1",)), ("0", "0"))
+    graph, names = known.graph, ("c0", "c1")
+    node = graph.start
+    for number in range(depth):
+        key = f"state {number}"
+        known.variants[key] = known.variants[graph.start]
+        for move, attempt in itertools.product(names, range(2)):
+            graph.dispatch([], node, move, attempt, f"{key} {move} {attempt}")
+            graph.settle(f"{key} {move} {attempt}", None)
+        graph.dispatch([], node, "c1", 2, key)
+        graph.settle(key, 0.001 * number)
+        node = key
+    choice = ALGORITHMS[algo](known.around)
+    assert choice is not None
+    if algo == "mcgs":
+        assert choice.node == node and len(choice.links) == depth
 
 
 def test_root_noise_changes_the_start_alone() -> None:

@@ -23,9 +23,11 @@ def children(node: Node) -> list[Node]:
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all below it, from left to right."""
-    yield node
-    for child in node.children:
-        yield from walk(child)
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left += reversed(node.children)
 
 
 def root_of(node: Node) -> Node:
