@@ -11,7 +11,7 @@ from benchmarks.judge import rows as judged
 from benchmarks.retrieval import rows as leaks
 from benchmarks.retrieval.effect_rows import effect
 from benchmarks.runs import rows as runs
-from benchmarks.search.rows import busy_host, false_promotions, offline, searches
+from benchmarks.search.rows import busy_host, decisions, false_promotions, offline, searches
 from benchmarks.table_rows import (
     broken_device,
     cases,
@@ -375,6 +375,17 @@ SECTIONS = (
             "nothing else gains, and the tenth of its searches that fare worst do not in 200 "
             "evaluations. Tuning all steps at once from the start, as `tpe` does, finds them, and "
             "made real searches of all five tasks above slower where `auto` did it.",
+        ),
+        Section(
+            "What a search's decisions take",
+            "search_decisions.json",
+            "python -m benchmarks.search.decisions --processes 8 --out FILE",
+            decisions,
+            "From asking an algorithm to a new state in the graph, without the judge, on the "
+            "matmul example's graph of 1,000 states. The goal is 20 ms. The late ones are those "
+            "that see a state for the first time, whose proposals are made and proven then, or "
+            "whose first proposals repeat known states. `auto` and `evolution` look at many "
+            "states for each decision. A verdict takes a hundred times as long.",
         ),
         Section(
             "A search among kernels that are no faster",

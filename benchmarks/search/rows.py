@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.table_rows import number, percent, table
 
-__all__ = ["busy_host", "false_promotions", "offline", "searches"]
+__all__ = ["busy_host", "decisions", "false_promotions", "offline", "searches"]
 
 
 def searches(data: Any) -> str:
@@ -53,6 +53,19 @@ def offline(data: Any) -> str:
     misses = [miss for each in data["rows"] for miss in each["misses"]]
     lines = "\n".join(f"- {miss}" for miss in misses)
     return f"{table(head, rows)}\n\nWhere `auto` misses its goal:\n\n{lines or '- nowhere'}"
+
+
+def decisions(data: Any) -> str:
+    """Return a table of what choosing the next state takes."""
+    head = ["algorithm", "decisions", "first hundred, ms", f"last, of {data['states']:,}, ms"]
+    rows = [
+        [
+            *(f"`{name}`", str(found["decisions"])),
+            *(f"{median:.1f} / {late:.0f}" for median, late in (found["first"], found["last"])),
+        ]
+        for name, found in sorted(data["algorithms"].items())
+    ]
+    return f"{table(head, rows)}\n\nMedian / 95th percentile."
 
 
 def busy_host(data: Any) -> str:
