@@ -131,6 +131,8 @@ class Controller:
             root_noise,
         )
         self._deterministic = deterministic
+        self._artifacts: Callable[[Kernel], Mapping[str, bytes]] | None
+        self._artifacts = getattr(evaluator, "artifacts", None)
         self._together = Together(self._around) if together else None
         self._duel, self._say, self._watch, self._clock = duel, say, watch, clock
         self._began = clock() - progress.seconds
@@ -358,6 +360,8 @@ class Controller:
         assert verdict is not None
         value = value_of(verdict, progress.start_speedup)
         self._folder.write_verdict(key, verdict)
+        if self._artifacts is not None:  # none of a state that was built with others
+            self._folder.write_built(key, self._artifacts(progress.variants[key].kernel()))
         self.record(
             "judged",
             {

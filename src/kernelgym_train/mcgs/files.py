@@ -124,6 +124,7 @@ class SearchFolder:
             "context": context,
             "language": variant.language,
             "flags": list(variant.flags),
+            "launch": dict(variant.launch),
             "applied": [[step.move, step.target, step.choice] for step in variant.applied],
             "risk": risk,
             "digest": kernel.digest,

@@ -9,12 +9,11 @@ the order of a sum the spec does not say, so the risk is ``reassociates``.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 
 from kernelgym.suites.spec import KernelSpec
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.variant import Variant, meta_parameter
 
 __all__ = ["launch_choices"]
 
@@ -35,14 +34,13 @@ def launch_choices(spec: KernelSpec | None, language: str) -> tuple[Move, ...]:
     def realise(variant: Variant) -> Iterator[Realisation]:
         file = variant.file
         for name, choices in meta.items():
-            found = list(re.finditer(rf"^constexpr int {name} = (-?\d+);$", file.cpp, re.MULTILINE))
-            if len(found) != 1:
+            found = meta_parameter(file.cpp, name)
+            if found is None:
                 continue
-            start, end = found[0].span(1)
             for choice in choices:
-                if str(choice) != found[0][1]:
-                    cpp = f"{file.cpp[:start]}{choice}{file.cpp[end:]}"
-                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                if str(choice) != found[1]:
+                    launch = tuple(sorted({**dict(variant.launch), name: choice}.items()))
+                    changed = dataclasses.replace(variant, launch=launch)
                     yield Realisation(name, str(choice), changed, "reassociates")
 
     return (

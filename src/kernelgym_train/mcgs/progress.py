@@ -307,5 +307,6 @@ def variant_of(data: Mapping[str, Any]) -> Variant:
         data["source"],
         data["language"],
         tuple(data["flags"]),
+        tuple((name, value) for name, value in data.get("launch", [])),
         tuple(Step(**step) for step in data["applied"]),
     )

@@ -10,10 +10,11 @@ import ast
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelgym import Kernel
+from kernelgym import Kernel, UsageError
 from kernelgym.languages import LANGUAGES
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
@@ -24,6 +25,7 @@ __all__ = [
     "builds_extension",
     "context_key",
     "launch_key",
+    "meta_parameter",
     "read_variant",
     "state_key",
 ]
@@ -46,10 +48,13 @@ class Variant:
     """A kernel's text, and what is chosen beside it."""
 
     source: str
-    """The kernel's module, with the flags that it came with."""
+    """The kernel's module, with the flags and the meta-parameters that it came with."""
     language: str
     flags: tuple[str, ...] = ()
     """Compiler flags."""
+    launch: tuple[tuple[str, int], ...] = ()
+    """Choices of meta-parameters, sorted by name. In C++ each is one ``constexpr int NAME = ...;``,
+    whose value the choice takes the place of."""
     applied: tuple[Step, ...] = ()
     """Moves that led here from the start. History: no part of the key."""
 
@@ -57,13 +62,25 @@ class Variant:
         """Render it."""
         source = self.source
         if builds_extension(self.language):
-            source = read_kernel_file(source).with_flags(self.flags).source
+            source = self.file.with_flags(self.flags).source
         return Kernel(source, self.language)
 
     @property
     def file(self) -> KernelFile:
-        """The module with the C++ text."""
-        return read_kernel_file(self.source)
+        """The module with the C++ text, launch choices made.
+
+        Raises:
+            UsageError: If a meta-parameter is no constant that stands there once.
+        """
+        file = read_kernel_file(self.source)
+        cpp = file.cpp
+        for name, value in self.launch:
+            found = meta_parameter(cpp, name)
+            if found is None:
+                raise UsageError(f"the kernel has no one line 'constexpr int {name} = VALUE;'")
+            start, end = found.span(1)
+            cpp = f"{cpp[:start]}{value}{cpp[end:]}"
+        return file if cpp == file.cpp else file.with_cpp(cpp)
 
 
 def read_variant(kernel: Kernel) -> Variant:
@@ -78,9 +95,19 @@ def read_variant(kernel: Kernel) -> Variant:
     return Variant(kernel.source, kernel.language, flags=flags)
 
 
+def meta_parameter(cpp: str, name: str) -> re.Match[str] | None:
+    """Return where a meta-parameter's value stands, as group 1.
+
+    None if it is no constant that stands there once.
+    """
+    found = list(re.finditer(rf"^constexpr int {name} = (-?\d+);$", cpp, re.MULTILINE))
+    return found[0] if len(found) == 1 else None
+
+
 def state_key(variant: Variant) -> str:
     """Return 32 hexadecimal digits that variants with the same program share."""
-    return _key(variant.source, variant.language, variant.flags)
+    source = variant.file.source if variant.launch else variant.source
+    return _key(source, variant.language, variant.flags)
 
 
 @functools.lru_cache(maxsize=4096)

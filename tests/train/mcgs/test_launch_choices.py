@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
-from kernelgym import Kernel, Problem, Verdict
+import pytest
+
+from kernelgym import Kernel, Problem, UsageError, Verdict
 from kernelgym.suites.spec import read_spec
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.launch_choices import launch_choices
+from kernelgym_train.mcgs.progress import plain_variant, variant_of
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec
 from kernelgym_train.mcgs.task import task_of_spec
-from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.variant import read_variant, state_key
 from support.specs import SPEC, TRITON_SPEC, changed, written
 
 META = {"WIDTH": [16, 32, 64], "DEPTH": [2, 4], "FIXED": [1]}
@@ -29,6 +34,8 @@ def test_each_other_choice_is_a_proposal(tmp_path: Path) -> None:
     assert steps == [("WIDTH", "32"), ("WIDTH", "64"), ("DEPTH", "4")] and made[3] is None
     first = made[0]
     assert first is not None and "constexpr int WIDTH = 32;" in first.variant.file.cpp
+    assert first.variant.launch == (("WIDTH", 32),)
+    assert "constexpr int WIDTH = 32;" in first.variant.kernel().source
     again = proposer.propose(first.variant, "launch_choice", 0)
     assert again is not None and len(again.variant.applied) == 1
     assert "launch_choice" in dict(proposer.priors(start))
@@ -42,7 +49,23 @@ def test_a_search_takes_the_best_choice(tmp_path: Path) -> None:
     path = written(tmp_path, TUNED)
     result = optimize_spec(path, ScriptedEvaluator(judged), tmp_path / "o", budget=Budget(20))
     assert result["best"]["moves"] == [["launch_choice", "WIDTH", "64"]]
+    best = tmp_path / "o" / result["best"]["path"]
+    assert json.loads((best.parent / "control.json").read_text())["launch"] == {"WIDTH": 64}
     assert abs(result["speedup"] - 3.0) < 1e-9 and result["risk"] == "reassociates"
+
+
+def test_choice_and_its_text_are_one_state(tmp_path: Path) -> None:
+    start = read_variant(task_of_spec(written(tmp_path, TUNED)).start)
+    chosen = dataclasses.replace(start, launch=(("WIDTH", 32),))
+    text = start.source.replace("constexpr int WIDTH = 16;", "constexpr int WIDTH = 32;")
+    assert text != start.source
+    assert state_key(chosen) == state_key(dataclasses.replace(start, source=text))
+    assert state_key(chosen) != state_key(start)
+    same = dataclasses.replace(start, launch=(("WIDTH", 16),))
+    assert state_key(same) == state_key(start)
+    assert variant_of(json.loads(json.dumps(plain_variant(chosen)))) == chosen
+    with pytest.raises(UsageError, match="no one line 'constexpr int ABSENT"):
+        dataclasses.replace(start, launch=(("ABSENT", 1),)).kernel()
 
 
 def test_without_choices_there_is_no_move(tmp_path: Path) -> None:
