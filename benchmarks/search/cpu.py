@@ -11,9 +11,9 @@ move was written for, 1.5x.
 it holds is not run again, so that a command that was cut off is given once more. With ``--keep``, a
 search that was cut off goes on where it was.
 
-A row holds the result's interval, the speed over torch, the noise that the search measured on its
-start, evaluations a minute, the share of builds in the time of builds and verdicts, and the load of
-the machine before and after. ``host_busy`` is true where the judge found the host busy, or where
+A row holds the day, the result's interval, the speed over torch, the noise that the search measured
+on its start, evaluations a minute, the share of builds in the time of builds and verdicts, and the
+load of the machine before and after. ``host_busy`` is true where the judge found the host busy, or where
 the load was above the number of cores by more than one: such rows tell of a busy machine, not of
 the search alone.
 """
@@ -27,6 +27,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -90,6 +91,7 @@ def row_of(
         "task": name,
         "algorithm": algo,
         "seed": seed,
+        "day": f"{datetime.now(UTC):%Y-%m-%d}",
         **{field: result[field] for field in names},
         "over_torch": result["over_reference"]["speedup"],
         "noise": result["noise"],

@@ -13,7 +13,16 @@ __all__ = ["busy_host", "decisions", "false_promotions", "offline", "searches"]
 def searches(data: Any) -> str:
     """Return a table of searches, goals and loads."""
     head = [
-        *("task", "algorithm", "seed", "over the start", "95 % interval", "goal", "over torch"),
+        *(
+            "task",
+            "algorithm",
+            "seed",
+            "day",
+            "over the start",
+            "95 % interval",
+            "goal",
+            "over torch",
+        ),
         *("goal", "evaluations", "a minute", "in builds", "noise", "load", "host busy"),
     ]
     rows = []
@@ -22,7 +31,7 @@ def searches(data: Any) -> str:
         interval = f"{number(each['speedup_low'])} to {number(each['speedup_high'])}"
         rows.append(
             [
-                *(each["task"], f"`{each['algorithm']}`", str(each["seed"])),
+                *(each["task"], f"`{each['algorithm']}`", str(each["seed"]), each["day"]),
                 *(number(each["speedup"]), interval, f"{over_start:g}"),
                 *(number(each["over_torch"]), f"{over_torch:g}" if over_torch else "-"),
                 *(str(each["evaluations"]), number(each["evaluations_a_minute"])),

@@ -12,15 +12,14 @@ listed in `kernelgym_train.mcgs.algorithms`.
 Contract: a choice follows from the graph, the proposer and the seed alone. Proposals that repeat a
 known state are chosen like others: the caller takes them in and asks again. Pure.
 
-Does not remember anything between choices.
+Between choices only `Surroundings.memo` is kept: facts that stay true while a search goes on.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -250,8 +249,7 @@ def with_noise(
     """Return priors mixed with random ones, the same in each selection.
 
     As AlphaZero does at the root (Silver and others, Science 362, 2018), with numbers from a
-    Dirichlet distribution whose parameters add up to 10. A move's number does not depend on which
-    other moves there are, their sum apart.
+    Dirichlet distribution whose parameters add up to 10.
     """
     drawn = {
         move: stream(around.seed, "root noise", move).gammavariate(10.0 / len(moves), 1.0)
@@ -285,33 +283,37 @@ def _is_closed(around: Surroundings, node: Node, closed: dict[str, bool]) -> boo
         closed: By key, what was found before; more is added.
     """
     nodes = around.graph.nodes
-    stack: list[tuple[str, Iterator[str]]] = []
+    stack: list[tuple[str, list[str]]] = []
     if node.key not in closed:
         stack.append((node.key, _below(around, node, closed)))
     while stack:
-        key, children = stack[-1]
-        child = next(children, None)
-        if child is None or key in closed:
-            if closed.setdefault(key, True):
-                around.is_over(nodes[key])
+        key, left = stack[-1]
+        if key in closed:
             stack.pop()
-        elif child not in closed:
-            stack[-1] = (key, itertools.chain([child], children))
-            stack.append((child, _below(around, nodes[child], closed)))
-        elif not closed[child]:
+        elif not left:
+            closed[key] = True
+            around.is_over(nodes[key])  # kept for the next selections, if it is
+        elif left[-1] not in closed:
+            child = nodes[left[-1]]
+            stack.append((child.key, _below(around, child, closed)))
+        elif closed[left[-1]]:
+            left.pop()
+        else:
             closed[key] = False
-            stack.pop()
     return closed[node.key]
 
 
-def _below(around: Surroundings, node: Node, closed: dict[str, bool]) -> Iterator[str]:
-    """Return a node's children; none where the node itself has something left."""
+def _below(around: Surroundings, node: Node, closed: dict[str, bool]) -> list[str]:
+    """Return the children that decide whether a node is closed.
+
+    None where the node itself has something left, which is then in `closed`, or is over.
+    """
     if around.is_over(node):
-        return iter(())
+        return []
     if not around.is_spent(node):
         closed[node.key] = False
-        return iter(())
-    return iter(_children(around, node))
+        return []
+    return _children(around, node)
 
 
 def _children(around: Surroundings, node: Node) -> list[str]:

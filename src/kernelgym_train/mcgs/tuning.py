@@ -252,12 +252,14 @@ class _Settings:
     around: Surroundings
     space: Space
     name: str
+    """Differs where another state could be in the space, or have other choices."""
 
     @classmethod
     def of(cls, around: Surroundings, space: Space) -> _Settings:
         """Return the settings of a space."""
-        knobs = ", ".join(knob.name for knob in space.knobs)
-        return cls(around, space, f"{around.proposer.structure(space.base)}: {knobs}")
+        names = {knob.name for knob in space.knobs}
+        fixed = [step for step in space.base.applied if f"{step.move}/{step.target}" not in names]
+        return cls(around, space, repr((around.proposer.structure(space.base), fixed, space.knobs)))
 
     def values(self, key: str) -> Mapping[str, str] | None:
         """Return a state's choices by knob; None outside of the space."""
