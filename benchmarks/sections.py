@@ -355,10 +355,10 @@ SECTIONS = (
             "their goals is torch's own speed: the start of LayerNorm is six to ten times as slow "
             "as torch here, and that of softmax twelve times, so that ten and fifteen times the "
             "start would be faster than torch. Softmax with exact moves calls `exp` once for each "
-            "number: g++ makes vectors of it with `-ffast-math` alone. Rows of `auto` of 26 November "
-            "are of a time before it tried the best knobs with other structures. Those of "
+            "number: g++ makes vectors of it with `-ffast-math` alone. Rows of `auto` of 26 "
+            "November are of a time before it tried the best knobs with other structures. Those of "
             "27 November are of `auto` as it is, on a host that had time for half as many "
-            "evaluations: they are no better for that, and say little of the change. LayerNorm "
+            "evaluations: lower speedups there say little of that change. LayerNorm "
             "with approximate moves adds up in floats (`lower_precision`): its best is in floats, "
             "7 times the start by one verdict and 2.9 times by the last duel.",
         ),

@@ -13,9 +13,9 @@ search that was cut off goes on where it was.
 
 A row holds the day, the result's interval, the speed over torch, the noise that the search measured
 on its start, evaluations a minute, the share of builds in the time of builds and verdicts, and the
-load of the machine before and after. ``host_busy`` is true where the judge found the host busy, or where
-the load was above the number of cores by more than one: such rows tell of a busy machine, not of
-the search alone.
+load of the machine before and after. ``host_busy`` is true where the judge found the host busy, or
+where the load was above the number of cores by more than one: such rows tell of a busy machine, not
+of the search alone.
 """
 
 from __future__ import annotations
