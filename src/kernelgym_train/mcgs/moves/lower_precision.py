@@ -60,6 +60,8 @@ def _edits(function: Function) -> list[tuple[Node, str]]:
 
     def rule(node: Node) -> str | None:
         text = text_of(node)
+        if text.startswith("static_cast<float>") and node.type == "call_expression":
+            return text
         if node.type == "number_literal" and expression_type(function, node, {}) == "double":
             return f"{text}f"
         if node.type == "primitive_type" and text == "double":
