@@ -359,8 +359,7 @@ SECTIONS = (
             "November are of a time before it tried the best knobs with other structures. Those of "
             "27 November are of `auto` as it is, on a host that had time for half as many "
             "evaluations: lower speedups there say little of that change. LayerNorm "
-            "with approximate moves adds up in floats (`lower_precision`): its best is in floats, "
-            "7 times the start by one verdict and 2.9 times by the last duel.",
+            "with approximate moves adds up in floats (`lower_precision`).",
         ),
     ),
     *_recorded(

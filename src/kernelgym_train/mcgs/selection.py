@@ -12,7 +12,7 @@ listed in `kernelgym_train.mcgs.algorithms`.
 Contract: a choice follows from the graph, the proposer and the seed alone. Proposals that repeat a
 known state are chosen like others: the caller takes them in and asks again. Pure.
 
-Between choices only `Surroundings.memo` is kept: facts that stay true while a search goes on.
+Between choices only `Surroundings.memo` is kept, which saves time and changes no choice.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Surroundings:
     root_noise: float = 0.0
     """Share of the start's priors that is random, for `mcgs` and `auto`: 0 to 1."""
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
-    """What never changes once it is known, such as that a move has no proposal left."""
+    """What choices computed, to save time: what stays true as results are added, or is kept with
+    what it holds for. Without it, all choices are the same."""
 
     def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, with their priors."""

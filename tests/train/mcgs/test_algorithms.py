@@ -17,7 +17,7 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.populations import anneal, beam, evolution
 from kernelgym_train.mcgs.progress import Tried
-from kernelgym_train.mcgs.selection import Algorithm, Surroundings, mcgs, with_noise
+from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings, mcgs, with_noise
 from kernelgym_train.mcgs.tuning import TUNE, auto, tpe
 from kernelgym_train.mcgs.variant import state_key
 
@@ -116,6 +116,20 @@ def test_deep_graph_is_walked(algo: str) -> None:
     assert choice is not None
     if algo == "mcgs":
         assert choice.node == node and len(choice.links) == depth
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_choices_do_not_depend_on_what_was_kept(algo: str) -> None:
+    """A resumed search has kept nothing, and goes on as the unbroken one."""
+    algorithm = ALGORITHMS[algo]
+
+    def forgetful(around: Surroundings) -> Choice | None:
+        return algorithm(dataclasses.replace(around, memo={}))
+
+    for seed, fails in ((0, 0), (1, 4)):
+        space = table((3, 4, 3), structure=("c2",), fails=fails)
+        whole = play(algorithm, space, seed=seed, budget=36)
+        assert play(forgetful, space, seed=seed, budget=36) == whole
 
 
 def test_root_noise_changes_the_start_alone() -> None:

@@ -224,6 +224,8 @@ def test_builds_and_files_are_the_evaluators_own(tmp_path: Path) -> None:
     result = found(tmp_path, task, judge, budget=Budget(5))
     built = (tmp_path / result["best"]["path"]).with_name("extension.so")
     assert built.read_text() == result["best"]["digest"]
+    folders = {path.parent.name for path in tmp_path.rglob("variants/*/extension.so")}
+    assert len(folders) == result["evaluations"] == 5, "one of each variant"
     # Settings of one build: what is judged calls one of many.
     assert any("namespace setting_1 " in job.kernel.source for job in judge.judged)
 
