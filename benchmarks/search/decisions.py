@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine
+from benchmarks.search.offline import Seen
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.graph import Graph
-from kernelgym_train.mcgs.progress import Tried
 from kernelgym_train.mcgs.proposing import RuleProposer
-from kernelgym_train.mcgs.selection import Algorithm, Surroundings, stream
+from kernelgym_train.mcgs.selection import Algorithm, stream
 from kernelgym_train.mcgs.variant import read_variant, state_key
 
 __all__ = ["decisions", "figures"]
@@ -46,25 +45,15 @@ def decisions(
         clock: Returns seconds.
     """
     start = read_variant(EXAMPLES["matmul"][1])
-    graph, variants, history = Graph(state_key(start)), {state_key(start): start}, list[Tried]()
-    around = Surroundings(graph, variants, RuleProposer(start), 0, history)
+    seen = Seen(RuleProposer(start), start, 0)
     took: list[float] = []
     began = clock()
-    while len(graph.nodes) < states and (choice := algorithm(around)) is not None:
-        key = state_key(choice.proposal.variant)
-        if graph.knows(key):
-            graph.repeat(choice.node, choice.move, choice.attempt, key)
-            if key in graph.nodes:
-                value = graph.nodes[key].value
-                history.append(Tried(key, choice.node, choice.move, value, charged=False))
+    while len(seen.graph.nodes) < states and (choice := algorithm(seen.around)) is not None:
+        if seen.repeats(choice):
             continue
-        variants[key] = choice.proposal.variant
-        graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
-        numbers = stream("value", key)
-        worth = graph.nodes[choice.node].value + numbers.gauss(0.0, _SPREAD)
-        value = None if numbers.random() < _FAILING else worth
-        history.append(Tried(key, choice.node, choice.move, value, charged=True))
-        graph.settle(key, value)
+        numbers = stream("value", state_key(choice.proposal.variant))
+        worth = seen.graph.nodes[choice.node].value + numbers.gauss(0.0, _SPREAD)
+        seen.settle(choice, None if numbers.random() < _FAILING else worth)
         took.append(clock() - began)
         began = clock()
     return took

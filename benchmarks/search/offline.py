@@ -19,7 +19,7 @@ from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings
 from kernelgym_train.mcgs.variant import Variant, state_key
 
-__all__ = ["Play", "anywhere", "play", "play_from"]
+__all__ = ["Play", "Seen", "anywhere", "play", "play_from"]
 
 _REPEATS = 1000
 
@@ -34,6 +34,40 @@ class Play:
     duplicates: int
     configs: tuple[Config, ...]
     """What was evaluated."""
+
+
+class Seen:
+    """What a search without a judge has seen.
+
+    Args:
+        proposer: Proposes variants.
+        first: What the search starts from.
+        seed: Of the algorithm.
+    """
+
+    def __init__(self, proposer: Proposer, first: Variant, seed: int) -> None:
+        key = state_key(first)
+        self.graph, self._variants, self._history = Graph(key), {key: first}, list[Tried]()
+        self.around = Surroundings(self.graph, self._variants, proposer, seed, self._history)
+
+    def repeats(self, choice: Choice) -> bool:
+        """Take in a choice whose state is known; False if it is new."""
+        key, graph = state_key(choice.proposal.variant), self.graph
+        if not graph.knows(key):
+            return False
+        graph.repeat(choice.node, choice.move, choice.attempt, key)
+        if key in graph.nodes:
+            value = graph.nodes[key].value
+            self._history.append(Tried(key, choice.node, choice.move, value, charged=False))
+        return True
+
+    def settle(self, choice: Choice, value: float | None) -> None:
+        """Take in a new state's value, or None for a failure."""
+        key = state_key(choice.proposal.variant)
+        self._variants[key] = choice.proposal.variant
+        self.graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
+        self._history.append(Tried(key, choice.node, choice.move, value, charged=True))
+        self.graph.settle(key, value)
 
 
 def play(
@@ -91,8 +125,7 @@ def play_from(
         budget: See there.
         noise: See there.
     """
-    graph, variants, history = Graph(state_key(first)), {state_key(first): first}, list[Tried]()
-    around = Surroundings(graph, variants, proposer, seed, history)
+    seen = Seen(proposer, first, seed)
     start = config_of(first)
     start_ms = None if start is None else table.times_ms.get(start)
     assert start_ms is not None, "the table holds the start's time"
@@ -102,21 +135,14 @@ def play_from(
     configs: list[Config] = []
     repeats = 0
     while len(shares) < budget and repeats < _REPEATS:
-        choice = algorithm(around)
+        choice = algorithm(seen.around)
         if choice is None:
             break
-        key, variant = state_key(choice.proposal.variant), choice.proposal.variant
-        if graph.knows(key):
+        if seen.repeats(choice):
             duplicates, repeats = duplicates + 1, repeats + 1
-            graph.repeat(choice.node, choice.move, choice.attempt, key)
-            if key in graph.nodes:
-                value = graph.nodes[key].value
-                history.append(Tried(key, choice.node, choice.move, value, charged=False))
             continue
         repeats = 0
-        variants[key] = variant
-        config = config_of(variant)
-        graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
+        config = config_of(choice.proposal.variant)
         true_ms = measured = None
         if config is not None:
             configs.append(config)
@@ -125,8 +151,7 @@ def play_from(
             measured = math.log(start_ms / true_ms) + _gauss(seed, config, noise)
             if measured > best:
                 best, share = measured, optimum / true_ms
-        history.append(Tried(key, choice.node, choice.move, measured, charged=True))
-        graph.settle(key, measured)
+        seen.settle(choice, measured)
         shares.append(share)
     shares += [share] * (budget - len(shares))  # the space is exhausted
     return Play(tuple(shares), duplicates, tuple(configs))
