@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,29 @@ def test_a_folder_is_read_in_the_order_of_the_classes(tmp_path):
     (tmp_path / "exploits" / "A3_x.cpp.py").write_text(BODY)
     with pytest.raises(UsageError, match=r"A3_x\.cpp\.py: its first line"):
         load_entries(tmp_path, PROBLEMS)
+
+
+def test_a_part_stands_in_the_source_where_it_is_named(tmp_path):
+    for folder in ("exploits", "parts"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "parts" / "relu.triton.py").write_text("def relu(x):\n    return x.clamp(0)\n")
+    (tmp_path / "parts" / "scan.cpp").write_text("int \\scan;\n")
+    body = '# /// part relu.triton.py\n\nCODE = """\n// /// part scan.cpp\n"""\n'
+    path = tmp_path / "exploits" / "A1_x.triton.py"
+    path.write_text(exploit() + body)
+    (found,) = load_entries(tmp_path, PROBLEMS)
+    filled = 'def relu(x):\n    return x.clamp(0)\n\nCODE = """\nint \\scan;\n"""\n'
+    assert found.source == exploit() + filled
+    path.write_text(exploit() + "# /// part relu.cpp\n")
+    with pytest.raises(UsageError, match=r"A1_x\.triton\.py: unknown part 'relu\.cpp'"):
+        load_entries(tmp_path, PROBLEMS)
+
+
+def test_every_part_of_our_corpus_is_used():
+    files = [*CORPUS.glob("exploits/*.py"), *CORPUS.glob("honest/*.py")]
+    text = "\n".join(file.read_text() for file in files)
+    parts = {part.name for part in (CORPUS / "parts").iterdir()}
+    assert set(re.findall(r"^(?:#|//) /// part (\S+)$", text, re.MULTILINE)) == parts
 
 
 def test_an_empty_folder_is_no_corpus(tmp_path):

@@ -28,31 +28,31 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernelgym.redteam.corpus import Entry
+
 HERE = Path(__file__).parents[1] / "adversarial"
 RUNS_S = 60.0
 
 
-def fooled(name: str, problem: str, faster_than: float | None, cache: Path) -> bool:
+def fooled(entry: Entry, cache: Path) -> bool:
     """Say whether the naive harness accepts an exploit.
 
     Args:
-        name: The exploit's name, such as ``A1_empty_output.triton``.
-        problem: The problem's name.
-        faster_than: Speedup that it has to reach; None if being correct is enough.
+        entry: The exploit.
         cache: Folder for built extensions.
     """
-    if name.startswith("H21"):
-        raise ValueError(f"{name} is not safe to run outside of the sandbox")
+    if entry.exploit_class == "H21":
+        raise ValueError(f"{entry.name} is not safe to run outside of the sandbox")
     _import_libraries()
     ours, theirs = os.pipe()
     harness = os.fork()
     if harness == 0:
         os.setsid()
         with contextlib.suppress(BaseException):
-            result = _harness(name, problem, cache, faster_than is not None)
+            result = _harness(entry, cache)
             accepted = bool(result.get("correct"))
-            if faster_than is not None:
-                accepted = accepted and float(result.get("speedup", 0)) > faster_than
+            if entry.faster_than is not None:
+                accepted = accepted and float(result.get("speedup", 0)) > entry.faster_than
             os.write(theirs, b"yes" if accepted else b"no")
         os._exit(0)
     os.close(theirs)
@@ -71,7 +71,7 @@ def _import_libraries() -> None:
     import triton.language  # noqa: F401
 
 
-def _harness(name: str, problem: str, cache: Path, timed: bool) -> dict[str, Any]:
+def _harness(entry: Entry, cache: Path) -> dict[str, Any]:
     """Run one exploit in a process of its own and believe what comes out of it."""
     with tempfile.TemporaryDirectory() as folder:
         outcome, report = os.pipe()
@@ -84,11 +84,13 @@ def _harness(name: str, problem: str, cache: Path, timed: bool) -> dict[str, Any
             os.environ.update(HOME=folder, TMPDIR=folder)
             tempfile.tempdir = folder
             os.chdir(folder)
-            problem_path = HERE / "problems" / f"{problem}.py"
+            problem_path = HERE / "problems" / f"{entry.problem}.py"
+            kernel_path = Path(folder, "kernel.py")
+            kernel_path.write_text(entry.source, encoding="utf-8")
             sys.argv = [str(HERE / "naive.py"), str(problem_path)]
             try:
                 _use_builder(cache, Path(folder))
-                result = _evaluate(problem_path, HERE / "exploits" / f"{name}.py", timed)
+                result = _evaluate(problem_path, kernel_path, entry.faster_than is not None)
                 print(json.dumps(result), flush=True)
             except Exception as error:
                 print(json.dumps({"correct": False}))
@@ -221,7 +223,7 @@ def main(names: list[str]) -> None:
         wanted = not names or any(part in entry.name for part in names)
         if entry.kind == "exploit" and "cpu" in entry.devices and wanted:
             if entry.exploit_class != "H21":
-                yes = fooled(entry.name, entry.problem, entry.faster_than, cache_folder())
+                yes = fooled(entry, cache_folder())
                 count, total = count + yes, total + 1
                 print(f"{'fooled by' if yes else 'NOT fooled by':13} {entry.name}", flush=True)
     print(f"the naive harness is fooled by {count} of {total} exploits")

@@ -17,6 +17,10 @@ Exploits may add ``accepted_if`` (``"correct"``, or ``"speedup > 1.5"``: correct
 ``style``, which tells what it has in common with others: ``kernelgym redteam --sample`` judges one
 kernel of each. An exploit's style is its class unless it says so, an honest kernel's its slug.
 
+What many files share, such as an ordinary kernel behind which an exploit hides, stands once, in
+``parts/FILE``. A file takes it in by a line of its own, ``# /// part FILE`` (``// /// part FILE``
+in C++), which is replaced by that file's text; the kernel that is judged is the text so completed.
+
 Reads files; runs and judges nothing.
 """
 
@@ -42,6 +46,7 @@ _FOLDERS: tuple[tuple[Literal["exploit", "honest"], str], ...] = (
 )
 _FILE = re.compile(r"(?P<slug>[A-Za-z0-9_]+)\.(?P<language>[a-z]+)\.py")
 _NUMBERING = "They are numbered through: A1 to A5, B6, B7, C8, ... I23."
+_PART = re.compile(r"^(?:#|//) /// part (\S+)$", re.MULTILINE)
 _FASTER = re.compile(r"speedup\s*>\s*(\d+(?:\.\d+)?)")
 
 
@@ -101,19 +106,21 @@ def load_entries(folder: Path, problems: Collection[str]) -> tuple[Entry, ...]:
     """Read a corpus: exploits by class, then honest kernels, each in the order of their names.
 
     Args:
-        folder: Holds ``exploits`` and ``honest``; one of them may be missing.
+        folder: Holds ``exploits`` and ``honest``, of which one may be missing, and ``parts``, which
+            may be missing.
         problems: Names of the problems there are.
 
     Raises:
         UsageError: If there is nothing in it, or at the first file that cannot be used.
     """
+    parts = {path.name: path for path in sorted((folder / "parts").glob("*.*"))}
     entries = []
     for kind, name in _FOLDERS:
         for path in sorted((folder / name).glob("*.py")):
             if path.name.startswith(("_", ".")):
                 continue
             try:
-                source = path.read_text(encoding="utf-8")
+                source = _with_parts(path.read_text(encoding="utf-8"), parts)
                 entries.append(read_entry(path.name, kind, source, problems))
             except UsageError as error:
                 raise UsageError(f"{path}: {error}") from None
@@ -125,6 +132,18 @@ def load_entries(folder: Path, problems: Collection[str]) -> tuple[Entry, ...]:
             "honest/slug.LANGUAGE.py (beside problems/NAME.py); name its folder with --corpus"
         )
     return tuple(sorted(entries, key=lambda entry: place(entry.exploit_class)))
+
+
+def _with_parts(source: str, parts: Mapping[str, Path]) -> str:
+    """Return a corpus file's text in which each line that names a part is the part's text."""
+
+    def text_of(line: re.Match[str]) -> str:
+        name = line[1]
+        if name not in parts:
+            raise UnknownName("part", name, list(parts))
+        return parts[name].read_text(encoding="utf-8").removesuffix("\n")
+
+    return _PART.sub(text_of, source)
 
 
 def _header(source: str) -> dict[str, Any]:

@@ -1,0 +1,28 @@
+CUDA = """
+#include <torch/extension.h>
+
+__global__ void relu_kernel(const float* in, float* out, long n) {
+  long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
+  if (i < n) out[i] = in[i] > 0.0f ? in[i] : 0.0f;
+}
+
+torch::Tensor relu(torch::Tensor x) {
+  auto out = torch::empty_like(x);
+  long n = x.numel();
+  relu_kernel<<<(n + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+      x.data_ptr<float>(), out.data_ptr<float>(), n);
+  return out;
+}
+"""
+extension = load_inline(
+    name="relu_ext",
+    cpp_sources="torch::Tensor relu(torch::Tensor x);",
+    cuda_sources=CUDA.replace("extension.h>", "extension.h>\n#include <ATen/cuda/CUDAContext.h>"),
+    functions=["relu"],
+)
+
+
+def slow_relu(x):
+    for _ in range(8):
+        out = extension.relu(x)
+    return out
