@@ -162,7 +162,7 @@ SEARCH_PURE = (
         "texts",
         "budget",
     ),
-    *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.hoist"),
+    *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.cpp.hoist"),
 )
 IO = {"asyncio", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "threading", "time"}
 

@@ -29,7 +29,7 @@ from kernelgym_train.mcgs.events import Event, EventLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish, write_story
 from kernelgym_train.mcgs.launch_choices import launch_choices
-from kernelgym_train.mcgs.moves.parallelise import parallelise
+from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
 from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.shapes import ShapesEvaluator

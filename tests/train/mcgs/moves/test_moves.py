@@ -14,7 +14,7 @@ import pytest
 from benchmarks.search.linear_gelu import KERNEL
 from kernelgym import UnknownName
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.moves.parallelise import parallelise
+from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant, state_key

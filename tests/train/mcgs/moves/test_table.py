@@ -12,7 +12,7 @@ import pytest
 from kernelgym import UsageError
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves import table
-from kernelgym_train.mcgs.moves.unroll import UNROLL
+from kernelgym_train.mcgs.moves.cpp.unroll import UNROLL
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.variant import read_variant
 

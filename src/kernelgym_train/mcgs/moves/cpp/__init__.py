@@ -1,0 +1,1 @@
+"""Moves on C++ kernels, one file each."""
