@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import kernelgym
-import kernelgym_train
 from kernelgym.languages import LANGUAGES
+from support.source_tree import ROOT, SOURCES, TRAIN, TRAIN_SOURCES, module_name, parsed
 
-ROOT = Path(kernelgym.__file__).parent
-TRAIN = Path(kernelgym_train.__file__).parent
 HOMES = (
     ROOT / "languages",
     ROOT / "judge" / "untrusted",  # beside the candidate, where nothing of ours is imported
@@ -21,11 +17,6 @@ HOMES = (
     TRAIN / "demo",
 )
 """Where code may know a language by its name."""
-SOURCES = sorted(
-    path
-    for path in [*ROOT.rglob("*.py"), *TRAIN.rglob("*.py")]
-    if not any(path.is_relative_to(home) for home in HOMES)
-)
 
 DEVICES = {"cpu"} | {kind for entry in LANGUAGES.values() for kind in entry.devices}
 """Device kinds, of which some are languages' names, too."""
@@ -36,14 +27,13 @@ LOOKS_UP = {"get", "pop", "setdefault", "startswith", "endswith"}
 """Methods whose argument is a key of a table, or compared."""
 
 
-def offences(source: str) -> Iterator[str]:
+def offences(tree: ast.Module) -> Iterator[str]:
     """Yield what in a source decides by a language's name.
 
     That is a comparison, a case of a match, and a key, in a table's text or where it is looked up.
     Exempt are device kinds compared with what holds a device, device kinds that are keys together
     with the CPU, the package Triton in `sys.modules`, and types (`Literal`).
     """
-    tree = ast.parse(source)
     constants = {
         target.id: node.value
         for node in tree.body
@@ -133,10 +123,14 @@ def holds_modules(node: ast.AST) -> bool:
     return ast.unparse(node) == "sys.modules"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_code_elsewhere_decides_by_no_language(path: Path) -> None:
-    found = list(offences(path.read_text()))
-    assert not found, "ask a Language (kernelgym.languages) instead: " + "; ".join(found)
+def test_code_elsewhere_decides_by_no_language() -> None:
+    found = [
+        f"{module_name(path)}, {offence}"
+        for path in (*SOURCES, *TRAIN_SOURCES)
+        if not any(path.is_relative_to(home) for home in HOMES)
+        for offence in offences(parsed(path))
+    ]
+    assert not found, "ask a Language (kernelgym.languages) instead:\n" + "\n".join(found)
 
 
 def test_the_table_holds_every_file_of_the_room() -> None:
@@ -171,7 +165,7 @@ def test_the_table_holds_every_file_of_the_room() -> None:
     ],
 )
 def test_a_decision_by_language_is_found(source: str) -> None:
-    assert list(offences(source))
+    assert list(offences(ast.parse(source)))
 
 
 @pytest.mark.parametrize(
@@ -191,4 +185,4 @@ def test_a_decision_by_language_is_found(source: str) -> None:
     ],
 )
 def test_devices_packages_and_defaults_are_exempt(source: str) -> None:
-    assert not list(offences(source))
+    assert not list(offences(ast.parse(source)))

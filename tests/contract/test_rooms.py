@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-import kernelgym
-import kernelgym_train
+from support.source_tree import MODULES, ROOT, SOURCES, TRAIN, imports, module_name
 
-ROOT = Path(kernelgym.__file__).parent
-TRAIN = Path(kernelgym_train.__file__).parent
-SOURCES = sorted(ROOT.rglob("*.py"))
 UNTRUSTED = ROOT / "judge" / "untrusted"
 LONGEST = 500
 
@@ -44,18 +38,6 @@ HEAVY = {
 LIGHT_ROOMS = set(ROOMS[: ROOMS.index("judge")]) - {"judge"}
 
 
-def module_name(path: Path) -> str:
-    parts = ("kernelgym", *path.relative_to(ROOT).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def ids(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-MODULES = {module_name(path): path for path in SOURCES}
-
-
 def room_of(module: str) -> str:
     """Return the room of a module of kernelgym; empty for the package itself."""
     first = module.split(".")[1:2]
@@ -64,30 +46,6 @@ def room_of(module: str) -> str:
     if first == ["__main__"]:  # ``python -m kernelgym`` is the command
         return "cli"
     return first[0] if (ROOT / first[0]).is_dir() else "nouns"
-
-
-def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a file imports, and when: ``now``, ``late`` (in a function) or ``typing``."""
-
-    def visit(node: ast.AST, when: str) -> Iterator[tuple[str, str]]:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            when = "typing"
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, when) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide where a name comes from"
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                yield (full if full in MODULES else str(node.module)), when
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and when == "now":
-            when = "late"
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, when)
-
-    return visit(ast.parse(path.read_text()), "now")
-
-
-IMPORTS = {path: tuple(imports(path)) for path in SOURCES}
 
 
 @pytest.mark.parametrize("name", ["kernelgym", "kernelgym.evaluators.cached", "kernelgym.cli"])
@@ -135,58 +93,77 @@ def test_every_folder_is_a_room() -> None:
     assert judge | {path.stem for path in (ROOT / "judge").glob("*.py")} == set(JUDGE)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_rooms_import_only_rooms_before_them(path: Path) -> None:
-    own = module_name(path)
-    if own == "kernelgym":
-        assert {when for name, when in IMPORTS[path] if name.startswith("kernelgym")} == {"typing"}
-        return
-    here = ROOMS.index(room_of(own))
-    for name, _ in IMPORTS[path]:
-        if name.split(".")[0] == "kernelgym_train":
-            pytest.fail(f"{own} imports {name}: kernelgym never imports kernelgym_train")
-        if name.split(".")[0] != "kernelgym":
+def test_rooms_import_only_rooms_before_them() -> None:
+    wrong = []
+    for path in SOURCES:
+        own = module_name(path)
+        if own == "kernelgym":
             continue
-        there = room_of(name)
-        if not there:
-            assert ROOMS[here] == "cli", f"{own} imports the whole package"
-            continue
-        assert ROOMS.index(there) <= here, f"{own} imports {name}, a room above its own"
-        assert {ROOMS[here], there} != SIBLINGS, f"{own} imports {name}, its sibling"
+        here = room_of(own)
+        for found in imports(path):
+            package = found.module.partition(".")[0]
+            if package == "kernelgym_train":
+                wrong.append(f"{own} imports {found.module}: kernelgym imports no kernelgym_train")
+            if package != "kernelgym":
+                continue
+            there = room_of(found.module)
+            if not there:
+                if here != "cli":
+                    wrong.append(f"{own} imports the whole package")
+            elif ROOMS.index(there) > ROOMS.index(here):
+                wrong.append(f"{own} imports {found.module}, a room above its own")
+            elif {here, there} == SIBLINGS:
+                wrong.append(f"{own} imports {found.module}, its sibling")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "judge").rglob("*.py")), ids=ids)
-def test_judge_rooms_import_only_rooms_before_them(path: Path) -> None:
+def test_the_package_itself_imports_its_modules_for_the_type_checker_alone() -> None:
+    found = imports(ROOT / "__init__.py")
+    assert {each.when for each in found if each.module.startswith("kernelgym")} == {"typing"}
+
+
+def test_judge_rooms_import_only_rooms_before_them() -> None:
     def place(module: str) -> int:
         return JUDGE.index((module.split(".")[2:] or ["__init__"])[0])
 
-    own = module_name(path)
-    for name, _ in IMPORTS[path]:
-        if name.startswith("kernelgym.judge"):
-            assert place(name) <= place(own), f"{own} imports {name}, a room above its own"
+    wrong = [
+        f"{module_name(path)} imports {found.module}, a room above its own"
+        for path in sorted((ROOT / "judge").rglob("*.py"))
+        for found in imports(path)
+        if found.module.startswith("kernelgym.judge")
+        and place(found.module) > place(module_name(path))
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", sorted(UNTRUSTED.rglob("*.py")), ids=ids)
-def test_untrusted_code_imports_nothing_of_ours(path: Path) -> None:
+def test_untrusted_code_imports_nothing_of_ours() -> None:
     """It shares a process with candidate code, where it is loaded by path."""
-    names = {name.split(".")[0] for name, when in IMPORTS[path] if when != "typing"}
-    assert names <= sys.stdlib_module_names | {"torch", "triton", "numpy"}
+    known = sys.stdlib_module_names | {"torch", "triton", "numpy"}
+    wrong = [
+        f"{module_name(path)} imports {found.module}"
+        for path in sorted(UNTRUSTED.rglob("*.py"))
+        for found in imports(path)
+        if found.when != "typing" and found.module.split(".")[0] not in known
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_heavy_packages_are_imported_when_needed(path: Path) -> None:
-    at_import = {name.split(".")[0] for name, when in IMPORTS[path] if when == "now"}
-    room = room_of(module_name(path))
-    if room == "judge":
-        return
-    assert not at_import & HEAVY
-    ours = {name for name, when in IMPORTS[path] if when == "now"}
-    if room not in ("evaluators", "cli"):
-        eager = {name for name in ours if name.startswith("kernelgym.judge")}
-        assert not eager, "the judge is imported when first used"
-    if room in LIGHT_ROOMS:
-        outside = at_import - sys.stdlib_module_names - {"kernelgym", "numpy"}
-        assert not outside, f"standard library and numpy only, not {outside}"
+def test_heavy_packages_are_imported_when_needed() -> None:
+    wrong = []
+    for path in SOURCES:
+        own = module_name(path)
+        room = room_of(own)
+        if room == "judge":
+            continue
+        modules = {found.module for found in imports(path) if found.when == "now"}
+        packages = {module.split(".")[0] for module in modules}
+        forbidden = packages & HEAVY
+        if room not in ("evaluators", "cli"):  # elsewhere the judge is imported when first used
+            forbidden |= {name for name in modules if name.startswith("kernelgym.judge")}
+        if room in LIGHT_ROOMS:
+            forbidden |= packages - sys.stdlib_module_names - {"kernelgym", "numpy"}
+        wrong += [f"{own} imports {name} at its own import" for name in sorted(forbidden)]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_package_cycles() -> None:
@@ -194,11 +171,11 @@ def test_no_package_cycles() -> None:
     graphs: list[dict[str, set[str]]] = [{}, {}]
     for path in SOURCES:
         own = module_name(path)
-        found = {n for n, when in IMPORTS[path] if when == "now" and n in MODULES} - {own}
-        graphs[0][own] = found
+        inner = [found for found in imports(path) if found.module in MODULES]
+        graphs[0][own] = {found.module for found in inner if found.when == "now"} - {own}
         parts = {name: name.rpartition(".")[0] for name in MODULES}
         here = own if path.name == "__init__.py" else parts[own]
-        rooms = {parts[n] for n, when in IMPORTS[path] if when != "typing" and n in MODULES}
+        rooms = {parts[found.module] for found in inner if found.when != "typing"}
         graphs[1].setdefault(here, set()).update(
             room for room in rooms if room.count(".") > 1 and room != here
         )
