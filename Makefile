@@ -12,7 +12,7 @@ DOCUMENTED := types verdict returns devices errors rulesets tokens baseline refe
 	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
 	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.growing indexing.build \
 	indexing.judging indexing.copies indexing.coverage envs.kernel_env envs.vector envs.wrappers \
-	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.scoring benchmark.times_file \
+	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.times_file \
 	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
 	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast \
 	benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \

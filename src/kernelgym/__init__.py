@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import register, registry
 
 if TYPE_CHECKING:
-    from kernelgym.benchmark.scoring import fast_p, geometric_mean_speedup, pass_at_k
+    from kernelgym.benchmark.numbers.rates import fast_p, pass_at_k
+    from kernelgym.benchmark.numbers.speeds import geometric_mean_speedup
     from kernelgym.envs.drivers import play_episode, play_episodes
     from kernelgym.envs.kernel_env import KernelEnv
     from kernelgym.envs.recording import RecordTrajectories, RecordVectorTrajectories
@@ -172,7 +173,8 @@ _NAMES_BY_MODULE = {
     "retrieval.part": "Retrieval",
     "rewards": "REWARDS RewardPreset RewardSchedule discounted_returns reward_schedule",
     "rulesets": "RULESETS Ruleset ruleset",
-    "benchmark.scoring": "fast_p geometric_mean_speedup pass_at_k",
+    "benchmark.numbers.rates": "fast_p pass_at_k",
+    "benchmark.numbers.speeds": "geometric_mean_speedup",
     "envs.spaces": "KernelText",
     "suites": "Suite get_problem suite",
     "testing": "ScriptedEvaluator",

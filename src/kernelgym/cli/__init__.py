@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
+import operator
 import os
 import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from kernelgym import __version__
 from kernelgym.cli.baseline import PrepareBaselines
@@ -31,7 +33,7 @@ from kernelgym.cli.import_ import Import
 from kernelgym.cli.index import IndexBuild, IndexCheck, IndexInfo, IndexQuery
 from kernelgym.cli.lint import Lint
 from kernelgym.cli.ls import Ls
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.cli.play import Play
 from kernelgym.cli.redteam import Redteam
 from kernelgym.cli.report import Report
@@ -53,12 +55,7 @@ _NO_NUMBER = re.compile(
     r"Error parsing (?P<option>--[\w-]+): "
     r".*\b(?P<kind>INT|FLOAT|int|float)\b.*'(?P<given>[^']*)'\]?"
 )
-_Command = (
-    Ls | Show | Check | Play | Lint | PrepareBaselines | Device | Redteam
-    | Eval | ShowTrajectory | Rescore | Export | Report | Import
-    | IndexBuild | IndexQuery | IndexInfo | IndexCheck
-)  # fmt: skip
-_COMMANDS: dict[str, type[Options]] = {
+_COMMANDS: dict[str, type[Command]] = {
     "ls": Ls,
     "show": Show,
     "check": Check,
@@ -134,7 +131,7 @@ def _joined(arguments: list[str]) -> list[str]:
     return [" ".join(arguments[:2]), *arguments[2:]]
 
 
-def _command(arguments: list[str]) -> _Command:
+def _command(arguments: list[str]) -> Command:
     """Return the command that the arguments ask for.
 
     Raises:
@@ -143,32 +140,14 @@ def _command(arguments: list[str]) -> _Command:
     """
     import tyro
 
-    subcommand = tyro.conf.subcommand
-    commands = (
-        Annotated[Ls, subcommand("ls")]
-        | Annotated[Show, subcommand("show")]
-        | Annotated[Check, subcommand("check")]
-        | Annotated[Play, subcommand("play")]
-        | Annotated[Lint, subcommand("lint")]
-        | Annotated[PrepareBaselines, subcommand("baseline")]
-        | Annotated[Device, subcommand("device")]
-        | Annotated[Redteam, subcommand("redteam")]
-        | Annotated[Eval, subcommand("eval")]
-        | Annotated[ShowTrajectory, subcommand("show-trajectory")]
-        | Annotated[Rescore, subcommand("rescore")]
-        | Annotated[Export, subcommand("export")]
-        | Annotated[IndexBuild, subcommand("index build")]
-        | Annotated[IndexQuery, subcommand("index query")]
-        | Annotated[IndexInfo, subcommand("index info")]
-        | Annotated[IndexCheck, subcommand("index check")]
-        | Annotated[Report, subcommand("report")]
-        | Annotated[Import, subcommand("import")]
-    )
+    named: list[Any] = [
+        Annotated[kind, tyro.conf.subcommand(name)] for name, kind in _COMMANDS.items()
+    ]
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            command: _Command = tyro.cli(
-                commands,
+            command: Command = tyro.cli(
+                functools.reduce(operator.or_, named),
                 prog="kernelgym",
                 description=_DESCRIPTION,
                 args=arguments,
@@ -217,7 +196,7 @@ def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
     return UnknownName("option", option.partition("=")[0], known, f"{see.capitalize()}.")
 
 
-def _options(command: type[Options]) -> tuple[str, ...]:
+def _options(command: type[Command]) -> tuple[str, ...]:
     """Return the options of a command as they are typed."""
     return tuple(
         f"--{field.name.rstrip('_').replace('_', '-')}"

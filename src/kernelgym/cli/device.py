@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from kernelgym.cli.console import print_table
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.devices import find_device
 from kernelgym.machine import machine
 
@@ -20,7 +20,7 @@ _CLOCKS = ("clocks.sm", "clocks.max.sm", "clocks.mem", "clocks.max.mem", "power.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device(Options):
+class Device(Command):
     """Measure a device: copies, matrix products, launches, and a context's start.
 
     Reports and prompts compare a kernel with these rates.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from kernelgym.cli.console import print_text
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.cli.trajectory import note_cut, source_of
 from kernelgym.errors import UsageError
 from kernelgym.types import GAMMA
@@ -26,7 +26,7 @@ __all__ = ["Export", "Rescore"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescore(Options):
+class Rescore(Command):
     """Score the episodes of a file by another reward preset, without judging anything again."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -70,7 +70,7 @@ class Rescore(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Options):
+class Export(Command):
     """Write rows to train on, or a run in others' formats.
 
     An unparsable or rejected answer is never an example, only ever the rejected side of a pair.

@@ -13,7 +13,7 @@ import tyro
 
 from kernelgym.cli.console import print_source, print_table, print_text
 from kernelgym.cli.judging import check_tools, make_evaluator, problem_at, read_text
-from kernelgym.cli.options import MemoryOption, Options
+from kernelgym.cli.options import Command, MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
@@ -139,7 +139,7 @@ class IndexBuild(MemoryOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexQuery(Options):
+class IndexQuery(Command):
     """Show the entries of an index that are most like a problem."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -203,7 +203,7 @@ class IndexQuery(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexInfo(Options):
+class IndexInfo(Command):
     """Describe an index: contents, origins, licences, and what was left out."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -247,7 +247,7 @@ class IndexInfo(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexCheck(Options):
+class IndexCheck(Command):
     """Check an index: files and their digests, vectors, entries, and the embedder."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]

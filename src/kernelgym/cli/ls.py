@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.rulesets import precise_rules
 
 __all__ = ["Ls"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ls(Options):
+class Ls(Command):
     """List the suites with their environment ids, or the problems of one suite."""
 
     suite: str | None = None

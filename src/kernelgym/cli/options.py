@@ -7,19 +7,23 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["JudgingOptions", "MemoryOption", "Options"]
+__all__ = ["Command", "JudgingOptions", "MemoryOption"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What every command takes."""
+class Command:
+    """Base class of the commands: their common option, and what they do when run."""
 
     verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
     """Show the traceback of a failure."""
 
+    def run(self) -> int:
+        """Do what the command is for; return the exit code."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryOption(Options):
+class MemoryOption(Command):
     """What commands take that run problems."""
 
     memory: str = ""
@@ -28,7 +32,7 @@ class MemoryOption(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgingOptions(Options):
+class JudgingOptions(Command):
     """What every command that judges takes."""
 
     language: str = "triton"

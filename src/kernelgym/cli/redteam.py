@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.machine import machine
@@ -30,7 +30,7 @@ _SAVE_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Redteam(Options):
+class Redteam(Command):
     """Judge a corpus of exploits and honest look-alikes: what gets through, what is refused?
 
     Exit code 0 if no exploit was accepted (but those that the corpus calls open), no honest

@@ -12,7 +12,7 @@ import tyro
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
@@ -23,7 +23,7 @@ __all__ = ["Report"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Options):
+class Report(Command):
     """Show what runs came to, and compare them.
 
     RUN is the folder of an eval run, an import, a training run or a search, or a file of

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from kernelgym.cli.console import print_source, print_table, print_text
-from kernelgym.cli.options import Options
+from kernelgym.cli.options import Command
 from kernelgym.cli.transcript import (
     print_answer,
     print_heading,
@@ -25,7 +25,7 @@ __all__ = ["ShowTrajectory", "note_cut", "source_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowTrajectory(Options):
+class ShowTrajectory(Command):
     """Show the episodes of a file of trajectories: a line each, or one of them turn by turn."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]

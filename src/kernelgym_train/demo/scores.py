@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.rates import pass_at_k
 from kernelgym.benchmark.numbers.taxonomy import failure_of
-from kernelgym.benchmark.scoring import pass_at_k
 from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout

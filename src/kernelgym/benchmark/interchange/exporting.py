@@ -36,7 +36,7 @@ from kernelgym.benchmark.baseline_files import baseline_file, timing_folder
 from kernelgym.benchmark.folders import Played, Run
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.benchmark.numbers.outcomes import winner
-from kernelgym.benchmark.scoring import pass_at_k
+from kernelgym.benchmark.numbers.rates import pass_at_k
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Timing, Turn
 

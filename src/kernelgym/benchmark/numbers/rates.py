@@ -19,11 +19,19 @@ from dataclasses import dataclass
 
 from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate, mean_rate
 from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
-from kernelgym.benchmark.scoring import pass_at_k
 from kernelgym.errors import UsageError
 from kernelgym.types import Verdict
 
-__all__ = ["CurvePoint", "correct_rate", "exceeds", "fast_curve", "fast_rate", "pass_rate"]
+__all__ = [
+    "CurvePoint",
+    "correct_rate",
+    "exceeds",
+    "fast_curve",
+    "fast_p",
+    "fast_rate",
+    "pass_at_k",
+    "pass_rate",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,45 @@ def exceeds(verdict: Verdict, p: float, *, certain: bool = False) -> bool:
     return p == 0.0 or speed > p
 
 
+def fast_p(verdicts: Iterable[Verdict], p: float, *, certain: bool = False) -> float:
+    """Return the share of valid verdicts that are correct and exceed the speedup `p`.
+
+    Args:
+        verdicts: One verdict per problem; `unavailable` ones are left out.
+        p: Speedup to exceed, at least 0. ``fast_0`` is the share of correct kernels, timed or not.
+        certain: Compare the lower end of the speedup's 95 % interval with `p`.
+
+    Raises:
+        UsageError: If `p` is negative or no verdict is valid.
+    """
+    _check_p(p)
+    valid = [verdict for verdict in verdicts if verdict.valid]
+    if not valid:
+        raise UsageError("fast_p needs at least one valid verdict")
+    return sum(exceeds(verdict, p, certain=certain) for verdict in valid) / len(valid)
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return the unbiased estimate of the chance that one of `k` samples is correct.
+
+    ``pass@k = 1 - C(n - c, k) / C(n, k)`` (Chen et al., arXiv 2107.03374), computed as a product
+    so that large `n` neither overflows nor loses digits.
+
+    Args:
+        n: Number of samples drawn.
+        c: Number of samples that are correct.
+        k: Number of samples that may be tried.
+
+    Raises:
+        UsageError: Unless 0 <= c <= n and 1 <= k <= n.
+    """
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise UsageError(f"pass_at_k needs 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}")
+    if n - c < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / i for i in range(n - c + 1, n + 1))
+
+
 def correct_rate(outcomes: Iterable[Outcome], *, within: bool = False) -> Rate | None:
     """Return the share that is correct; None if nothing was judged."""
     return fast_rate(outcomes, 0.0, within=within)
@@ -70,8 +117,7 @@ def fast_rate(
     Raises:
         UsageError: If `p` is negative.
     """
-    if not p >= 0.0:
-        raise UsageError(f"fast_p needs p >= 0, got {p}")
+    _check_p(p)
     clusters = []
     for group in by_problem(outcomes).values():
         judged = _judged(group, within)
@@ -92,14 +138,7 @@ def fast_curve(
     judged = _judged(outcomes, within)
     if not judged:
         return []
-    return [
-        CurvePoint(
-            p,
-            sum(exceeds(each, p) for each in judged) / len(judged),
-            sum(exceeds(each, p, certain=True) for each in judged) / len(judged),
-        )
-        for p in places
-    ]
+    return [CurvePoint(p, fast_p(judged, p), fast_p(judged, p, certain=True)) for p in places]
 
 
 def pass_rate(outcomes: Iterable[Outcome], k: int, *, within: bool = False) -> Rate | None:
@@ -123,6 +162,11 @@ def pass_rate(outcomes: Iterable[Outcome], k: int, *, within: bool = False) -> R
     values = [pass_at_k(n, right, k) for n, right in counts]
     worth = math.fsum(n for n, _ in counts) / (k * len(counts)) if counts else 1.0
     return mean_rate(values, worth)
+
+
+def _check_p(p: float) -> None:
+    if not p >= 0.0:
+        raise UsageError(f"fast_p needs p >= 0, got {p}")
 
 
 def _judged(outcomes: Iterable[Outcome], within: bool) -> list[Verdict]:

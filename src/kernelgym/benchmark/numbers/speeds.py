@@ -28,6 +28,7 @@ __all__ = [
     "Mean",
     "Unpaired",
     "geometric_mean",
+    "geometric_mean_speedup",
     "log_noise",
     "unpaired_speedup",
 ]
@@ -80,6 +81,18 @@ class Unpaired:
 def log_noise(timing: Timing) -> float:
     """Return the standard error of a speedup's logarithm, from its interval."""
     return max(0.0, math.log(timing.speedup) - math.log(timing.speedup_low)) / _Z
+
+
+def geometric_mean_speedup(verdicts: Iterable[Verdict]) -> float:
+    """Return ``exp(mean(log(speedup)))`` over the correct and timed verdicts.
+
+    Raises:
+        UsageError: If no verdict is timed.
+    """
+    logs = [math.log(verdict.timing.speedup) for verdict in verdicts if verdict.timing is not None]
+    if not logs:
+        raise UsageError("geometric_mean_speedup needs at least one correct and timed verdict")
+    return math.exp(math.fsum(logs) / len(logs))
 
 
 def geometric_mean(

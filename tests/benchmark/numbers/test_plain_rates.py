@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.scoring import fast_p, geometric_mean_speedup, pass_at_k
+from kernelgym.benchmark.numbers.rates import fast_p, pass_at_k
+from kernelgym.benchmark.numbers.speeds import geometric_mean_speedup
 from kernelgym.errors import UsageError
 from kernelgym.testing import verdict
 from kernelgym.types import Verdict
