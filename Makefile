@@ -3,32 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# pdoc shows what __all__ names, and kernelgym's names no modules.
-DOCUMENTED := types verdict returns devices errors rulesets tokens baseline reference_time hygiene precision judging_memory paths hub prices machine languages \
-	answers.parsing answers.screening prompts.problem prompts.hardware prompts.context prompts.parts prompts.observer prompts.short prompts.kinds prompts.kernelbench feedback \
-	feedback.categories rewards suites suites.base suites.kernelbench suites.facts suites.small_sizes suites.directory suites.spec suites.spec_suite suites.spec_checks suites.spec_files suites.arithmetic \
-	suites.synthetic suites.known_hygiene suites.known_memory testing testing.samples redteam.corpus redteam.files retrieval.entry retrieval.operators \
-	retrieval.embedding retrieval.exclusion retrieval.index retrieval.cover retrieval.synthetic retrieval.search retrieval.folder retrieval.models retrieval.text_model retrieval.repairs retrieval.archive retrieval.part episodes.episode \
-	episodes.playing episodes.stopping records.trajectories records.jsonlines records.observer_settings records.rescore \
-	records.export judge judge.environment judge.provenance evaluators.awaited evaluators.cached evaluators.duel indexing.corpora indexing.archives indexing.played indexing.growing indexing.build \
-	indexing.judging indexing.copies indexing.coverage envs.kernel_env envs.vector envs.wrappers \
-	envs.recording envs.spaces envs.infos envs.problem_choice envs.drivers benchmark.times_file \
-	benchmark.kernelbench benchmark.run.plan benchmark.run.folder benchmark.run.generations benchmark.run.policies \
-	benchmark.run.evaluate benchmark.run.task benchmark.run.driver benchmark.run.remote benchmark.run.spending benchmark.run.forecast \
-	benchmark.numbers.intervals benchmark.numbers.outcomes benchmark.numbers.rates \
-	benchmark.numbers.speeds benchmark.numbers.roofline benchmark.numbers.paired benchmark.numbers.taxonomy benchmark.numbers.costs \
-	benchmark.folders benchmark.claims benchmark.scorecard benchmark.comparison benchmark.baseline_files benchmark.device_rates \
-	benchmark.reporting benchmark.winners benchmark.interchange.layout benchmark.interchange.importing \
-	benchmark.interchange.exporting benchmark.interchange.hub benchmark.pages.drawing benchmark.pages.charts benchmark.pages.style benchmark.pages.report
-TRAINING := types models rollout.play rollout.policies rollout.sampling rollout.refill rollout.evaluation \
-	rollout.device_share rollout.timed rollout.records rollout.verdict_log rollout.eval_policy credit.estimators credit.credit metrics.step_metrics metrics.retrieval_metrics metrics.guards metrics.filters \
-	config.config config.sections config.settings run.steps run.runlog run.training run.watchers run.interrupts launch.launch \
-	launch.assembly launch.prompts launch.memory launch.footprint backends.backend demo.splits demo.dialogue demo.corpus demo.tokenizer \
-	demo.model demo.folders demo.warmstart demo.scores demo.heldout demo.settings demo.learning demo.results \
-	demo.report demo.plan demo.stages demo.arms demo.demonstration \
-	mcgs.search mcgs.session mcgs.launch_choices mcgs.tactics mcgs.folders mcgs.sharing mcgs.settings mcgs.budget mcgs.task mcgs.shapes mcgs.examples mcgs.variant mcgs.kernel_file mcgs.proposing mcgs.static_priors mcgs.texts mcgs.knobs mcgs.graph mcgs.selection mcgs.populations mcgs.tuning mcgs.algorithms \
-	mcgs.progress mcgs.state mcgs.events mcgs.building mcgs.together mcgs.controller mcgs.starting mcgs.minimising mcgs.finishing mcgs.episode \
-	mcgs.live mcgs.story mcgs.report mcgs.files mcgs.moves.definition mcgs.moves.table
 
 .PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook redteam lint bench docs clean
 
@@ -108,9 +82,15 @@ bench: setup  ## Measure overhead and throughput on this machine
 	$(BIN)/python -m benchmarks.env.env_overhead --out benchmarks/results/env_overhead.json
 	$(BIN)/python -m benchmarks.judge.judge_cpu --out benchmarks/results/judge_cpu.json
 
-docs: setup  ## Write the API reference to build/docs
-	$(BIN)/pdoc --docformat google --output-directory build/docs kernelgym $(DOCUMENTED:%=kernelgym.%) \
-		kernelgym_train $(TRAINING:%=kernelgym_train.%)
+# Only this target needs them, so `make setup` leaves them out.
+DOCS_STAMP := $(VENV)/.docs
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS_STAMP)  ## Build docs/ and the API reference into build/docs; a broken link fails
+	$(BIN)/mkdocs --quiet build
 
 clean:  ## Remove what the targets above made
 	rm -rf $(VENV) $(TINKER_VENV) $(COOKBOOK_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -83,18 +83,19 @@ class Answer(str):
     It is a `str` wherever one is taken: spaces, wrappers and vector environments pass it on as it
     is, and it is equal to its text. Copying and pickling keep the mark. A string made of it
     (``str(answer)``, ``answer.strip()``) is a plain one, without a mark.
-
-    Args:
-        text: The model's text.
-        cut_off: Whether sampling stopped at a limit of tokens before the model ended its answer.
-            That is a defect of the form, even if a kernel can be read.
     """
 
     __slots__ = ("_cut_off",)
     _cut_off: bool
 
     def __new__(cls, text: str = "", cut_off: bool = False) -> Self:
-        """Return the text, marked."""
+        """Return the text, marked.
+
+        Args:
+            text: The model's text.
+            cut_off: Whether sampling stopped at a limit of tokens before the model ended its
+                answer. That is a defect of the form, even if a kernel can be read.
+        """
         self = super().__new__(cls, text)
         self._cut_off = bool(cut_off)
         return self

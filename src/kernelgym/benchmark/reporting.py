@@ -143,7 +143,7 @@ def report(
         UsageError: If a run cannot be read, is empty, or cannot be compared with the first one; or
             if a file is another device's.
 
-    Example:
+    Examples:
         >>> from kernelgym.benchmark import report  # doctest: +SKIP
         >>> found = report("runs/first", html="first.html")  # doctest: +SKIP
         >>> found.to_dict()["runs"][0]["tables"]["all problems"]["correct"]  # doctest: +SKIP

@@ -89,7 +89,7 @@ def evaluate(
     Raises:
         UsageError: If an argument makes no sense, or the folder holds another plan.
 
-    Example:
+    Examples:
         >>> from kernelgym.testing import ScriptedEvaluator
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -69,7 +69,7 @@ def device_lock(device: str, folder: str | Path | None = None) -> Iterator[None]
     Raises:
         UsageError: If that device is not there.
 
-    Example:
+    Examples:
         >>> with device_lock("cpu"):
         ...     pass  # no kernel is timed on the CPU meanwhile
     """
