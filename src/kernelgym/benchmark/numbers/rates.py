@@ -171,4 +171,4 @@ def _check_p(p: float) -> None:
 
 def _judged(outcomes: Iterable[Outcome], within: bool) -> list[Verdict]:
     found = (outcome.verdict(within) for outcome in outcomes)
-    return [verdict for verdict in found if verdict is not None]
+    return [verdict for verdict in found if verdict is not None and verdict.valid]
