@@ -90,7 +90,7 @@ $(DOCS_STAMP): $(STAMP)
 	@touch $@
 
 docs: $(DOCS_STAMP)  ## Build docs/ and the API reference into build/docs; a broken link fails
-	$(BIN)/mkdocs --quiet build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
 
 clean:  ## Remove what the targets above made
 	rm -rf $(VENV) $(TINKER_VENV) $(COOKBOOK_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,9 +1,8 @@
-"""Write docs/performance.md: a table for each result file, with where its figures come from.
+"""Write docs/performance.md from benchmarks/results: one section for each question of a user.
 
 Run ``python -m benchmarks.tables`` after a result file changes; ``--check`` compares the page with
 what would be written, and ends with exit code 1 if they differ. Every figure is read from a file in
-``benchmarks/results``. Below each table stand the machine, the date, the commit that recorded the
-file, and the command that makes it.
+``benchmarks/results``. Below each table stand its machine, date, result file and command.
 
 Not covered: whether the figures still hold. A result says what one machine did on one day.
 """
@@ -11,116 +10,73 @@ Not covered: whether the figures still hold. A result says what one machine did 
 from __future__ import annotations
 
 import argparse
-import itertools
+import difflib
 import json
-import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sections import RESULTS, SECTIONS, Section
+from benchmarks.sections import ELSEWHERE, RESULTS, SECTIONS, ResultTable
 
-__all__ = ["PAGE", "RESULTS", "SECTIONS", "Section", "differences", "page"]
+__all__ = ["PAGE", "differences", "page"]
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "performance.md"
-UNCOMMITTED = "with this page"
-"""Stands for the commit of a result that is committed together with the page."""
-RECORDED = "- Recorded in "
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 
 INTRODUCTION = """\
 # Performance
 
-How long verdicts take, how well they repeat, what the red team and the soak found, and what a small
-model learns. Each table is one result file in `benchmarks/results`; `python -m benchmarks.tables`
-writes this page from those files, and a test compares the two. Figures are of one machine on one
-day: compare rows of one table, not tables with each other. What a verdict promises is on
-[the judge's page](judge.md).
-
-"Recorded in" is the commit that last changed the result file. "Source" is the commit of the code
-that was measured, where the file names one."""
-
-
-def git(*arguments: str) -> str:
-    """Return what git says of this checkout; empty where there is no git or no checkout."""
-    command = ["git", "-C", str(ROOT), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def commit_of(path: Path) -> tuple[str, str]:
-    """Return the commit that last changed a file, and its date; UNCOMMITTED if it has changes."""
-    if git("status", "--porcelain", "--", str(path)):
-        return UNCOMMITTED, ""
-    commit, _, date = git("log", "-1", "--format=%h %cs", "--", str(path)).partition(" ")
-    return commit or UNCOMMITTED, date
+One section for each question; with each figure stand the machine, the day, the result file and
+the command. Figures are of one machine on one day: compare rows of one table, not tables with each
+other. `python -m benchmarks.tables` writes this page from `benchmarks/results`, which hold much
+more than it shows, and a test compares the two. What a verdict promises is on [the judge's
+page](judge.md)."""
 
 
 def machine_line(machine: Any) -> str:
     """Return one machine in words."""
     gpu = machine.get("gpu") or machine.get("hardware")
     named = [gpu.partition(",")[0]] if gpu else []
-    named += [f"{machine['cores']} cores ({machine['cpu']})", f"Python {machine['python']}"]
+    named += [f"{machine['cores']} cores ({machine['cpu']})"]
     named += [f"{name} {machine[name]}" for name in ("torch", "triton") if name in machine]
     return ", ".join(named)
 
 
-def provenance(section: Section, data: Any) -> list[str]:
-    """Return where a table's figures come from, as a list in Markdown."""
-    machines = section.machines(data)
-    commit, committed = commit_of(RESULTS / section.result)
-    recorded = f"`{commit}` of {committed}" if committed else commit
-    dates = " and ".join(sorted({machine["date"] for machine in machines}))
-    ran_on = dict.fromkeys(machine_line(machine) for machine in machines)
-    sources = dict.fromkeys(re.findall(r"\bcommit ([0-9a-f]{7})\b", section.source(data)))
-    lines = [f"{RECORDED}{recorded}: `benchmarks/results/{section.result}`"]
-    if sources:
-        lines.append(f"- Source: {' and '.join(f'`{source}`' for source in sources)}")
-    lines.append(f"- Date: {dates or 'that of the commit; the file records none'}")
-    lines.append(f"- Machine: {'; '.join(ran_on) or 'any, since nothing is timed'}")
-    return [*lines, f"- Command: `{section.command}`"]
+def provenance(answer: ResultTable, data: Any) -> str:
+    """Return where a table's figures come from, as one line."""
+    machines = answer.machines(data)
+    ran_on = "; ".join(dict.fromkeys(map(machine_line, machines))) or "any machine"
+    dates = " and ".join(sorted({machine["date"] for machine in machines})) or "nothing is timed"
+    return f"*{ran_on}; {dates}; {link(answer.result)} by `{answer.command}`*"
+
+
+def link(result: str) -> str:
+    """Return a link from the page to a result file."""
+    return f"[{result}](../benchmarks/results/{result})"
 
 
 def page() -> str:
-    """Return the page as it is to be."""
+    """Return the page as the result files would have it; a file that is missing is left out."""
+    there = {path.name: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
     parts = [INTRODUCTION]
     for section in SECTIONS:
-        data = json.loads((RESULTS / section.result).read_text())
-        parts += [f"## {section.title}", textwrap.fill(section.about, 120, break_on_hyphens=False)]
-        parts += [section.rows(data), "\n".join(provenance(section, data))]
+        parts.append(f"## {section.question}")
+        for answer in section.tables:
+            if data := there.get(answer.result):
+                about = textwrap.fill(answer.about, 120, break_on_hyphens=False)
+                parts += [about, answer.rows(data), provenance(answer, data)]
+        facts = [(each, there[each.result]) for each in section.sentences if each.result in there]
+        lines = [f"- {each.rows(data)}\n  {provenance(each, data)}" for each, data in facts]
+        parts += ["\n".join(lines)] if lines else []
+    named = [f"{link(name)}: {about}" for name, about in ELSEWHERE.items() if name in there]
+    parts += [f"## Also measured\n\n{'; '.join(named)}."]
     return "\n\n".join(parts) + "\n"
 
 
-def holds(commit: str, result: str) -> bool:
-    """Return True if a commit is not known here, or has the result file as it is now."""
-    if not git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"):
-        return True  # a shallow checkout, or none: nothing can be said
-    path = f"benchmarks/results/{result}"
-    return git("rev-parse", f"{commit}:{path}") == git("hash-object", str(ROOT / path))
-
-
 def differences(written: str) -> list[str]:
-    """Return the lines in which a page differs from what would be written.
-
-    A commit's name is only asked to hold the file as it is now, so that the check also passes in a
-    shallow checkout, in a source distribution, and when a branch was rebased.
-    """
-    found = []
-    for is_now, is_to_be in itertools.zip_longest(written.splitlines(), page().splitlines()):
-        if is_now == is_to_be:
-            continue
-        named = re.fullmatch(re.escape(RECORDED) + r"(.*): `benchmarks/results/(.*)`", is_now or "")
-        if named and str(is_to_be).endswith(f"/{named[2]}`"):
-            commit = re.match(r"`([0-9a-f]+)` of ", named[1])
-            if holds(commit[1], named[2]) if commit else named[1] == UNCOMMITTED:
-                continue
-        found.append(f"- {is_now}\n+ {is_to_be}")
-    return found
+    """Return the lines in which a page differs from what would be written."""
+    lines = difflib.unified_diff(written.splitlines(), page().splitlines(), lineterm="", n=0)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What the arms of the benchmark of retrieval's effect came to: rates, gains, and their table.
+"""What the arms of the benchmark of retrieval's effect came to: rates and gains.
 
 Contract: pure functions of what was kept of episodes. Intervals are 95 % ones over problems; those
 of several seeds are over the problems of all, and say nothing of seeds that were not run.
@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.table_rows import percent, table
 from kernelgym.benchmark.numbers.intervals import bootstrap_interval, cluster_rate
 
-__all__ = ["ALL", "PAIRS", "effect", "effect_rows", "gain_rows"]
+__all__ = ["ALL", "PAIRS", "effect_rows", "gain_rows"]
 
 ALL = "all"
 """Stands for the seeds together."""
@@ -119,53 +118,3 @@ def _by_problem(episodes: Episodes, measure: str) -> dict[str, float]:
     for one in episodes:
         groups.setdefault(one["problem"], []).append(bool(one[measure]))
     return {problem: float(np.mean(values)) for problem, values in groups.items()}
-
-
-def effect(data: Any) -> str:
-    """Return rates with and without retrieval, and the paired gains of all seeds."""
-
-    def interval(rate: Any) -> str:
-        if rate is None:
-            return "none failed"
-        low, high = 100 * rate["low"], 100 * rate["high"]
-        return f"{percent(rate['value'])} ({low:.0f} to {high:.0f})"
-
-    def tokens(value: float | None) -> str:
-        return "none" if value is None else f"{value:,.0f}"
-
-    rows = [
-        [
-            row["table"].replace("_", " "),
-            f"`{row['arm']}`",
-            str(row["seed"]),
-            f"{row['n']} ({row['problems']})",
-            interval(row["first"]),
-            interval(row["retry"]),
-            interval({**row, "value": row["solve_rate"]}),
-            f"{row['reward']:.2f}",
-            tokens(row["prompt_tokens"]),
-            tokens(row["prompt_tokens_2"]),
-            percent(row["verbatim"]),
-        ]
-        for row in sorted(data["effect"], key=lambda row: row["table"])
-    ]
-    head = ["held out", "arm", "seed", "episodes (problems)", "first answer right"]
-    head += ["second, of those asked", "solved", "reward", "tokens read", "second time", "copies"]
-    gains = [
-        [
-            row["table"].replace("_", " "),
-            f"`{row['arm']}` over `{row['against']}`",
-            {"first": "first answer right", "solved": "solved"}[row["measure"]],
-            str(row["problems"]),
-            f"{100 * row['gain']:+.1f} ({100 * row['low']:+.1f} to {100 * row['high']:+.1f})",
-        ]
-        for row in sorted(data["gains"], key=lambda row: row["table"])
-        if row["seed"] == ALL
-    ]
-    return "\n\n".join(
-        [
-            table(head, rows),
-            "Gains of all seeds, in points, paired by problem:",
-            table(["held out", "arms", "measure", "problems", "gain"], gains),
-        ]
-    )

@@ -62,14 +62,6 @@ def test_gains_are_paired_and_show_losses() -> None:
     assert by["solved", 0]["low"] < 0.0 < by["solved", 0]["high"]
 
 
-def test_table_shows_every_row_and_losses() -> None:
-    none, first = [episode("a", True)], [episode("a", False, False, verbatim=True)]
-    seeds = {0: arms(none=none, first=first)}
-    text = rows.effect({"effect": rows.effect_rows(seeds), "gains": rows.gain_rows(seeds)})
-    assert text.count("| shapes | `none` | ") == 2 and "none failed" in text
-    assert "| `first` over `none` | solved | 1 | -100.0 (" in text
-
-
 @pytest.mark.parametrize("plan", [corpus.FULL, corpus.TINY], ids=["full", "tiny"])
 def test_plans_leave_room_for_a_page_and_an_attempt(plan: corpus.Plan) -> None:
     question, feedback = 160, 60

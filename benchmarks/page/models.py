@@ -1,0 +1,209 @@
+"""Tables and sentences on learning, examples in prompts, searches, environments and runs.
+
+Contract: a function is given the content of one result file and returns Markdown.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.table_rows import interval, number, percent, table
+
+__all__ = [
+    "context_cost",
+    "copies",
+    "decisions",
+    "driver",
+    "effect",
+    "env_overhead",
+    "false_promotions",
+    "learning_cpu",
+    "learning_gpu",
+    "learning_tinker",
+    "offline",
+    "report",
+    "searches",
+]
+
+
+def learning_cpu(data: Any) -> str:
+    """Return what the demonstration's model learns, by seed, beside its control."""
+    rows = []
+    for seed in sorted(data["seeds"], key=lambda each: each["seed"]):
+        of = {name: stage["tables"]["compositions"] for name, stage in seed["stages"].items()}
+        before, after = of["start"], of["main"]
+        rows.append(
+            [
+                str(seed["seed"]),
+                *(interval(each["sampled"]) for each in (before, after, of["shuffled"])),
+                *(" to ".join(percent(each["greedy"]["value"]) for each in (before, after)),),
+                " to ".join(f"{100 * each['cheats']['value']:.1f} %" for each in (before, after)),
+            ]
+        )
+    return table(["seed", "before", "after", "shuffled rewards", "greedy", "cheats"], rows)
+
+
+def learning_gpu(data: Any) -> str:
+    """Return what a model of 11 million weights learns on a GPU."""
+    rows = []
+    for name in data["held_out"]["before"]["tables"]:
+        of = {when: each["tables"][name] for when, each in data["held_out"].items()}
+        both = (of["before"], of["after"])
+        rows.append(
+            [
+                name.replace("_", " "),
+                *(interval(of[when]["sampled"]) for when in ("before", "after", "control")),
+                " to ".join(percent(each["greedy"]["value"]) for each in both),
+                " to ".join(percent(each["cheats"]["value"]) for each in both),
+            ]
+        )
+    run = data["training"]["grpo"]
+    judged = sum(run["curves"]["time/judge_s"]) / run["steps"]
+    speeds = data["speedup"]["speedups"]
+    faster = sum(each["low"] > 1 for each in speeds)
+    return (
+        table(["held out", "before", "after", "shuffled rewards", "greedy", "cheats"], rows)
+        + f"\n\nA step takes {number(run['seconds'] / run['steps'])} s, of which the judge "
+        f"{number(judged)} s. Of {len(speeds)} right greedy kernels {faster} are certainly faster "
+        "than eager PyTorch."
+    )
+
+
+def learning_tinker(data: Any) -> str:
+    """Return what the demonstration's model learns on a Tinker server, by seed and arm."""
+    arms = ("start", "main", "near", "off_policy", "shuffled")
+    rows = [
+        [
+            str(row["seed"]),
+            *(interval(row["stages"][a]["tables"]["compositions"]["sampled"]) for a in arms),
+        ]
+        for row in sorted(data["seeds"], key=lambda each: each["seed"])
+    ]
+    head = ["seed", "before", "after", "with a penalty", "one step off", "shuffled rewards"]
+    return table(head, rows)
+
+
+def effect(data: Any) -> str:
+    """Return rates of solved problems with examples in the prompt and without, seeds together."""
+    arms = ("none", "first", "adaptive", "first_asked_without")
+    found = {(row["table"], row["arm"]): row for row in data["effect"] if row["seed"] == "all"}
+    rows = []
+    for name in dict.fromkeys(held_out for held_out, _ in found):
+        solved = (found[name, arm] | {"value": found[name, arm]["solve_rate"]} for arm in arms)
+        problems = found[name, "none"]["problems"]
+        rows.append([name.replace("_", " "), str(problems), *map(interval, solved)])
+    head = ["held out", "problems", "no examples", "examples", "and repairs after a failure"]
+    return table([*head, "taught with examples, asked without"], rows)
+
+
+def copies(data: Any) -> str:
+    """Return how many held-out problems are solved by copying an example."""
+    rows = data["copy_agent"]
+
+    def solved(exclusions: str) -> str:
+        some = [row for row in rows if row["exclusions"] == exclusions]
+        return f"{sum(row['accepted'] for row in some)} of {sum(row['n'] for row in some)}"
+
+    return (
+        "From an archive that holds their solutions, an agent that copies one of three examples "
+        f"solves {solved('none')} held-out problems with nothing excluded, {solved('1')} without "
+        f"entries of the same id or name, and {solved('all')} with all exclusions."
+    )
+
+
+def searches(data: Any) -> str:
+    """Return the speedups of real searches by `auto` over their start, by task."""
+    found: dict[str, list[Any]] = {}
+    for each in data["rows"]:
+        if each["algorithm"] == "auto":
+            found.setdefault(each["task"], []).append(each)
+    rows = []
+    for task, some in found.items():
+        gains = [each["speedup"] for each in some]
+        over_torch, evaluations = (
+            statistics.median(each[key] for each in some) for key in ("over_torch", "evaluations")
+        )
+        spread = f"{number(min(gains))} to {number(max(gains))}"
+        cells = (number(statistics.median(gains)), spread, f"{data['goals'][task][0]:g}")
+        rows.append([task, str(len(some)), *cells, number(over_torch), f"{evaluations:.0f}"])
+    head = ["task", "searches", "over the start, median", "least to most", "goal", "over torch"]
+    return table([*head, "evaluations"], rows)
+
+
+def offline(data: Any) -> str:
+    """Return the optimum's share that each algorithm has after 60 evaluations of a table."""
+    some = [row for row in data["rows"] if (row["failing"], row["noise"]) == (0.3, 0.05)]
+    rows = [
+        [
+            f"{row['table']}{' (held out)' if row['table'] in data['held_out'] else ''}",
+            *(f"{found['60'][0]:.2f}" for found in row["figures"].values()),
+        ]
+        for row in some
+    ]
+    return table(["table", *(f"`{name}`" for name in some[0]["figures"])], rows)
+
+
+def decisions(data: Any) -> str:
+    """Return the milliseconds that choosing the next state takes on a large graph."""
+    medians = {name: found["last"][0] for name, found in sorted(data["algorithms"].items())}
+    told = ", ".join(f"`{name}` {median:.0f}" for name, median in medians.items())
+    return (
+        f"Choosing the next state on a graph of {data['states']:,} states takes this many "
+        f"milliseconds in the median, of a goal of 20: {told}."
+    )
+
+
+def false_promotions(data: Any) -> str:
+    """Return how many searches promoted a kernel that is no faster."""
+    inside = sum(each["inside"] for each in data["again"])
+    return (
+        f"Of {len(data['searches'])} searches among kernels that differ from the start in names "
+        f"and comments alone, {data['promoted']} promoted one. {len(data['again'])} duels were "
+        f"repeated, and {inside} of them gave a ratio inside the first one's interval."
+    )
+
+
+def env_overhead(data: Any) -> str:
+    """Return the milliseconds of a step beside the judge."""
+    steps = [each["step_us"] / 1000 for each in data["steps"].values()]
+    return (
+        f"A step takes {min(steps):.1f} to {max(steps):.1f} ms beside the judge (reading, "
+        f"screening, scoring, feedback, next observation); importing kernelgym with Gymnasium "
+        f"takes {data['import']['kernelgym_ms']:.0f} ms."
+    )
+
+
+def context_cost(data: Any) -> str:
+    """Return the prompt's tokens by context policy, without and with the default budget."""
+    last = len(data["thought_tokens"])
+    budget = data["budgeted"]
+    rows = [
+        [
+            *(f"`{name}`", f"{tokens[0]:,}", f"{tokens[-1]:,}", f"{sum(tokens):,}"),
+            f"{sum(budget['costs'][name]):,}",
+        ]
+        for name, tokens in data["unlimited"].items()
+    ]
+    head = ["context", "turn 1", f"turn {last}", "all turns"]
+    return table([*head, f"all turns, {budget['tokens']} tokens of history"], rows)
+
+
+def driver(data: Any) -> str:
+    """Return how fast eval runs are driven."""
+    turns, memory, overlap = data["turns"], data["memory"], data["overlap"]
+    return (
+        f"`kernelgym eval` plays {turns['per_s']:.0f} turns a second where policy and judge are "
+        f"instant, grows by {memory['growth_bytes'] / 1e6:.1f} MB over {memory['episodes']:,} "
+        f"episodes, and takes {overlap['over_slower']:.2f} times as long as the slower of policy "
+        "and judge alone."
+    )
+
+
+def report(data: Any) -> str:
+    """Return what making a large run's report takes."""
+    forms = " and ".join(
+        f"{each['seconds']:.0f} s and {each['max_rss_bytes'] / 1e6:.0f} MB as {form}"
+        for form, each in data["forms"].items()
+    )
+    return f"`kernelgym report` of {data['episodes']:,} episodes of {data['turns']} turns: {forms}."

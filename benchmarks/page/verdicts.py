@@ -1,0 +1,266 @@
+"""Tables and sentences on verdicts: how long, how many, how well they repeat, what is caught.
+
+Contract: a function is given the content of one result file and returns Markdown.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import Any
+
+from benchmarks.judge.broken_device import BREAKS
+from benchmarks.table_rows import interval, number, table, whole
+
+__all__ = [
+    "baselines",
+    "broken_device",
+    "busy_host",
+    "conformance",
+    "cpu_build",
+    "cpu_hour",
+    "device",
+    "groups",
+    "host_capacity",
+    "noise",
+    "one_verdict",
+    "red_team",
+    "repeatability",
+    "several_gpus",
+    "soak",
+    "starts",
+    "whose_kernels",
+]
+
+PROBLEMS = {
+    "l1_088_gelu": "L1/88 GELU, 0.27 GB",
+    "l1_001_matmul_tf32": "L1/1 matrix product in TF32 (wrong)",
+    "l1_036_rms_norm": "L1/36 RMSNorm, 7.5 GB",
+    "l2_040_epilogue": "L2/40 matrix product and epilogue",
+    "l1_047_sum": "L1/47 sum, 8.6 GB",
+    "l1_019_relu": "L1/19 ReLU, 6.4 GB",
+    "l1_023_softmax": "L1/23 softmax, 6.4 GB",
+    "l1_019_relu_cuda": "L1/19 ReLU in CUDA",
+}
+
+
+def one_verdict(data: Any) -> str:
+    """Return seconds of single verdicts, and of each of sixteen at once, beside KernelBench's."""
+    cases, groups, rows = data["cases"], data["groups"], []
+    for case, title in PROBLEMS.items():
+        ours, strict = (cases[f"{case} {ruleset}"] for ruleset in ("kernelbench", "strict"))
+        single = (cases[f"{case} theirs"]["wall_s"], ours["wall_s"], strict["wall_s"])
+        many = [groups.get(f"{case} {r} workers=4") for r in ("kernelbench", "strict")]
+        cells = [*map(number, single), number(strict["known_s"])]
+        rows.append([title, *cells, *(number(each["each_s"]) if each else "-" for each in many)])
+    head = ["problem", "KernelBench", "`kernelbench`", "`strict`", "`strict`, seen"]
+    return table([*head, "`kernelbench`, of 16", "`strict`, of 16"], rows)
+
+
+def groups(data: Any) -> str:
+    """Return the seconds for each of sixteen kernels that four workers judge at once."""
+    told = []
+    for key, each in data["groups"].items():
+        case, ruleset, _ = key.split(" ", 2)
+        told.append(f"{number(each['each_s'])} s on {PROBLEMS[case]} by `{ruleset}`")
+    return f"Each of sixteen kernels at once on a GPU of 80 GB takes {'; '.join(told)}."
+
+
+def starts(data: Any) -> str:
+    """Return the seconds until the first verdict of a new evaluator."""
+    used = [each["used"]["first_s"] for each in data["starts"].values()]
+    empty = [each["empty"]["first_s"] for each in data["starts"].values()]
+    return (
+        f"A new evaluator of one to four workers gives its first verdict after {min(used):.1f} to "
+        f"{max(used):.1f} s, with an empty cache {min(empty):.1f} to {max(empty):.1f} s."
+    )
+
+
+def cpu_build(data: Any) -> str:
+    """Return the seconds of building a C++ extension."""
+    build = data["cpp_build"]
+    return (
+        f"A C++ extension is built in {build['unseen_median_s']:.1f} s on the CPU "
+        f"({build['first_ever_s']:.1f} s the first time on a machine), and a source that was seen "
+        f"is loaded in {build['known_median_s']:.2f} s (medians)."
+    )
+
+
+def cpu_hour(data: Any) -> str:
+    """Return verdicts an hour on the CPU, by language and number of workers."""
+    titles = {
+        "triton": "Triton, interpreted",
+        "cpp": "C++, untimed",
+        "cpp_timed": "C++, timed",
+    }
+    rows = [
+        [title, *(whole(3600 * data[key][f"workers_{n}"]["per_s"]) for n in (1, 2, 3))]
+        for key, title in titles.items()
+    ]
+    memory = data["memory"]
+    return (
+        table(["kernels", "1 worker", "2 workers", "3 workers"], rows)
+        + f"\n\nOver {memory['verdicts']:,} Triton verdicts no process grew by more than "
+        f"{max(memory['growth_mib'].values()):g} MiB."
+    )
+
+
+def several_gpus(data: Any) -> str:
+    """Return verdicts an hour on several GPUs, four workers on each."""
+    made = []
+    for name, machine in (("gpus", "gpus_machine"), ("earlier_gpus", "earlier_gpus_machine")):
+        hour: dict[str, dict[int, float]] = {}
+        for key, each in data[name].items():
+            hour.setdefault(key.partition(" gpus=")[0], {})[each["gpus"]] = each["per_hour"]
+        for key, by in sorted(hour.items()):
+            case, ruleset = key.split(" ")
+            cells = [whole(by[n]) if n in by else "-" for n in (1, 2, 4)]
+            most = max(by)
+            row = [PROBLEMS[case], f"`{ruleset}`", *cells, f"{by[most] / by[1]:.2f} by {most}"]
+            made.append([*row, str(data[machine]["cores"])])
+    head = ["problem", "ruleset", "1 GPU", "2 GPUs", "4 GPUs", "times one GPU", "cores"]
+    return table(head, made)
+
+
+def host_capacity(data: Any) -> str:
+    """Return how many verdicts an hour one host's driver and processors bear."""
+    most = [
+        (each["machine"]["gpu"].partition(",")[0], max(row["per_s"] for row in each["capacity"]))
+        for each in data["machines"]
+    ]
+    told = " and ".join(f"{whole(3600 * per_s)} beside an {gpu}" for gpu, per_s in most)
+    return (
+        f"Untimed kernels that take the device no time show what a host bears: {told}. The driver "
+        "makes and ends contexts one after the other, so more GPUs do not raise it."
+    )
+
+
+def broken_device(data: Any) -> str:
+    """Return what one broken device of four costs."""
+    rows = {row["breaks"]: row for row in data["rows"] if row["devices"] == 4}
+    hung = next(row for name, row in rows.items() if "hangs" in BREAKS[name])
+    others = [row["out_after_s"] for row in rows.values() if row is not hung]
+    return (
+        f"One broken device of four (simulated, {len(rows)} ways to break, 400 kernels): "
+        f"{sum(row['blamed'] for row in rows.values())} honest kernels were blamed; the device was "
+        f"out of service after {min(others):.1f} to {max(others):.1f} s, where it hung after "
+        f"{whole(hung['out_after_s'])} s."
+    )
+
+
+def repeatability(data: Any) -> str:
+    """Return how far verdicts on one kernel vary."""
+    rows = []
+    for each in data["sizes"]:
+        other = each.get("kernelbench")
+        ours = [
+            f"{each['smallest']:.3f} to {each['largest']:.3f}",
+            f"{100 * each['variation']:.2f} %",
+        ]
+        theirs = f"{100 * other['variation']:.2f} % of {other['runs']} runs" if other else "not run"
+        rows.append([f"{each['kernel_ms']:.3f}", str(each["runs"]), *ours, theirs])
+    return table(["kernel, ms", "verdicts", "speedup", "variation", "KernelBench's"], rows)
+
+
+def noise(data: Any) -> str:
+    """Return how often a reference is called faster than itself."""
+    found, timed = data["all"], sum(each["timed"] for each in data["problems"])
+    deviations = [each["deviation"] for each in data["problems"] if each["timed"]]
+    certain = (interval(found[name]) for name in ("certainly_faster", "certainly_slower"))
+    faster, slower = certain
+    return (
+        f"Of {timed} verdicts on references of KernelBench, judged as kernels by `kernelbench`, "
+        f"{faster} called the reference faster than itself with a whole interval, {slower} slower. "
+        f"The speedup's standard deviation was {min(deviations):.4f} to {max(deviations):.4f}."
+    )
+
+
+def busy_host(data: Any) -> str:
+    """Return what verdicts and a search say beside programs that take the processors."""
+    speedups = [each["speedup"] for each in data["verdicts"]]
+    marked = sum(each["host_busy"] for each in data["verdicts"])
+    found = data["search"]
+    promoted = "none" if found["speedup"] == 1.0 else "one"
+    return (
+        f"{len(speedups)} verdicts on one correct C++ softmax beside {data['spinning']} spinning "
+        f"processes on {data['cores']} cores: speedups of {min(speedups):.2f} to "
+        f"{max(speedups):.2f}, {marked} of them marked `host_busy`. A search among "
+        f"{found['evaluations']} kernels that are no faster promoted {promoted}."
+    )
+
+
+def conformance(data: Any) -> str:
+    """Return how often both judges give the same answer."""
+    counts = data["counts"]
+    differ = ", ".join(
+        f"{name.partition(': ')[2]} {n}" for name, n in counts.items() if name != "agree"
+    )
+    return (
+        f"`kernelbench` agrees with KernelBench on {counts['agree']} of {data['kernels']} kernels "
+        f"over {data['problems']} problems. The others show differences that [the judge's "
+        f"page](judge.md#kernelbenchs-verdict) lists: {differ}."
+    )
+
+
+def red_team(data: Any) -> str:
+    """Return what became of the corpus, by language."""
+    counts = Counter((e["language"], e["kind"], e["result"]) for e in data["entries"])
+    rows = []
+    for language in sorted({language for language, _, _ in counts}):
+        of = Counter({key[1:]: n for key, n in counts.items() if key[0] == language})
+        kinds = {
+            kind: sum(of[key] for key in of if key[0] == kind) for kind in ("exploit", "honest")
+        }
+        caught, still = of["exploit", "caught"], of["exploit", "open"]
+        cells = (kinds["exploit"], caught, still, kinds["exploit"] - caught - still)
+        rows.append([language, *map(str, (*cells, kinds["honest"], of["honest", "passed"]))])
+    opened = "\n".join(f"- `{e['name']}`: {e['open']}." for e in data["entries"] if e["open"])
+    head = ["language", "exploits", "caught", "known to get through", "others not caught"]
+    told = table([*head, "honest kernels", "passed"], rows)
+    return f"{told}\n\nKnown to get through:\n\n{opened}"
+
+
+def soak(data: Any) -> str:
+    """Return what long mixed runs left behind."""
+    parts = data["parts"]
+    verdicts, hostile = (sum(part[key] for part in parts) for key in ("verdicts", "hostile"))
+    faults = sum(len(part["faults"]) for part in parts)
+    left = sum(len(each) for part in parts for each in part["left"].values())
+    where = "on a GPU" if parts[0]["device"] != "cpu" else "on the CPU"
+    return (
+        f"{whole(verdicts)} verdicts on mixed kernels {where}, {hostile} of them hostile: {faults} "
+        f"wrong verdicts, and {left} processes, files or blocks of memory left behind."
+    )
+
+
+def whose_kernels(data: Any) -> str:
+    """Return what asking for the time of a GPU's kernels adds to a verdict."""
+    return (
+        "The question whose kernels a GPU worked for adds at most "
+        f"{1e3 * data['most_s']:.0f} ms to a verdict (medians over {len(data['kernels'])} honest "
+        "kernels)."
+    )
+
+
+def baselines(data: Any) -> str:
+    """Return how much faster than eager PyTorch its fastest compiled mode is."""
+    ratios = {}
+    for name, modes in data["problems"].items():
+        compiled = [m["median"] for mode, m in modes.items() if mode != "eager" and "median" in m]
+        ratios[name.removeprefix("KernelBench/")] = modes["eager"]["median"] / min(compiled)
+    most = max(ratios, key=ratios.__getitem__)
+    slower = sum(ratio < 0.98 for ratio in ratios.values())
+    return (
+        f"On {len(ratios)} problems at fp32 the fastest mode of `torch.compile` is "
+        f"{statistics.median(ratios.values()):.2f} times as fast as eager PyTorch in the median, "
+        f"{ratios[most]:.1f} times at most ({most}); on {slower} it is slower by more than 2 %."
+    )
+
+
+def device(data: Any) -> str:
+    """Return the measured rates of a device."""
+    rates = ", ".join(f"{rate:.0f} in {name}" for name, rate in data["matmul_tflops"].items())
+    return (
+        f"Copies run at {whole(data['copy_gb_s'])} GB/s, matrix products of 8192 rows at {rates} "
+        f"TFLOP/s; a launch takes {data['launch_us']:.1f} us."
+    )
