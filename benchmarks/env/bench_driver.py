@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks.machine import machine
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.driver import Done
-from kernelgym.benchmark.run.generations import Asked, Generation, Usage
+from kernelgym.benchmark.run.driver import EvalSummary
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation, TokenUsage
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Kernel, Problem, Verdict
 
@@ -49,11 +49,11 @@ class SteadyPolicy:
     async def check(self) -> None:
         pass
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         if self._takes_s:
             await asyncio.sleep(self._takes_s)
         source = f"{SAMPLE_KERNELS['triton'].source}# {asked.sample} {asked.turn}\n"
-        return Generation(reply(Kernel(source, "triton")), usage=Usage(1_000, 0, 300))
+        return Generation(reply(Kernel(source, "triton")), usage=TokenUsage(1_000, 0, 300))
 
     async def close(self) -> None:
         pass
@@ -75,7 +75,7 @@ class SteadyJudge(ScriptedEvaluator):
         return super().evaluate(problem, kernel, seed=seed)
 
 
-def play(problems: int, samples: int, turns: int, **options: Any) -> tuple[Done, float]:
+def play(problems: int, samples: int, turns: int, **options: Any) -> tuple[EvalSummary, float]:
     """Play one run; returns what became of it and its seconds."""
     takes_s, per_s = options.pop("takes_s", 0.0), options.pop("per_s", math.inf)
     with tempfile.TemporaryDirectory() as folder:

@@ -67,13 +67,14 @@ REFUSED = {
         "known: openai, folder, replay, scripted",
     ),
     "target": (("--policy", "scripted:x"), "takes no target"),
-    "shares": (("--policy", "scripted", "--shares", "1,2"), "takes three numbers"),
-    "sum": (("--policy", "scripted", "--shares", "1,1,0"), "sum to 1"),
-    "hardware": (("--policy", "scripted", "--hardware", "H100"), "--hardware takes JSON"),
+    "shares": (("--policy", "scripted", "--shares", 1, 2), "--shares"),
+    "sum": (("--policy", "scripted", "--shares", 1, 1, 0), "sum to 1"),
+    "hardware": (("--policy", "scripted", "--hardware", "{"), "(--hardware) takes JSON"),
+    "unknown hardware": ((*ASKED[1:], "--hardware", "H101"), "did you mean H100?"),
     "nothing left": (("--generate-only", "--judge-only"), "leave nothing to do"),
     "judge alone": (("--judge-only",), "needs --out"),
     "no run": (("--judge-only", "--out", "nowhere"), "is no run"),
-    "workers": (("--policy", "scripted", "--workers", 0), "--workers must be at least 1"),
+    "workers": ((*ASKED[1:], "--workers", 0), "workers must be at least 1"),
     "no kernels": (("--policy", "scripted", "--suite", "problems"), "knows kernels for the suite"),
 }
 
@@ -91,7 +92,7 @@ def test_run_of_another_plan_is_refused(run: Any, judges: Any, out: Path) -> Non
     assert run(*ASKED, "--out", out)[0] == 0
     code, _, error = run(*ASKED, "--turns", 2, "--out", out)
     assert code == 2 and "turns was 1, and 2 was asked for" in error
-    code, _, error = run(*ASKED, "--shares", "1,0,0", "--out", out)
+    code, _, error = run(*ASKED, "--shares", 1, 0, 0, "--out", out)
     assert code == 2 and "policy.shares was [0.5, 0.3, 0.2], and [1.0, 0.0, 0.0]" in error
 
 

@@ -13,10 +13,10 @@ import yaml
 
 from kernelgym.benchmark.run import folder, plan
 from kernelgym.benchmark.run.evaluate import MACHINE_FILE
-from kernelgym.benchmark.run.generations import Generation, Key
+from kernelgym.benchmark.run.generations import AnswerKey, Generation
 from kernelgym.benchmark.run.remote import DEFAULT_MAX_TOKENS
 from kernelgym.benchmark.run.spending import read_price
-from kernelgym.cli import judging, main
+from kernelgym.cli import judging, main, option_names
 from kernelgym.cli.eval import Eval
 from kernelgym.testing import ScriptedEvaluator
 from support.chat_server import chat_server
@@ -35,7 +35,7 @@ def test_snippets_run_as_they_stand() -> None:
 
 
 def test_every_option_is_there_and_no_other() -> None:
-    known = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Eval)}
+    known = set(option_names(Eval))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE))
     assert named - known <= {"--html"}
     assert known - named <= {"--name", "--seed", "--verbose"}
@@ -47,7 +47,7 @@ def test_files_of_a_folder_are_named() -> None:
         *(plan.PLAN_FILE, MACHINE_FILE, folder.GENERATIONS, folder.VERDICTS),
         *(folder.FAILURES, folder.TRAJECTORIES),
     }
-    fields = [*Key._fields, *(field.name for field in dataclasses.fields(Generation))]
+    fields = [*AnswerKey._fields, *(field.name for field in dataclasses.fields(Generation))]
     assert re.findall(r"`(\w+)`", rows[folder.GENERATIONS]) == fields
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import doctest
 import functools
 import re
@@ -14,7 +13,7 @@ import gymnasium as gym
 import pytest
 
 import kernelgym
-from kernelgym.cli import _COMMANDS
+from kernelgym.cli import COMMANDS, option_names
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.cli import main as train
 from support import tiny
@@ -35,11 +34,11 @@ def test_page_session_runs_as_it_stands(page: str, least: int) -> None:
 def test_page_commands_and_options_exist(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (DOCS / page).read_text()
     for name, rest in re.findall(r"\bkernelgym ([a-z][\w-]*)((?: [^\n`#|]*)?)", text):
-        if name not in _COMMANDS:
+        if name not in COMMANDS:
             assert f"`kernelgym {name}" not in text, name
             continue
-        known = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(_COMMANDS[name])}
-        assert set(re.findall(r"--[a-z-]+", rest)) <= known, (name, rest)
+        known = option_names(COMMANDS[name])
+        assert set(re.findall(r"--[a-z-]+", rest)) <= set(known), (name, rest)
     assert train(["--help"]) == 0
     told = capsys.readouterr().out
     for line in re.findall(r"kernelgym-train (--.*)", text):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import doctest
 import re
 from pathlib import Path
 
 import kernelgym
 from kernelgym.benchmark.pages.view import STATES
+from kernelgym.cli import option_names
 from kernelgym.cli.report import Report
 
 PAGE = Path(kernelgym.__file__).parents[2] / "docs" / "reports.md"
@@ -25,7 +25,7 @@ def test_letters_of_the_wall_are_told() -> None:
 
 
 def test_options_exist() -> None:
-    known = {f"--{each.name.replace('_', '-')}" for each in dataclasses.fields(Report)}
+    known = set(option_names(Report))
     written = re.findall(r"kernelgym report[^\n#`]*", PAGE.read_text())
     assert len(written) >= 5
     assert {word for line in written for word in re.findall(r"--[a-z-]+", line)} <= known

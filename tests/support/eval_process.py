@@ -16,14 +16,17 @@ from typing import Any
 import openai  # noqa: F401  # so that no child imports it again
 
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.remote import OpenAIPolicy, Sampling
+from kernelgym.benchmark.run.remote import EndpointSampling, OpenAIPolicy
 from kernelgym.testing import ScriptedEvaluator
 from support.evals import by_digest
 
 
 def play(given: Mapping[str, Any]) -> None:
     policy = OpenAIPolicy(
-        "kernel-writer", given["url"], sampling=Sampling(seeded=True), timeout_s=given["timeout_s"]
+        "kernel-writer",
+        given["url"],
+        sampling=EndpointSampling(seeded=True),
+        timeout_s=given["timeout_s"],
     )
     evaluate(
         policy,

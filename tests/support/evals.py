@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.run.generations import Asked, Generation, Key, Usage
+from kernelgym.benchmark.run.generations import AnswerKey, AnswerRequest, Generation, TokenUsage
+from kernelgym.benchmark.run.policies import EvalPolicy
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.testing import SAMPLE_KERNELS, verdict
 from kernelgym.types import Kernel, Problem, Verdict
 
 
-class CountedPolicy:
+class CountedPolicy(EvalPolicy):
     """Answers with a kernel that names its request; counts what it is asked.
 
     Args:
@@ -24,10 +25,10 @@ class CountedPolicy:
 
     def __init__(
         self,
-        fails: Callable[[Asked], Generation | None] = lambda asked: None,
+        fails: Callable[[AnswerRequest], Generation | None] = lambda asked: None,
         takes_s: float = 0.0,
     ) -> None:
-        self.asked: list[Key] = []
+        self.asked: list[AnswerKey] = []
         self.most_at_once = self._now = 0
         self.closed = False
         self._fails, self._takes_s = fails, takes_s
@@ -39,13 +40,15 @@ class CountedPolicy:
     async def check(self) -> None:
         pass
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         self.asked.append(asked.key)
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         try:
             await asyncio.sleep(self._takes_s)
-            return self._fails(asked) or Generation(text_of(asked), usage=Usage(10, 0, 5), usd=0.25)
+            return self._fails(asked) or Generation(
+                text_of(asked), usage=TokenUsage(10, 0, 5), usd=0.25
+            )
         finally:
             self._now -= 1
 
@@ -53,7 +56,7 @@ class CountedPolicy:
         self.closed = True
 
 
-def text_of(asked: Asked) -> str:
+def text_of(asked: AnswerRequest) -> str:
     """Return an answer that depends on what was read."""
     read = "\n".join(message.content for message in asked.messages)
     mark = hashlib.sha256(read.encode()).hexdigest()[:12]

@@ -41,7 +41,7 @@ from kernelgym.cli.show import Show
 from kernelgym.cli.trajectory import ShowTrajectory
 from kernelgym.errors import UnknownName, UsageError
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main", "option_names"]
 
 _DESCRIPTION = """\
 Problems, verdicts and episodes of GPU kernels written by models.
@@ -55,7 +55,7 @@ _NO_NUMBER = re.compile(
     r"Error parsing (?P<option>--[\w-]+): "
     r".*\b(?P<kind>INT|FLOAT|int|float)\b.*'(?P<given>[^']*)'\]?"
 )
-_COMMANDS: dict[str, type[Command]] = {
+COMMANDS: dict[str, type[Command]] = {
     "ls": Ls,
     "show": Show,
     "check": Check,
@@ -75,6 +75,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "report": Report,
     "import": Import,
 }
+"""Commands by name."""
 _GROUP = "index"
 """The command whose name has two words."""
 
@@ -141,7 +142,7 @@ def _command(arguments: list[str]) -> Command:
     import tyro
 
     named: list[Any] = [
-        Annotated[kind, tyro.conf.subcommand(name)] for name, kind in _COMMANDS.items()
+        Annotated[kind, tyro.conf.subcommand(name)] for name, kind in COMMANDS.items()
     ]
     box = io.StringIO()
     try:
@@ -172,7 +173,7 @@ def _complaint(box: str) -> str:
 
 def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
     """Return the error for arguments of which Tyro complains: what is known and what to do."""
-    name = arguments[0] if arguments[0] in _COMMANDS else ""
+    name = arguments[0] if arguments[0] in COMMANDS else ""
     see = f"see `{' '.join(filter(None, ('kernelgym', name)))} --help`"
     if number := _NO_NUMBER.fullmatch(complaint):
         kind = "a number" if number["kind"].lower() == "float" else "a whole number"
@@ -186,20 +187,20 @@ def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
             return UnknownName(
                 "option", unknown[0], ("--help", "--version"), f"{see.capitalize()}."
             )
-        return UnknownName("command", unknown[0], _COMMANDS, f"{see.capitalize()}.")
+        return UnknownName("command", unknown[0], COMMANDS, f"{see.capitalize()}.")
     # A misspelt option leaves its value over too: the option is what was meant.
     option = next((word for word in unknown if word.startswith("-")), None)
-    known = _options(_COMMANDS[name])
+    known = option_names(COMMANDS[name])
     if option is None:
         extra, listed = ", ".join(unknown), ", ".join(known)
         return UsageError(f"`kernelgym {name}` has no place for {extra}; known: {listed}; {see}")
     return UnknownName("option", option.partition("=")[0], known, f"{see.capitalize()}.")
 
 
-def _options(command: type[Command]) -> tuple[str, ...]:
+def option_names(command: type[Command]) -> tuple[str, ...]:
     """Return the options of a command as they are typed."""
     return tuple(
-        f"--{field.name.rstrip('_').replace('_', '-')}"
+        f"--{'no-' if field.default is True else ''}{field.name.rstrip('_').replace('_', '-')}"
         for field in dataclasses.fields(command)
         if "Positional" not in str(field.type)
     )

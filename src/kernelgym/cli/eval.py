@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelgym.benchmark.run.options import EvalTask, PolicyOptions
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
-from kernelgym.cli.options import JudgingOptions, MemoryOption
+from kernelgym.cli.options import MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import memory_budget, parse_bytes
 
 if TYPE_CHECKING:
-    from kernelgym.benchmark.run.driver import Done
-    from kernelgym.benchmark.run.plan import Plan
-    from kernelgym.benchmark.run.policies import EvalPolicy, PolicyOptions
-    from kernelgym.benchmark.run.task import Task
+    from kernelgym.benchmark.run.driver import EvalSummary
+    from kernelgym.benchmark.run.plan import EvalPlan
+    from kernelgym.benchmark.run.policies import EvalPolicy
     from kernelgym.types import Problem
 
 __all__ = ["Eval"]
@@ -29,104 +28,28 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eval(MemoryOption, JudgingOptions):
+class Eval(MemoryOption, EvalTask, PolicyOptions):
     """Have a policy write kernels, judge them, and keep all of it.
 
     The same command again goes on with the run: no answer that is on disk is asked for again. Exit
     code 0 once the run is through, whatever the verdicts are; 1 if it stopped before.
     """
 
+    # Narrower types than those of Python's callers, for what a command line can hold.
+    problems: str | None = None
+    hardware: str | None = None
+    retrieval: str | None = None
+    context: str = "recent"
+    extra_body: str | None = None
     policy: str = ""
     """What answers: openai, hf:MODEL or hf:MODEL+ADAPTER, tinker:PATH, folder:FOLDER of kernels,
     replay:RUN, scripted, or a kind that another package adds."""
-    model: str = ""
-    """The model's name at the endpoint; of policy tinker, the base model."""
-    endpoint: str = ""
-    """The API's address, such as http://localhost:8000/v1."""
-    api: str = ""
-    """Of policy openai: chat or responses."""
-    api_key_env: str = ""
-    """Of policy openai: the variable that holds the key; OPENAI_API_KEY if not given."""
-    temperature: float | None = None
-    """Temperature of the sampling; the server's own if not given."""
-    top_p: float | None = None
-    """Share of the likeliest tokens' probability that is kept."""
-    max_tokens: int | None = None
-    """Most tokens of an answer, thinking included."""
-    reasoning_effort: str = ""
-    """How much a reasoning model thinks, such as low or high."""
-    extra_body: str = ""
-    """More fields of a request's body, as JSON."""
-    seeded: bool = False
-    """Send each request a seed of its own, to a server that takes one (chat API)."""
-    timeout_s: float | None = None
-    """Seconds that one request may take."""
-    retries: int | None = None
-    """How often a failed request is made again."""
-    rpm: float | None = None
-    """Most requests in a minute, retries included."""
-    tpm: float | None = None
-    """Most tokens in a minute; an answer counts as --max-tokens."""
     price: str = ""
     """IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file of prices with a date."""
     max_usd: float | None = None
     """US dollars that the run must not exceed; needs --price."""
     tokenizer: str = ""
     """Tokenizer that counts prompts for --max-usd; each UTF-8 byte counts for one if not given."""
-    policy_device: str = ""
-    """Of policy hf: the model's device, if not the first GPU."""
-    batch: int | None = None
-    """Of policy hf: most answers that are generated together."""
-    shares: str = ""
-    """Of the scripted policy: shares of right, wrong and cheating answers, such as 0.5,0.3,0.2."""
-    suite: str = "KernelBench"
-    """Suite of the problems, or the path of a folder of them."""
-    level: int | None = None
-    """Level of the problems; all if not given."""
-    problems: str = ""
-    """Ids, numbers or ranges, such as 1-20,33; all of the level if not given."""
-    split: str = ""
-    """Split of the problems, such as test."""
-    limit: int | None = None
-    """Most problems, the first of the choice."""
-    exclude_degenerate: bool = False
-    """Leave out problems that a worthless kernel passes."""
-    samples: int = 1
-    """Episodes of each problem."""
-    turns: int = 1
-    """Most turns of an episode."""
-    seed: int = 0
-    """Seed of the sampling, for policies that can be seeded."""
-    prompt: str = "full"
-    """Kind of the prompt: full, short, or kernelbench (its own, from KERNELBENCH_ROOT)."""
-    examples: str = "one_shot"
-    """Worked examples in the prompt: zero_shot, one_shot, few_shot or a number."""
-    hardware: str = ""
-    """What the prompt tells of the device, as JSON: {"name": "NVIDIA H200", ...}."""
-    retrieval: str = ""
-    """Index of examples by similarity, such as synthetic."""
-    prompt_tokens: int | None = None
-    """Most tokens of a prompt."""
-    context: str = "recent"
-    """What is shown of earlier turns: last, recent, best, kernels, window, whole or
-    transcript."""
-    context_tokens: int | None = None
-    """Most tokens for that."""
-    reward: str = "stage2"
-    """Reward preset that scores the turns."""
-    stop_when: str = "correct"
-    """When an episode stops early: correct, never, speedup:<x> or no_improvement:<k>."""
-    feedback_level: str = "standard"
-    """How much feedback tells: minimal, standard or profile."""
-    feedback_tokens: int | None = None
-    """Most tokens of a turn's feedback."""
-    precision: str = ""
-    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
-    timing_baseline: str = ""
-    """What kernels are timed against, in place of the ruleset's: eager, compile or best. The
-    last two need what `kernelgym baseline` prepares."""
-    no_timing: bool = False
-    """Judge correctness only."""
     workers: int = 1
     """Kernels judged at the same time."""
     verdict_cache: str = ""
@@ -150,9 +73,6 @@ class Eval(MemoryOption, JudgingOptions):
         """Play the run; returns the exit code."""
         if self.generate_only and self.judge_only:
             raise UsageError("--generate-only and --judge-only leave nothing to do; give one")
-        for option in ("concurrency", "workers"):
-            if (value := getattr(self, option)) < 1:
-                raise UsageError(f"--{option} must be at least 1, got {value}")
         if self.dry_run:
             # Read when the hub's client is imported: a suite from there is listed from its copy.
             os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -175,7 +95,6 @@ class Eval(MemoryOption, JudgingOptions):
             with progress_bar("episodes", len(problems) * plan.samples) as advance:
                 done = run_plan(
                     *(plan, problems, folder, policy, evaluator),
-                    judges=evaluator is not None,
                     workers=self.workers,
                     concurrency=self.concurrency,
                     on_episode=advance,
@@ -186,7 +105,7 @@ class Eval(MemoryOption, JudgingOptions):
         _tell(done, folder)
         return 1 if done.stopped else 0
 
-    def _plan(self) -> tuple[Plan, tuple[Problem, ...], Path, EvalPolicy | None]:
+    def _plan(self) -> tuple[EvalPlan, tuple[Problem, ...], Path, EvalPolicy | None]:
         """Return what is done: from the options, or the folder's with --judge-only."""
         from kernelgym.benchmark.run.evaluate import default_folder
         from kernelgym.benchmark.run.plan import read_plan
@@ -209,42 +128,15 @@ class Eval(MemoryOption, JudgingOptions):
                 "Synthetic --level 1 --limit 4 --out runs/first`"
             )
         policy = priced(
-            make_policy(self.policy, self._options()),
-            self.price,
-            max_usd=self.max_usd,
-            tokenizer=self.tokenizer,
+            make_policy(self.policy, self),
+            *(self.price, self.max_usd, self.tokenizer),
         )
-        plan, problems = resolve(self._task(), policy.settings, self.name)
+        plan, problems = resolve(self, policy.settings, self.name)
         return plan, problems, Path(self.out) if self.out else default_folder(plan.name), policy
-
-    def _options(self) -> PolicyOptions:
-        from kernelgym.benchmark.run.policies import PolicyOptions
-
-        return PolicyOptions(
-            model=self.model or None,
-            endpoint=self.endpoint or None,
-            api=self.api or None,
-            api_key_env=self.api_key_env or None,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            max_tokens=self.max_tokens,
-            reasoning_effort=self.reasoning_effort or None,
-            extra_body=_mapping("--extra-body", self.extra_body),
-            seeded=self.seeded or None,
-            timeout_s=self.timeout_s,
-            retries=self.retries,
-            rpm=self.rpm,
-            tpm=self.tpm,
-            policy_device=self.policy_device or None,
-            batch=self.batch,
-            shares=_shares(self.shares),
-            language=self.language,
-            device=self.device,
-        )
 
     def _forecast(
         self,
-        plan: Plan,
+        plan: EvalPlan,
         problems: tuple[Problem, ...],
         folder: Path,
         policy: EvalPolicy | None,
@@ -264,7 +156,7 @@ class Eval(MemoryOption, JudgingOptions):
         print_text(f"{len(problems)} problems x {plan.samples} samples x {plan.turns} turns")
         for line in found.lines():
             print_text(line)
-        missing = [getattr(policy, "missing", "")]
+        missing = [policy.missing] if policy is not None else []
         if not self.generate_only:
             try:
                 find_device(plan.device)
@@ -279,41 +171,8 @@ class Eval(MemoryOption, JudgingOptions):
             print_text(f"missing: {text}", "red")
         return 1 if any(missing) else 0
 
-    def _task(self) -> Task:
-        from kernelgym.benchmark.run.task import Task
 
-        return Task(
-            suite=self.suite,
-            level=self.level,
-            problems=self.problems or None,
-            split=self.split or None,
-            limit=self.limit,
-            exclude_degenerate=self.exclude_degenerate,
-            sizes=self.sizes,
-            samples=self.samples,
-            turns=self.turns,
-            seed=self.seed,
-            language=self.language,
-            ruleset=self.ruleset,
-            precision=self.precision,
-            baseline=self.timing_baseline,
-            device=self.device,
-            timing=not self.no_timing,
-            prompt=self.prompt,
-            examples=int(self.examples) if self.examples.isdecimal() else self.examples,
-            hardware=_mapping("--hardware", self.hardware),
-            retrieval=self.retrieval or None,
-            prompt_tokens=self.prompt_tokens,
-            context=self.context,
-            context_tokens=self.context_tokens,
-            reward=self.reward,
-            stop_when=self.stop_when,
-            feedback_level=self.feedback_level,
-            feedback_tokens=self.feedback_tokens,
-        )
-
-
-def _unprepared(plan: Plan, problems: tuple[Problem, ...]) -> Iterator[str]:
+def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:
     """Tell of compiled baselines; yield what is missing of them."""
     wanted = plan.rules.timing.baseline
     if wanted == "eager" or not plan.timing:
@@ -335,19 +194,6 @@ def _unprepared(plan: Plan, problems: tuple[Problem, ...]) -> Iterator[str]:
             f"untimed; `kernelgym baseline {told} --device {plan.device} --ruleset "
             f"{plan.rules.name}{precise}` prepares them"
         )
-
-
-def _mapping(option: str, given: str) -> dict[str, Any] | None:
-    """Return an option's JSON object; None if it is not given."""
-    if not given:
-        return None
-    try:
-        found = json.loads(given)
-    except ValueError as error:
-        raise UsageError(f"{option} takes JSON, got {given!r}: {error}") from None
-    if not isinstance(found, dict):
-        raise UsageError(f"{option} takes a JSON object, got {given!r}")
-    return found
 
 
 def _ping(policy: EvalPolicy | None) -> int:
@@ -382,20 +228,7 @@ def _ping(policy: EvalPolicy | None) -> int:
     return 0
 
 
-def _shares(given: str) -> tuple[float, float, float] | None:
-    if not given:
-        return None
-    try:
-        right, wrong, cheating = map(float, given.split(","))
-    except ValueError:
-        raise UsageError(
-            f"--shares takes three numbers, of right, wrong and cheating answers, such as "
-            f"0.5,0.3,0.2; got {given!r}"
-        ) from None
-    return right, wrong, cheating
-
-
-def _tell(done: Done, folder: Path) -> None:
+def _tell(done: EvalSummary, folder: Path) -> None:
     """Print what became of a run."""
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     more = f" ({done.answers_there} were there)" if done.answers_there else ""

@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from kernelgym.benchmark.run.generations import Asked, Generation, Usage
-from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation, TokenUsage
+from kernelgym.benchmark.run.options import PolicyOptions
+from kernelgym.benchmark.run.policies import EvalPolicy
 from kernelgym.devices import check_device
 from kernelgym.errors import UsageError
 from kernelgym_train.config.sections import ModelConfig
@@ -96,7 +97,7 @@ def _settle(answer: asyncio.Future[Completion], error: Exception) -> None:
         answer.set_exception(error)
 
 
-class HFEvalPolicy:
+class HFEvalPolicy(EvalPolicy):
     """Answers with a model of transformers.
 
     Args:
@@ -146,7 +147,7 @@ class HFEvalPolicy:
         policy = await loop.run_in_executor(self._threads, self._load)
         self._answers = BatchedAnswers(policy, self._threads, self._batch)
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer.
 
         Raises:
@@ -191,7 +192,7 @@ def generation_of(found: Completion, model: str, latency_s: float) -> Generation
     return Generation(
         found.text,
         finish_reason=found.finish,
-        usage=Usage(prompt=len(found.prompt_ids), completion=len(found.ids)),
+        usage=TokenUsage(prompt=len(found.prompt_ids), completion=len(found.ids)),
         latency_s=latency_s,
         model=model,
     )

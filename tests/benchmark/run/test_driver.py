@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.driver import EMPTY_AT_FIRST, Done
-from kernelgym.benchmark.run.folder import Journal, RunFolder
-from kernelgym.benchmark.run.generations import Asked, Generation, Key
+from kernelgym.benchmark.run.driver import EMPTY_AT_FIRST, EvalSummary
+from kernelgym.benchmark.run.folder import RunFolder, RunJournal
+from kernelgym.benchmark.run.generations import AnswerKey, AnswerRequest, Generation
 from kernelgym.benchmark.run.policies import RunStopped
 from kernelgym.errors import PolicyFailure, UsageError
 from kernelgym.records.trajectories import read_records
@@ -25,7 +25,7 @@ from support.evals import CountedPolicy, by_digest, lines_of
 TASK: dict[str, Any] = {"suite": "Synthetic", "level": 1, "limit": 3}
 
 
-def run(folder: Path, policy: Any, script: Any = by_digest, **options: Any) -> Done:
+def run(folder: Path, policy: Any, script: Any = by_digest, **options: Any) -> EvalSummary:
     judge = options.pop("evaluator", None)
     if judge is None and options.get("part") != "generate":
         judge = ScriptedEvaluator(script)
@@ -41,8 +41,8 @@ def test_every_answer_and_verdict_has_a_line(tmp_path: Path) -> None:
     policy = CountedPolicy()
     done = run(tmp_path, policy, samples=2, turns=3)
     assert done.episodes == done.ended == 6 and policy.closed
-    answers = {Key.of(row) for row in lines_of(tmp_path, "generations")}
-    assert answers == set(policy.asked) == {Key.of(r) for r in lines_of(tmp_path, "verdicts")}
+    answers = {AnswerKey.of(row) for row in lines_of(tmp_path, "generations")}
+    assert answers == set(policy.asked) == {AnswerKey.of(r) for r in lines_of(tmp_path, "verdicts")}
     assert len(answers) == len(policy.asked) == done.answers > 6
     records = list(read_records(tmp_path / "trajectories.jsonl"))
     assert [record.key for record in records] == [
@@ -75,14 +75,14 @@ def test_broken_run_goes_on_to_the_same_end(stop_at: int, tmp_path: Path) -> Non
     whole, part = tmp_path / "whole", tmp_path / "part"
     run(whole, CountedPolicy(), samples=2, turns=3)
 
-    def breaks(asked: Asked) -> None:
+    def breaks(asked: AnswerRequest) -> None:
         if len(first.asked) > stop_at:
             raise RuntimeError("the process dies")
 
     first = CountedPolicy(breaks)
     with pytest.raises(RuntimeError, match="the process dies"):
         run(part, first, samples=2, turns=3, concurrency=2)
-    kept = {Key.of(row) for row in lines_of(part, "generations")}
+    kept = {AnswerKey.of(row) for row in lines_of(part, "generations")}
     second = CountedPolicy()
     run(part, second, samples=2, turns=3)
     assert not kept & set(second.asked) and len(kept) >= stop_at - 1
@@ -108,7 +108,7 @@ def test_unavailable_verdict_is_judged_anew(tmp_path: Path) -> None:
 
 
 def test_failed_answer_is_missing_and_asked_again(tmp_path: Path) -> None:
-    def fails(asked: Asked) -> None:
+    def fails(asked: AnswerRequest) -> None:
         if asked.problem.id.endswith("/2"):
             raise PolicyFailure("503 from the server")
 
@@ -125,7 +125,7 @@ def test_failed_answer_is_missing_and_asked_again(tmp_path: Path) -> None:
 
 
 def test_empty_answers_are_no_kernel_and_apart(tmp_path: Path) -> None:
-    def empty(asked: Asked) -> Generation | None:
+    def empty(asked: AnswerRequest) -> Generation | None:
         number = asked.problem.id[-1]
         reason = {"1": "stop", "2": "content_filter"}.get(number)
         return Generation("", "thought", reason) if reason else None
@@ -146,12 +146,12 @@ def test_model_that_answers_nothing_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_stopped_run_keeps_what_is_paid_for(tmp_path: Path) -> None:
-    def stops(asked: Asked) -> None:
+    def stops(asked: AnswerRequest) -> None:
         if len(policy.asked) >= 4:
             refused.append(asked.key)
             raise RunStopped("--max-usd is reached")
 
-    policy, refused = CountedPolicy(stops), list[Key]()
+    policy, refused = CountedPolicy(stops), list[AnswerKey]()
     done = run(tmp_path, policy, samples=4, concurrency=2)
     assert done.stopped == "--max-usd is reached" and done.waiting
     assert len(lines_of(tmp_path, "generations")) == len(policy.asked) - len(refused)
@@ -206,7 +206,7 @@ def test_one_process_writes_a_run(tmp_path: Path) -> None:
 
 def test_journal_writes_groups_and_reports_failures(tmp_path: Path) -> None:
     async def write() -> None:
-        journal = Journal(tmp_path / "lines.jsonl")
+        journal = RunJournal(tmp_path / "lines.jsonl")
         await asyncio.gather(*(journal.append({"n": n}) for n in range(50)))
         with pytest.raises(ValueError, match="Out of range"):
             await journal.append({"n": float("nan")})
@@ -240,7 +240,7 @@ def test_judge_of_other_rules_is_refused(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"part": "both"}, "unknown part of a run"),
-        ({"concurrency": 0}, "concurrency and workers"),
+        ({"concurrency": 0}, "must be at least 1"),
         ({"levels": 1}, "unknown option 'levels'"),
     ],
 )

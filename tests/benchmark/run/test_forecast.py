@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.driver import Done
-from kernelgym.benchmark.run.forecast import Forecast, forecast, verdict_seconds
-from kernelgym.benchmark.run.task import Task, resolve
+from kernelgym.benchmark.run.driver import EvalSummary
+from kernelgym.benchmark.run.forecast import RunForecast, forecast, verdict_seconds
+from kernelgym.benchmark.run.task import EvalTask, resolve
 from kernelgym.prices import Price
 from kernelgym.testing import ScriptedEvaluator
 from support.evals import CountedPolicy, by_digest, lines_of
@@ -22,12 +22,12 @@ TASK: dict[str, Any] = {"suite": "Synthetic", "level": 1, "limit": 3, "samples":
 PRICE = Price(1.0, 10.0)
 
 
-def look(folder: Path, **options: Any) -> Forecast:
-    plan, problems = resolve(Task(**TASK), CountedPolicy().settings)
+def look(folder: Path, **options: Any) -> RunForecast:
+    plan, problems = resolve(EvalTask(**TASK), CountedPolicy().settings)
     return forecast(plan, problems, folder, plan.observer(), **options)
 
 
-def run(folder: Path, **options: Any) -> Done:
+def run(folder: Path, **options: Any) -> EvalSummary:
     judge = ScriptedEvaluator(by_digest)
     return evaluate(CountedPolicy(), out=folder, evaluator=judge, **(TASK | options))
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kernelgym.benchmark.run.generations import Key, request_seed
+from kernelgym.benchmark.run.generations import AnswerKey, request_seed
 from support.chat_server import ISSUE, ChatServer, chat_server
 from support.evals import lines_of
 
@@ -65,7 +65,9 @@ def runs(server: ChatServer, task: dict[str, Any], judged: bool) -> Iterator[Run
 
 
 def seeds_on_disk(folder: Path) -> set[int]:
-    return {request_seed(0, Key.of(row)) % (1 << 31) for row in lines_of(folder, "generations")}
+    return {
+        request_seed(0, AnswerKey.of(row)) % (1 << 31) for row in lines_of(folder, "generations")
+    }
 
 
 def told(folder: Path) -> list[Any]:
@@ -111,7 +113,7 @@ def check_killed_run(task: dict[str, Any], folder: Path, chosen: int, judged: bo
     name = "trajectories.jsonl"
     assert (part / name).read_bytes() == (whole / name).read_bytes()
     ours, theirs = lines_of(part, "verdicts"), lines_of(whole, "verdicts")
-    assert {Key.of(row): row for row in ours} == {Key.of(row): row for row in theirs}
+    assert {AnswerKey.of(row): row for row in ours} == {AnswerKey.of(row): row for row in theirs}
 
 
 def test_run_killed_thrice_ends_as_an_unbroken_one(tmp_path: Path) -> None:

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.benchmark.run.options import EvalTask
 from kernelgym.benchmark.run.plan import (
-    Plan,
+    EvalPlan,
     check_continues,
     episode_key,
     read_plan,
     sample_of,
     write_plan,
 )
-from kernelgym.benchmark.run.task import Task, problems_of, resolve
+from kernelgym.benchmark.run.task import problems_of, resolve
 from kernelgym.errors import UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.hardware import Hardware
@@ -31,8 +32,8 @@ SPEED = next(name for name, preset in REWARDS.items() if preset.speed == "requir
 POLICY = {"kind": "openai", "model": "m", "temperature": 0.7}
 
 
-def plan(**options: Any) -> Plan:
-    task = Task(**({"suite": "Synthetic", "level": 1, "limit": 2} | options))
+def plan(**options: Any) -> EvalPlan:
+    task = EvalTask(**({"suite": "Synthetic", "level": 1, "limit": 2} | options))
     return resolve(task, POLICY)[0]
 
 
@@ -55,7 +56,7 @@ def test_plan_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_plan_follows_a_specs_tolerances(tmp_path: Path) -> None:
     spec = changed(SPEC, contract__tolerances={"atol": 1e-3, "rtol": 1e-2})
     given = {"suite": written(tmp_path, spec), "level": None, "language": "cpp"}
-    there = plan(**given, baseline="compile")
+    there = plan(**given, timing_baseline="compile")
     assert there.ruleset.startswith("strict+tolerances(atol=0.001,rtol=0.01)@")
     write_plan(tmp_path, there)
     rules = read_plan(tmp_path).rules
@@ -71,18 +72,18 @@ def test_plan_keeps_the_digest_of_its_index(tmp_path: Path) -> None:
     check_continues(back, there, tmp_path)
     problem = problems_of(back)[0]
     assert back.observer().retrieved(problem) == there.observer().retrieved(problem) != ((), 0)
-    assert back.prompt["retrieval"]["digest"]
-    with pytest.raises(UsageError, match=r"prompt\.retrieval was"):
+    assert back.retrieval["digest"]
+    with pytest.raises(UsageError, match="retrieval was"):
         check_continues(back, plan(), tmp_path)
 
 
 CHANGES = {
     "turns": ({"turns": 2}, "turns was 1, and 2"),
     "ruleset": ({"ruleset": "kernelbench"}, "ruleset was"),
-    "prompt": ({"examples": 0}, "prompt.examples was"),
-    "kind": ({"prompt": "short"}, "prompt.kind was"),
-    "context": ({"context_tokens": 9}, "context.tokens was null, and 9"),
-    "reward": ({"stop_when": "never"}, "reward.stop_when was"),
+    "prompt": ({"examples": 0}, "examples was"),
+    "kind": ({"prompt": "short"}, "prompt was"),
+    "context": ({"context_tokens": 9}, "context_tokens was null, and 9"),
+    "reward": ({"stop_when": "never"}, "stop_when was"),
     "problems": ({"limit": 3}, "problems was 2 with other ids or sources, and 3 others"),
     "seed": ({"seed": 1}, "seed was 0, and 1"),
 }

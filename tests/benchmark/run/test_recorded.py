@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kernelgym.answers.parsing import parse
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.driver import Done
-from kernelgym.benchmark.run.generations import Asked, Generation
+from kernelgym.benchmark.run.driver import EvalSummary
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.policies import AnswerMissing, PolicyOptions, make_policy
 from kernelgym.benchmark.run.recorded import answer_of
 from kernelgym.errors import UsageError
@@ -27,7 +27,7 @@ TASK: dict[str, Any] = {"suite": "Synthetic", "level": 1, "limit": 2, "samples":
 SOURCE = SAMPLE_KERNELS["triton"].source
 
 
-def run(folder: Path, policy: Any, **options: Any) -> Done:
+def run(folder: Path, policy: Any, **options: Any) -> EvalSummary:
     judge = ScriptedEvaluator(by_digest, ruleset=options.get("ruleset", "strict"))
     return evaluate(policy, out=folder, evaluator=judge, **(TASK | options))
 
@@ -84,10 +84,10 @@ def test_small_forms_have_their_problems_number(tmp_path: Path) -> None:
         "KernelBench/L1/19@small", "KernelBench", 1, "19_ReLU", SAMPLE_PROBLEM.source
     )
     policy = make_policy(f"folder:{folder}")
-    found = asyncio.run(policy.answer(Asked(problem, 0, 0, (), 0)))
+    found = asyncio.run(policy.answer(AnswerRequest(problem, 0, 0, (), 0)))
     assert isinstance(found, Generation) and "ModelNew" in found.text
     with pytest.raises(AnswerMissing, match="sample 0, turn 1"):
-        asyncio.run(policy.answer(Asked(problem, 0, 1, (), 0)))
+        asyncio.run(policy.answer(AnswerRequest(problem, 0, 1, (), 0)))
 
 
 @given(st.text(alphabet="ab`~\n<>/KERNEL \t", max_size=60))

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from kernelgym.benchmark.run import remote
-from kernelgym.benchmark.run.generations import Asked, Generation, Usage
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation, TokenUsage
 from kernelgym.benchmark.run.policies import (
     PolicyOptions,
     ProviderFailure,
     RunStopped,
     make_policy,
 )
-from kernelgym.benchmark.run.remote import OpenAIPolicy, Sampling
+from kernelgym.benchmark.run.remote import EndpointSampling, OpenAIPolicy
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym.types import Message
@@ -28,8 +28,8 @@ from support.chat_server import ChatServer, Faults, chat_server
 MESSAGES = (Message("system", "s"), Message("user", "u"))
 
 
-def asked(seed: int = 7) -> Asked:
-    return Asked(SAMPLE_PROBLEM, 0, 0, MESSAGES, seed)
+def asked(seed: int = 7) -> AnswerRequest:
+    return AnswerRequest(SAMPLE_PROBLEM, 0, 0, MESSAGES, seed)
 
 
 def ask(server: ChatServer, count: int = 1, **options: Any) -> list[Generation]:
@@ -49,7 +49,7 @@ def ask(server: ChatServer, count: int = 1, **options: Any) -> list[Generation]:
 
 
 def test_request_says_what_was_asked_for() -> None:
-    sampling = Sampling(
+    sampling = EndpointSampling(
         temperature=0.5, top_p=0.9, max_tokens=99, seeded=True, extra_body={"top_k": 4}
     )
     with chat_server() as server:
@@ -74,7 +74,7 @@ def test_options_that_are_not_given_are_not_sent() -> None:
 
 def test_responses_api_is_spoken_too() -> None:
     with chat_server() as server:
-        (found,) = ask(server, api="responses", sampling=Sampling(reasoning_effort="low"))
+        (found,) = ask(server, api="responses", sampling=EndpointSampling(reasoning_effort="low"))
     (body,) = server.bodies
     assert body["reasoning"] == {"effort": "low"} and body["max_output_tokens"] == 8192
     assert body["input"][1]["content"] == "u" and body["store"] is False
@@ -84,7 +84,7 @@ def test_responses_api_is_spoken_too() -> None:
 
 def test_failed_requests_are_made_again_and_counted() -> None:
     with chat_server(Faults(busy=0.5, broken=0.1), seed=1) as server:
-        found = ask(server, 6, sampling=Sampling(seeded=True), retries=8)
+        found = ask(server, 6, sampling=EndpointSampling(seeded=True), retries=8)
     assert sum(each.tries for each in found) == len(server.log) > 6
     assert len(server.answered) == 6
 
@@ -93,7 +93,7 @@ def test_failed_requests_are_made_again_and_counted() -> None:
 def test_stall_and_reset_are_made_again(fault: str) -> None:
     faults: Any = {fault: 0.5, "stall_s": 3.0}
     with chat_server(Faults(**faults), seed=1) as server:
-        found = ask(server, 3, sampling=Sampling(seeded=True), timeout_s=0.3, retries=9)
+        found = ask(server, 3, sampling=EndpointSampling(seeded=True), timeout_s=0.3, retries=9)
     assert len(server.answered) == 3 and {what for _, what in server.log} == {"answered", fault}
     assert sum(each.tries for each in found) == len(server.log)
 
@@ -231,7 +231,7 @@ def test_ping_asks_for_one_token() -> None:
 
     with chat_server() as server:
         found = asyncio.run(ping(server))
-    assert server.bodies[0]["max_tokens"] == 1 and found.usage == Usage(
+    assert server.bodies[0]["max_tokens"] == 1 and found.usage == TokenUsage(
         **json.loads(json.dumps(found.to_dict()["usage"]))
     )
 

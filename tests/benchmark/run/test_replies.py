@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.answers.parsing import parse
-from kernelgym.benchmark.run.generations import Generation, Usage
+from kernelgym.benchmark.run.generations import Generation, TokenUsage
 from kernelgym.benchmark.run.replies import chat_reply, responses_reply
 
 
@@ -47,11 +47,13 @@ def test_parts_refusals_and_nothing_are_read() -> None:
 
 def test_usage_is_read_or_missing() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 5}
-    assert chat({"content": ""}, usage=usage).usage == Usage(9, 0, 5, 0)
+    assert chat({"content": ""}, usage=usage).usage == TokenUsage(9, 0, 5, 0)
     usage["prompt_tokens_details"] = {"cached_tokens": 4}  # type: ignore[assignment]
     usage["completion_tokens_details"] = None  # type: ignore[assignment]
     found = chat({"content": ""}, usage=usage).usage
-    assert found == Usage(9, 4, 5, 0) and found.tokens.prefill == 5 and found.tokens.cached == 4
+    assert (
+        found == TokenUsage(9, 4, 5, 0) and found.tokens.prefill == 5 and found.tokens.cached == 4
+    )
     assert chat({"content": ""}, usage=None).usage is chat({"content": ""}, usage={}).usage is None
 
 
@@ -89,6 +91,8 @@ def test_any_body_is_read_or_refused(content: Any, usage: Any) -> None:
             assert isinstance(found.text, str) and isinstance(found.answer, str)
 
 
-@given(st.builds(Generation, st.text(), st.text(), usage=st.none() | st.builds(Usage, st.just(3))))
+@given(
+    st.builds(Generation, st.text(), st.text(), usage=st.none() | st.builds(TokenUsage, st.just(3)))
+)
 def test_generation_comes_back_from_its_line(found: Generation) -> None:
     assert Generation.from_dict(found.to_dict() | {"later": 1, "problem": "p"}) == found

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.driver import Done
-from kernelgym.benchmark.run.generations import Asked, Generation, Usage
+from kernelgym.benchmark.run.driver import EvalSummary
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation, TokenUsage
 from kernelgym.benchmark.run.policies import ProviderFailure, RunStopped
-from kernelgym.benchmark.run.spending import Cap, PricedPolicy, byte_count, read_price
+from kernelgym.benchmark.run.spending import PricedPolicy, SpendingCap, byte_count, read_price
 from kernelgym.errors import UsageError
 from kernelgym.prices import Price, Tokens
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
@@ -29,7 +29,7 @@ REQUESTS = st.lists(st.tuples(st.floats(0.01, 3.0), st.floats(0.0, 1.0)), max_si
 def test_cap_is_never_exceeded(
     requests: list[tuple[float, float]], cap: float, at_once: int, seed: int
 ) -> None:
-    held = Cap(cap)
+    held = SpendingCap(cap)
     room = asyncio.Semaphore(at_once)
 
     async def request(worst: float, share: float) -> bool:
@@ -57,7 +57,7 @@ def test_cap_is_never_exceeded(
 
 def test_usage_above_its_reservation_stops_the_run() -> None:
     async def ask() -> str:
-        held = Cap(10.0)
+        held = SpendingCap(10.0)
         await held.reserve(1.0)
         await held.settle(1.0, 1.5)
         with pytest.raises(RunStopped, match=r"above the 1\.000000 that were reserved"):
@@ -69,7 +69,7 @@ def test_usage_above_its_reservation_stops_the_run() -> None:
 
 def test_request_waits_for_reservations_of_others() -> None:
     async def ask() -> list[str]:
-        held, order = Cap(1.0), list[str]()
+        held, order = SpendingCap(1.0), list[str]()
         await held.reserve(0.8)
         other = asyncio.create_task(held.reserve(0.5))
         await asyncio.sleep(0)
@@ -92,13 +92,13 @@ class LimitedPolicy(CountedPolicy):
         return {**super().settings, "max_tokens": 100}
 
 
-def priced(policy: CountedPolicy, cap: Cap) -> PricedPolicy:
+def priced(policy: CountedPolicy, cap: SpendingCap) -> PricedPolicy:
     return PricedPolicy(policy, PRICE, cap, max_tokens=100)
 
 
 def test_worst_case_counts_every_byte() -> None:
-    asked = Asked(SAMPLE_PROBLEM, 0, 0, (Message("system", "ab"), Message("user", "€")), 0)
-    worst = priced(CountedPolicy(), Cap()).worst_usd(asked)
+    asked = AnswerRequest(SAMPLE_PROBLEM, 0, 0, (Message("system", "ab"), Message("user", "€")), 0)
+    worst = priced(CountedPolicy(), SpendingCap()).worst_usd(asked)
     assert worst == pytest.approx((2 + 3) * 1e-6 + 100 * 10e-6)
 
 
@@ -109,9 +109,9 @@ def test_no_more_bytes_than_are_counted(text: str) -> None:
 
 def test_run_stops_at_its_cap_and_goes_on(tmp_path: Path) -> None:
     def run(most_usd: float, samples: int = 4) -> object:
-        policy = CountedPolicy(lambda asked: Generation("x", usage=Usage(500, 100, 100)))
+        policy = CountedPolicy(lambda asked: Generation("x", usage=TokenUsage(500, 100, 100)))
         return evaluate(
-            priced(policy, Cap(most_usd)),
+            priced(policy, SpendingCap(most_usd)),
             **{"suite": "Synthetic", "level": 1, "limit": 2, "samples": samples},
             **{"out": tmp_path, "evaluator": ScriptedEvaluator(), "concurrency": 3},
         )
@@ -130,9 +130,9 @@ def test_run_stops_at_its_cap_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("price", ["1,10,0.1", PRICE])
 def test_evaluate_takes_a_price_and_a_cap(tmp_path: Path, price: str | Price) -> None:
-    def run(max_usd: float | None) -> Done:
+    def run(max_usd: float | None) -> EvalSummary:
         return evaluate(
-            LimitedPolicy(lambda asked: Generation("x", usage=Usage(500, 100, 100))),
+            LimitedPolicy(lambda asked: Generation("x", usage=TokenUsage(500, 100, 100))),
             **{"suite": "Synthetic", "level": 1, "limit": 2, "samples": 2, "out": tmp_path},
             **{"evaluator": ScriptedEvaluator(), "price": price, "max_usd": max_usd},
         )
@@ -155,7 +155,7 @@ def test_evaluate_takes_a_price_and_a_cap(tmp_path: Path, price: str | Price) ->
         (LimitedPolicy(), {"price": "1"}, "takes IN,OUT"),
         (LimitedPolicy(), {"price": "1,2", "max_usd": -1.0}, "US dollars above 0"),
         (CountedPolicy(), {"price": "1,2"}, "'counted' costs nothing by the token"),
-        (None, {"part": "judge", "price": "1,2"}, "asks for no answer"),
+        (None, {"part": "judge", "price": "1,2"}, "requests no answers"),
     ],
 )
 def test_prices_that_make_no_sense_are_refused(tmp_path: Path, policy, given, said) -> None:
@@ -165,10 +165,10 @@ def test_prices_that_make_no_sense_are_refused(tmp_path: Path, policy, given, sa
 
 
 def test_failed_request_counts_as_its_reservation(tmp_path: Path) -> None:
-    def fails(asked: Asked) -> None:
+    def fails(asked: AnswerRequest) -> None:
         raise ProviderFailure("no", tries=3)
 
-    policy = priced(CountedPolicy(fails), Cap(5.0))
+    policy = priced(CountedPolicy(fails), SpendingCap(5.0))
     evaluate(
         policy,
         **{"suite": "Synthetic", "level": 1, "limit": 1},
@@ -179,8 +179,8 @@ def test_failed_request_counts_as_its_reservation(tmp_path: Path) -> None:
 
 
 def test_answer_without_usage_counts_as_reserved() -> None:
-    policy = priced(CountedPolicy(lambda asked: Generation("x")), Cap(5.0))
-    asked = Asked(SAMPLE_PROBLEM, 0, 0, (Message("user", "u"),), 0)
+    policy = priced(CountedPolicy(lambda asked: Generation("x")), SpendingCap(5.0))
+    asked = AnswerRequest(SAMPLE_PROBLEM, 0, 0, (Message("user", "u"),), 0)
     found = asyncio.run(policy.answer(asked))
     assert found.usd == policy.worst_usd(asked) == policy.cap.spent_usd
 
@@ -209,4 +209,4 @@ def test_price_is_read_from_numbers_and_files(tmp_path: Path) -> None:
 
 def test_cap_that_is_no_amount_is_refused() -> None:
     with pytest.raises(UsageError, match=r"max_usd \(--max-usd\) takes US dollars above 0"):
-        Cap(0.0)
+        SpendingCap(0.0)

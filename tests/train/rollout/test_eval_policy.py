@@ -12,8 +12,8 @@ import pytest
 
 from kernelgym import Message, UsageError
 from kernelgym.benchmark import evaluate
+from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.benchmark.run.plan import read_plan
-from kernelgym.benchmark.run.policies import PolicyOptions
 from kernelgym.benchmark.run.task import problems_of
 from kernelgym.cli import judging, main
 from kernelgym.testing import ScriptedEvaluator

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelgym.benchmark.run.folder import RunFolder
-from kernelgym.benchmark.run.generations import Asked, Generation, Key, request_seed
-from kernelgym.benchmark.run.plan import Plan
+from kernelgym.benchmark.run.generations import AnswerKey, AnswerRequest, Generation, request_seed
+from kernelgym.benchmark.run.plan import EvalPlan
 from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy, ProviderFailure, RunStopped
 from kernelgym.episodes.playing import EpisodeSeat, play_turns, side_by_side
 from kernelgym.errors import PolicyFailure
@@ -34,7 +34,7 @@ from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Answer, Kernel, Message, Problem, Turn, Verdict
 
-__all__ = ["EMPTY_AT_FIRST", "Done", "drive", "episodes_of", "nothing_said"]
+__all__ = ["EMPTY_AT_FIRST", "EvalSummary", "drive", "episodes_of"]
 
 EMPTY_AT_FIRST = 16
 """After so many answers, none of which held any text, a run stops."""
@@ -48,7 +48,7 @@ class _Waits(Exception):
 
 
 @dataclass(slots=True)
-class Done:
+class EvalSummary:
     """What became of a run."""
 
     episodes: int = 0
@@ -77,13 +77,13 @@ class Done:
     """Why the run stopped before its end; empty if it did not."""
 
 
-def episodes_of(plan: Plan, problems: Sequence[Problem]) -> Iterator[Episode]:
+def episodes_of(plan: EvalPlan, problems: Sequence[Problem]) -> Iterator[Episode]:
     """Yield a run's episodes by problem, then by sample."""
     return ((problem, sample) for problem in problems for sample in range(plan.samples))
 
 
 async def drive(
-    plan: Plan,
+    plan: EvalPlan,
     problems: Sequence[Problem],
     folder: RunFolder,
     observer: Observer,
@@ -93,7 +93,7 @@ async def drive(
     concurrency: int = 8,
     ahead: int = 64,
     on_episode: Callable[[], object] = lambda: None,
-) -> Done:
+) -> EvalSummary:
     """Play a run as far as it can be played.
 
     Args:
@@ -130,25 +130,24 @@ async def drive(
 
     live = min(concurrency + ahead, run.done.episodes - run.done.ended)
     await side_by_side(range(live), seat)
+    if not run.done.stopped and run.done.answers and run.done.empty == run.done.answers:
+        run.done.stopped = _nothing_said(run.done.answers)
     folder.order((problem.id, sample) for problem, sample in episodes_of(plan, problems))
     return run.done
 
 
+@dataclass(slots=True)
 class _Run:
-    """What the episodes of one command share."""
+    """Everything that the episodes of one command share."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        folder: RunFolder,
-        observer: Observer,
-        policy: EvalPolicy | None,
-        judge: AwaitedEvaluator | None,
-        room: asyncio.Semaphore,
-    ) -> None:
-        self.plan, self.folder, self.observer = plan, folder, observer
-        self.policy, self.judge, self.room = policy, judge, room
-        self.done = Done()
+    plan: EvalPlan
+    folder: RunFolder
+    observer: Observer
+    policy: EvalPolicy | None
+    judge: AwaitedEvaluator | None
+    room: asyncio.Semaphore
+    """Places for answers that are requested at the same time."""
+    done: EvalSummary = field(default_factory=EvalSummary)
 
     async def play(self, problem: Problem, sample: int) -> None:
         """Play one episode as far as it goes."""
@@ -168,7 +167,7 @@ class _Run:
         else:
             self.done.ended += 1
 
-    async def ask(self, policy: EvalPolicy, asked: Asked) -> Generation:
+    async def ask(self, policy: EvalPolicy, asked: AnswerRequest) -> Generation:
         """Get one answer and put it on disk.
 
         Raises:
@@ -196,7 +195,7 @@ class _Run:
             await asyncio.shield(self._keep(asked.key, found))
         return found
 
-    async def _keep(self, key: Key, found: Generation) -> None:
+    async def _keep(self, key: AnswerKey, found: Generation) -> None:
         await self.folder.generations.append(key.to_dict() | found.to_dict())
         self.done.answers += 1
         self.done.usd += found.usd or 0.0
@@ -206,10 +205,10 @@ class _Run:
             said = f"the answer holds no text (finish reason {found.finish_reason!r})"
             await self._fail(key, kind, said, found.tries)
         if self.done.empty == self.done.answers == EMPTY_AT_FIRST:
-            self.done.stopped = nothing_said(self.done.answers)
+            self.done.stopped = _nothing_said(self.done.answers)
 
     async def _fail(
-        self, key: Key, kind: str, message: str, tries: int = 1, usd: float | None = None
+        self, key: AnswerKey, kind: str, message: str, tries: int = 1, usd: float | None = None
     ) -> None:
         self.done.failures[kind] += 1
         row: dict[str, Any] = {"kind": kind, "message": message, "tries": tries}
@@ -218,7 +217,7 @@ class _Run:
         await self.folder.failures.append(key.to_dict() | row)
 
 
-def nothing_said(answers: int) -> str:
+def _nothing_said(answers: int) -> str:
     """Return the line on a model that answers nothing."""
     return (
         f"the model answered nothing to all {answers} requests: its answers hold no text; raise "
@@ -244,8 +243,8 @@ class _Episode:
     def _turns(self) -> Sequence[Turn]:
         return self.seat.episode.turns
 
-    def _key(self, turn: int) -> Key:
-        return Key(self.seat.problem.id, self._sample, turn)
+    def _key(self, turn: int) -> AnswerKey:
+        return AnswerKey(self.seat.problem.id, self._sample, turn)
 
     async def answer(self, messages: tuple[Message, ...]) -> Answer:
         """Return the next answer, from the disk or the policy."""
@@ -256,7 +255,7 @@ class _Episode:
             if run.policy is None:
                 raise _Waits
             seed = request_seed(run.plan.seed, key)
-            asked = Asked(self.seat.problem, self._sample, key.turn, messages, seed)
+            asked = AnswerRequest(self.seat.problem, self._sample, key.turn, messages, seed)
             found = await run.ask(run.policy, asked)
         return found.answer
 
@@ -288,7 +287,7 @@ class _Episode:
             await run.folder.verdicts.append(key.to_dict() | row)
 
 
-def _is_noted(folder: RunFolder, key: Key, turn: Turn) -> bool:
+def _is_noted(folder: RunFolder, key: AnswerKey, turn: Turn) -> bool:
     """Return True if a turn's verdict is on disk already."""
     if turn.reply.kernel is None:
         return folder.has_verdict(key)

@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelgym.benchmark.run.driver import Done, drive, nothing_said
+from kernelgym.benchmark.run.driver import EvalSummary, drive
 from kernelgym.benchmark.run.folder import RunFolder
+from kernelgym.benchmark.run.options import EvalTask
 from kernelgym.benchmark.run.plan import (
     PLAN_FILE,
-    Plan,
+    EvalPlan,
     check_continues,
     read_plan,
     write_json,
@@ -27,7 +28,7 @@ from kernelgym.benchmark.run.plan import (
 )
 from kernelgym.benchmark.run.policies import EvalPolicy, make_policy
 from kernelgym.benchmark.run.spending import PricedPolicy, priced
-from kernelgym.benchmark.run.task import Task, problems_of, resolve
+from kernelgym.benchmark.run.task import problems_of, resolve
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.machine import machine
@@ -35,10 +36,10 @@ from kernelgym.prices import Price
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Evaluator, Problem
 
-__all__ = ["MACHINE_FILE", "Part", "default_folder", "evaluate", "run_plan"]
+__all__ = ["MACHINE_FILE", "EvalPart", "default_folder", "evaluate", "run_plan"]
 
 MACHINE_FILE = "machine.json"
-Part = Literal["all", "generate", "judge"]
+EvalPart = Literal["all", "generate", "judge"]
 """What a command does of a run: both sides, only answers, or only verdicts."""
 
 
@@ -52,7 +53,7 @@ def evaluate(
     *,
     out: str | Path = "",
     name: str = "",
-    part: Part = "all",
+    part: EvalPart = "all",
     evaluator: Evaluator | None = None,
     workers: int = 1,
     concurrency: int = 8,
@@ -61,7 +62,7 @@ def evaluate(
     max_usd: float | None = None,
     tokenizer: str = "",
     **task: Any,
-) -> Done:
+) -> EvalSummary:
     """Have a policy write kernels, judge them, and keep all of it.
 
     Args:
@@ -81,7 +82,7 @@ def evaluate(
         max_usd: US dollars that the run must not exceed; needs `price`.
         tokenizer: Name of the tokenizer that counts prompts for `max_usd`; each UTF-8 byte counts
             for one token if empty.
-        **task: The fields of `kernelgym.benchmark.run.task.Task`: suite, level, samples, turns ...
+        **task: Fields of `kernelgym.benchmark.run.options.EvalTask`, such as suite and level.
 
     Returns:
         What became of the run.
@@ -100,155 +101,104 @@ def evaluate(
     """
     if part not in ("all", "generate", "judge"):
         raise UnknownName("part of a run", part, ("all", "generate", "judge"))
-    if concurrency < 1 or workers < 1:
-        raise UsageError(
-            f"concurrency and workers must be at least 1, got {concurrency} and {workers}"
-        )
+    made = None
     if part == "judge":
-        if price or max_usd or tokenizer:
-            raise UsageError("part='judge' asks for no answer; leave price, max_usd, tokenizer out")
-        return _judge_only(policy, out, evaluator, workers, on_episode, task)
-    for option in task:
-        known = [field.name for field in dataclasses.fields(Task)]
-        if option not in known:
-            raise UnknownName("option", option, known)
-    if policy is None:
-        raise UsageError("a run needs a policy; only part='judge' does without one")
-    made = make_policy(policy) if isinstance(policy, str) else policy
-    made = priced(made, price, max_usd=max_usd, tokenizer=tokenizer)
-    plan, problems = resolve(Task(**task), made.settings, name)
-    folder = Path(out) if out else default_folder(plan.name)
-    return run_plan(
-        plan,
-        problems,
-        folder,
-        made,
-        evaluator if part == "all" else None,
-        judges=part == "all",
-        workers=workers,
-        concurrency=concurrency,
-        on_episode=on_episode,
-    )
-
-
-def _judge_only(
-    policy: object,
-    out: str | Path,
-    evaluator: Evaluator | None,
-    workers: int,
-    on_episode: Callable[[], object],
-    task: dict[str, Any],
-) -> Done:
-    if policy is not None or task:
-        raise UsageError(
-            "part='judge' takes the plan from the folder; leave the policy and the options of the "
-            f"task out (got {', '.join(filter(None, ('policy' if policy else '', *task)))})"
+        if policy is not None or task or price or max_usd or tokenizer:
+            raise UsageError(
+                "part='judge' requests no answers and takes the plan from the folder; leave out "
+                "policy, price, max_usd, tokenizer and the options of the task"
+            )
+        folder = Path(out)
+        plan = read_plan(folder)
+        problems = problems_of(plan)
+    else:
+        known = [each.name for each in dataclasses.fields(EvalTask)]
+        for option in task:
+            if option not in known:
+                raise UnknownName("option", option, known)
+        if policy is None:
+            raise UsageError("a run needs a policy; only part='judge' does without one")
+        made = priced(
+            make_policy(policy) if isinstance(policy, str) else policy,
+            *(price, max_usd, tokenizer),
         )
-    if not out:
-        raise UsageError("part='judge' needs the run's folder: out='runs/NAME'")
-    plan = read_plan(Path(out))
-    return run_plan(
-        plan,
-        problems_of(plan),
-        Path(out),
-        None,
-        evaluator,
-        judges=True,
-        workers=workers,
-        on_episode=on_episode,
-    )
+        plan, problems = resolve(EvalTask(**task), made.settings, name)
+        folder = Path(out) if out else default_folder(plan.name)
+    with contextlib.ExitStack() as stack:
+        if evaluator is None and part != "generate":
+            from kernelgym.judge import LocalEvaluator
+
+            evaluator = LocalEvaluator(plan.device, plan.rules, workers, plan.timing)
+            stack.callback(evaluator.close)
+        return run_plan(
+            *(plan, problems, folder, made, None if part == "generate" else evaluator),
+            workers=workers,
+            concurrency=concurrency,
+            on_episode=on_episode,
+        )
 
 
 def run_plan(
-    plan: Plan,
-    problems: Sequence[Problem],
-    folder: Path,
-    policy: EvalPolicy | None,
-    evaluator: Evaluator | None = None,
-    *,
-    judges: bool = True,
-    workers: int = 1,
-    concurrency: int = 8,
-    on_episode: Callable[[], object] = lambda: None,
-) -> Done:
-    """Play a resolved plan in a folder; see `evaluate`.
-
-    Args:
-        plan: The plan.
-        problems: Its problems.
-        folder: The run's folder.
-        policy: Gives answers; None to judge those that are there.
-        evaluator: The judge; made here if None and `judges`.
-        judges: Whether kernels are judged.
-        workers: Of a judge that is made here.
-        concurrency: Most answers that are asked for at the same time.
-        on_episode: Called for each episode that ended, was cut, or waits.
-
-    Returns:
-        What became of the run.
-
-    Raises:
-        UsageError: If the folder holds another plan, or judge and plan do not agree.
-    """
-    if evaluator is not None:
-        _agree(plan, evaluator)
-    return asyncio.run(
-        _run(plan, problems, folder, policy, evaluator, judges, workers, concurrency, on_episode)
-    )
-
-
-async def _run(
-    plan: Plan,
+    plan: EvalPlan,
     problems: Sequence[Problem],
     folder: Path,
     policy: EvalPolicy | None,
     evaluator: Evaluator | None,
-    judges: bool,
-    workers: int,
-    concurrency: int,
-    on_episode: Callable[[], object],
-) -> Done:
-    async with contextlib.AsyncExitStack() as stack:
-        if policy is not None:
-            stack.push_async_callback(policy.close)
-        if (folder / PLAN_FILE).exists():
-            check_continues(read_plan(folder), plan, folder)
-        if judges and evaluator is None:
-            from kernelgym.judge import LocalEvaluator
+    *,
+    workers: int = 1,
+    concurrency: int = 8,
+    on_episode: Callable[[], object] = lambda: None,
+) -> EvalSummary:
+    """Play a resolved plan in a folder, as far as policy and evaluator allow.
 
-            made = LocalEvaluator(plan.device, plan.rules, workers, plan.timing)
-            stack.callback(made.close)
-            evaluator = made
-        if evaluator is not None:
-            budget = getattr(evaluator, "memory_bytes", None)
-            for problem in problems:
-                check_fits(problem, budget, plan.device)
-        if policy is not None:
-            await policy.check()
-        held = await stack.enter_async_context(RunFolder(folder))
-        _begin(folder, plan, judges)
-        if isinstance(policy, PricedPolicy):
-            policy.cap.spent_usd = held.spent_usd()
-        judge = None
-        if evaluator is not None:
-            judge = await stack.enter_async_context(AwaitedEvaluator(evaluator))
-        done = await drive(
-            plan,
-            problems,
-            held,
-            plan.observer(),
-            policy,
-            judge,
-            concurrency=concurrency,
-            ahead=max(64, 4 * workers),
-            on_episode=on_episode,
-        )
-    if not done.stopped and done.answers and done.empty == done.answers:
-        done.stopped = nothing_said(done.answers)
-    return done
+    Args:
+        plan: The plan.
+        problems: The plan's problems.
+        folder: Folder of the run.
+        policy: Source of the answers that are not on disk; None to judge those that are there.
+        evaluator: Judge of the kernels that have no verdict; None to judge nothing.
+        workers: Number of kernels that the evaluator judges at the same time.
+        concurrency: Largest number of answers that are requested at the same time.
+        on_episode: Function that is called for each episode that ended, was cut, or waits.
+
+    Raises:
+        UsageError: If the folder holds another plan, or evaluator and plan do not agree.
+    """
+    if concurrency < 1:
+        raise UsageError(f"concurrency (--concurrency) must be at least 1, got {concurrency}")
+    if evaluator is not None:
+        _agree(plan, evaluator)
+
+    async def play() -> EvalSummary:
+        async with contextlib.AsyncExitStack() as stack:
+            if policy is not None:
+                stack.push_async_callback(policy.close)
+            if (folder / PLAN_FILE).exists():
+                check_continues(read_plan(folder), plan, folder)
+            if evaluator is not None:
+                budget = getattr(evaluator, "memory_bytes", None)
+                for problem in problems:
+                    check_fits(problem, budget, plan.device)
+            if policy is not None:
+                await policy.check()
+            held = await stack.enter_async_context(RunFolder(folder))
+            _begin(folder, plan, judges=evaluator is not None)
+            if isinstance(policy, PricedPolicy):
+                policy.cap.spent_usd = held.spent_usd()
+            judge = None
+            if evaluator is not None:
+                judge = await stack.enter_async_context(AwaitedEvaluator(evaluator))
+            return await drive(
+                *(plan, problems, held, plan.observer(), policy, judge),
+                concurrency=concurrency,
+                ahead=max(64, 4 * workers),
+                on_episode=on_episode,
+            )
+
+    return asyncio.run(play())
 
 
-def _begin(folder: Path, plan: Plan, judges: bool) -> None:
+def _begin(folder: Path, plan: EvalPlan, *, judges: bool) -> None:
     """Write the plan or its larger number of samples, and the machine.
 
     Of two machines, the one that judges is recorded.
@@ -274,7 +224,7 @@ def _is_recorded(path: Path, judges: bool) -> bool:
         return False
 
 
-def _agree(plan: Plan, evaluator: Evaluator) -> None:
+def _agree(plan: EvalPlan, evaluator: Evaluator) -> None:
     """Refuse a judge of other rules or another device than the plan's."""
     if evaluator.ruleset.label != plan.ruleset or evaluator.device != plan.device:
         raise UsageError(

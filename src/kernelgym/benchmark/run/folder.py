@@ -4,8 +4,8 @@ Contract:
 
 - one process writes a run at a time: `RunFolder` holds a lock on ``run.lock``, which the operating
   system releases when its holder dies;
-- `Journal.append` returns once the disk has the line. Lines that wait at the same time are written
-  and synced together;
+- `RunJournal.append` returns once the disk has the line. Lines that wait at the same time are
+  written and synced together;
 - memory holds where lines begin, not what they say;
 - a last line that a killed writer cut off is left out, and the next append removes it.
 
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from kernelgym.benchmark.run.generations import Generation, Key
+from kernelgym.benchmark.run.generations import AnswerKey, Generation
 from kernelgym.benchmark.run.plan import sample_of
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import (
@@ -37,7 +37,7 @@ from kernelgym.records.jsonlines import (
 )
 from kernelgym.types import Kernel, Verdict
 
-__all__ = ["FAILURES", "GENERATIONS", "TRAJECTORIES", "VERDICTS", "Journal", "RunFolder"]
+__all__ = ["FAILURES", "GENERATIONS", "TRAJECTORIES", "VERDICTS", "RunFolder", "RunJournal"]
 
 GENERATIONS = "generations.jsonl"
 VERDICTS = "verdicts.jsonl"
@@ -46,7 +46,7 @@ TRAJECTORIES = "trajectories.jsonl"
 _LOCK = "run.lock"
 
 
-class Journal:
+class RunJournal:
     """Appends lines to one file, and tells when the disk has them.
 
     Args:
@@ -122,12 +122,12 @@ class RunFolder:
                     f"another process is writing the run in {str(path)!r}; wait for it, or give "
                     "another --out"
                 ) from None
-            self.generations = Journal(path / GENERATIONS)
-            self.verdicts = Journal(path / VERDICTS)
-            self.failures = Journal(path / FAILURES)
-            self.trajectories = Journal(path / TRAJECTORIES)
-            self._answers = index_lines(path / GENERATIONS, Key.of)
-            self._judged = index_lines(path / VERDICTS, Key.of)
+            self.generations = RunJournal(path / GENERATIONS)
+            self.verdicts = RunJournal(path / VERDICTS)
+            self.failures = RunJournal(path / FAILURES)
+            self.trajectories = RunJournal(path / TRAJECTORIES)
+            self._answers = index_lines(path / GENERATIONS, AnswerKey.of)
+            self._judged = index_lines(path / VERDICTS, AnswerKey.of)
         except BaseException:
             os.close(self._lock)
             raise
@@ -137,7 +137,7 @@ class RunFolder:
         """How many answers were there when the folder was opened."""
         return len(self._answers)
 
-    def generation(self, key: Key) -> Generation | None:
+    def generation(self, key: AnswerKey) -> Generation | None:
         """Return an answer that was there when the folder was opened.
 
         Raises:
@@ -151,7 +151,7 @@ class RunFolder:
         except (KeyError, TypeError) as error:
             raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
 
-    def verdict(self, key: Key, kernel: Kernel) -> Verdict | None:
+    def verdict(self, key: AnswerKey, kernel: Kernel) -> Verdict | None:
         """Return the valid verdict of an answer's kernel, if it was there.
 
         Raises:
@@ -169,7 +169,7 @@ class RunFolder:
             raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
         return found if found.valid else None
 
-    def has_verdict(self, key: Key) -> bool:
+    def has_verdict(self, key: AnswerKey) -> bool:
         """Return True if the answer has a verdict, valid or not."""
         return key in self._judged
 

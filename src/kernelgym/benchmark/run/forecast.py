@@ -16,14 +16,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kernelgym.benchmark.run.folder import GENERATIONS, TRAJECTORIES, VERDICTS
-from kernelgym.benchmark.run.generations import Key
-from kernelgym.benchmark.run.plan import Plan, sample_of
+from kernelgym.benchmark.run.generations import AnswerKey
+from kernelgym.benchmark.run.plan import EvalPlan, sample_of
 from kernelgym.prices import Price, Tokens
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.types import Problem
 
-__all__ = ["Forecast", "forecast", "verdict_seconds"]
+__all__ = ["RunForecast", "forecast", "verdict_seconds"]
 
 _LAST_ATTEMPT_TOKENS = 500
 """What the last attempt and its feedback take beyond the context's budget, at most."""
@@ -32,7 +32,7 @@ _BYTES_PER_TOKEN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class RunForecast:
     """What is left of a run."""
 
     least_requests: int
@@ -85,14 +85,14 @@ class Forecast:
 
 
 def forecast(
-    plan: Plan,
+    plan: EvalPlan,
     problems: Sequence[Problem],
     folder: Path,
     observer: Observer,
     *,
     price: Price | None = None,
     max_tokens: int | None = None,
-) -> Forecast:
+) -> RunForecast:
     """Return what a run will take.
 
     Args:
@@ -135,7 +135,7 @@ def forecast(
     each, source = (statistics.fmean(seconds), "this run's verdicts") if seconds else (0.0, "")
     if not seconds and known is not None:
         each, source = known
-    return Forecast(
+    return RunForecast(
         least_requests=least,
         most_requests=most,
         answers_there=sum(answers.values()),
@@ -170,7 +170,7 @@ def _there(
     """Return answers by episode, the episodes that ended, and seconds of verdicts."""
     answers: dict[tuple[str, int], int] = {}
     if (folder / GENERATIONS).exists():
-        keys = {Key.of(row) for _, row in read_lines(folder / GENERATIONS)}
+        keys = {AnswerKey.of(row) for _, row in read_lines(folder / GENERATIONS)}
         for key in keys:
             answers[key[:2]] = answers.get(key[:2], 0) + 1
     ended: set[tuple[str, int]] = set()

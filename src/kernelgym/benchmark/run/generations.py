@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, Self
 from kernelgym.prices import Tokens
 from kernelgym.types import Answer, Message, Problem
 
-__all__ = ["Asked", "Generation", "Key", "Usage", "request_seed"]
+__all__ = ["AnswerKey", "AnswerRequest", "Generation", "TokenUsage", "request_seed"]
 
 _TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
 
 
-class Key(NamedTuple):
+class AnswerKey(NamedTuple):
     """Names one answer of a run."""
 
     problem: str
@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AnswerRequest:
     """One answer that is asked of a policy."""
 
     problem: Problem
@@ -64,13 +64,13 @@ class Asked:
     """Seed of this answer's sampling, 63 bits, for policies that can be seeded."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AnswerKey:
         """The answer's name in the run."""
-        return Key(self.problem.id, self.sample, self.turn)
+        return AnswerKey(self.problem.id, self.sample, self.turn)
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens of one request, as the provider counts them."""
 
     prompt: int
@@ -99,7 +99,7 @@ class Generation:
     finish_reason: str = "stop"
     """``stop``; ``length`` if a limit of tokens cut it off; ``content_filter`` if the provider
     withheld it; or the provider's own word."""
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     """None if the provider did not tell."""
     latency_s: float = 0.0
     """Seconds from the first request for it to its arrival, pauses between tries included."""
@@ -110,7 +110,9 @@ class Generation:
     model: str = ""
     """The model that answered, by the provider's own name."""
     usd: float | None = None
-    """What it cost; None if no price is known."""
+    """Cost in US dollars; None if no price is known."""
+    prompt: str = ""
+    """Text that the model read, where it cannot be made again from the plan (imports)."""
 
     @property
     def answer(self) -> Answer:
@@ -142,12 +144,12 @@ class Generation:
         if not isinstance(row["text"], str) or not isinstance(row.get("reasoning", ""), str):
             raise TypeError("text and reasoning must be texts")
         if (usage := known.get("usage")) is not None:
-            counted = {field.name for field in dataclasses.fields(Usage)}
-            known["usage"] = Usage(**{n: v for n, v in usage.items() if n in counted})
+            counted = {field.name for field in dataclasses.fields(TokenUsage)}
+            known["usage"] = TokenUsage(**{n: v for n, v in usage.items() if n in counted})
         return cls(**known)
 
 
-def request_seed(seed: int, key: Key) -> int:
+def request_seed(seed: int, key: AnswerKey) -> int:
     """Return the 63-bit seed of one answer's sampling."""
     text = ":".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -4,15 +4,7 @@ Contract: a plan holds everything that decides prompts, answers and verdicts, so
 on another machine without the command's options. `check_continues` refuses to go on with another
 plan, by the name of the first field that differs. Only `Plan.samples` may grow.
 
-Fields, in the file as here:
-
-- ``version``: 1; ``kind``: ``eval``; ``name``; ``created``; ``kernelgym``: version that began it;
-- ``policy``: mapping of ``kind``, ``model``, ``endpoint`` and the sampling options;
-- ``suite``, ``sizes``, ``problems``: ids with the digests of their sources;
-- ``samples``, ``turns``, ``seed``;
-- ``language``, ``ruleset`` (its label), ``precision``, ``baseline``, ``device``, ``timing``;
-- ``prompt``, ``context``, ``reward``, ``feedback``: mappings, as `Plan` describes them;
-- ``digests``: ``problems`` and ``prompts``, each of all problems together.
+``plan.json`` holds the fields of `EvalPlan` by their names, and ``version``.
 
 The sample's number of an episode stands in the ``key`` of its line in ``trajectories.jsonl``:
 ``Synthetic/L1/3#2`` is sample 2 (from 0) of that problem; `episode_key` and `sample_of` are its
@@ -28,10 +20,11 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+from kernelgym.benchmark.run.options import EvalSettings
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.kinds import PROMPTS
@@ -44,8 +37,7 @@ from kernelgym.types import Problem, Trajectory, text_digest
 
 __all__ = [
     "PLAN_FILE",
-    "WRITER",
-    "Plan",
+    "EvalPlan",
     "check_continues",
     "episode_key",
     "read_plan",
@@ -55,51 +47,27 @@ __all__ = [
 
 PLAN_FILE = "plan.json"
 _RESTORE = "restore the file, or begin a run in another folder with --out"
-WRITER = "eval"
-"""`EpisodeRecord.writer` of a run's episodes."""
 _VERSION = 1
 _FREE = ("name", "created", "kernelgym")
 """Fields that may differ when a run is gone on with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One eval run."""
+@dataclass(frozen=True, kw_only=True)
+class EvalPlan(EvalSettings):
+    """An eval run or an import, with everything that decides its prompts, answers and verdicts."""
 
     name: str
     policy: Mapping[str, Any]
-    suite: str
+    """Settings of the policy: ``kind``, ``model``, ``endpoint`` and its sampling options."""
     problems: tuple[tuple[str, str], ...]
-    """(id, digest of the source) of each."""
-    samples: int = 1
-    """Episodes of each problem."""
-    turns: int = 1
-    """Most turns of an episode."""
-    language: str = "triton"
-    ruleset: str = "strict"
-    """The label, such as ``strict@1f0c2a77``."""
-    precision: str = ""
-    """In place of the ruleset's; empty for its own."""
-    baseline: str = ""
-    """What kernels are timed against, in place of the ruleset's; empty for its own."""
-    device: str = "cpu"
-    """On which kernels are judged, and of which prompts tell."""
-    timing: bool = True
-    """Whether correct kernels are timed."""
-    prompt: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """``kind``, ``examples``, ``hardware``, ``retrieval``, ``tokens``."""
-    context: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """``policy`` (a name or the fields of a `Context`) and ``tokens``."""
-    reward: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """``preset`` and ``stop_when``."""
-    feedback: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """``level`` and ``tokens``."""
-    sizes: str = "full"
-    seed: int = 0
-    """Of the sampling, for policies that can be seeded."""
-    digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Id and source digest of each problem."""
+    kind: Literal["eval", "import"] = "eval"
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Digests of all problems together and of all first prompts together."""
     created: str = ""
+    """Time at which the run was begun, in ISO 8601."""
     kernelgym: str = ""
+    """Version of kernelgym that began the run."""
 
     @property
     def rules(self) -> Ruleset:
@@ -108,7 +76,7 @@ class Plan:
         Raises:
             UsageError: If this version has other rules under its label.
         """
-        found = precise_rules(self.ruleset.partition("@")[0], self.precision, self.baseline)
+        found = precise_rules(self.ruleset.partition("@")[0], self.precision, self.timing_baseline)
         if found.label != self.ruleset:
             raise UsageError(
                 f"the run is judged under {self.ruleset!r}, and this version of kernelgym has "
@@ -122,23 +90,17 @@ class Plan:
         Raises:
             UsageError: If a setting of prompt or context makes no sense.
         """
-        kind = self.prompt.get("kind", "full")
-        if kind not in PROMPTS:
-            raise UnknownName("prompt", kind, PROMPTS)
-        retrieval = self.prompt.get("retrieval")
-        shown: dict[str, Any] = {
-            "hardware": self.prompt.get("hardware"),
-            "context": self.context.get("policy", "recent"),
-        }
-        if "tokens" in self.context:
-            shown["context_tokens"] = self.context["tokens"]
-        return PROMPTS[kind](
+        if self.prompt not in PROMPTS:
+            raise UnknownName("prompt", self.prompt, PROMPTS)
+        shown: dict[str, Any] = {"hardware": self.hardware, "context": self.context}
+        if self.context_tokens is not None:
+            shown["context_tokens"] = self.context_tokens
+        if self.retrieval is not None:
+            shown["parts"] = (ready_retrieval(self.retrieval, self.language, self.device),)
+        return PROMPTS[self.prompt](
             *(self.language, self.device, self.rules, self.turns),
-            examples=self.prompt.get("examples", "one_shot"),
-            parts=()
-            if retrieval is None
-            else (ready_retrieval(retrieval, self.language, self.device),),
-            prompt_tokens=self.prompt.get("tokens"),
+            examples=self.examples,
+            prompt_tokens=self.prompt_tokens,
             **shown,
         )
 
@@ -148,25 +110,34 @@ class Plan:
         Raises:
             UsageError: If a setting of reward or feedback makes no sense.
         """
-        given = {
-            "reward": self.reward.get("preset"),
-            "stop_when": self.reward.get("stop_when"),
-            "feedback_level": self.feedback.get("level"),
-            "feedback_tokens": self.feedback.get("tokens"),
-        }
-        known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        given: dict[str, Any] = {}
+        if self.feedback_tokens is not None:
+            given["feedback_tokens"] = self.feedback_tokens
         return Episode(
-            problem, language=self.language, ruleset=self.rules, max_turns=self.turns, **known
+            problem,
+            language=self.language,
+            ruleset=self.rules,
+            max_turns=self.turns,
+            reward=self.reward,
+            stop_when=self.stop_when,
+            feedback_level=self.feedback_level,
+            **given,
         )
 
     def record(self, played: Trajectory, observer: Observer, sample: int) -> EpisodeRecord:
         """Return an episode as ``trajectories.jsonl`` holds it."""
         episode = self.episode(played.problem)
-        before = [played.turns[:place] for place in range(len(played.turns))]
-        read = tuple(
-            text_digest(render(observer.observe(played.problem, turns))) for turns in before
-        )
-        shown = tuple(observer.retrieved(played.problem, turns)[0] for turns in before)
+        read: dict[str, Any] = {}
+        if self.kind == "eval":  # an import's prompts were written elsewhere
+            before = [played.turns[:place] for place in range(len(played.turns))]
+            shown = tuple(observer.retrieved(played.problem, turns)[0] for turns in before)
+            read = {
+                "observer": observer_settings(observer),
+                "observations": tuple(
+                    text_digest(render(observer.observe(played.problem, turns))) for turns in before
+                ),
+                "retrieved": shown if any(shown) else (),
+            }
         return EpisodeRecord(
             played,
             language=self.language,
@@ -174,33 +145,30 @@ class Plan:
             ruleset=self.ruleset,
             reward=episode.reward.name,
             stop_when=str(episode.stop_when),
-            observer=observer_settings(observer),
-            observations=read,
-            retrieved=shown if any(shown) else (),
-            writer=WRITER,
+            writer=self.kind,
             key=episode_key(played.problem.id, sample),
+            **read,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``plan.json`` holds."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         fields["problems"] = [{"id": name, "digest": digest} for name, digest in self.problems]
-        plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in fields.items()}
-        return {"version": _VERSION, "kind": "eval", **plain}
+        return {"version": _VERSION, **fields}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a plan; fields of later versions are left aside.
+        """Rebuild a plan; fields that this version does not know are left out.
 
         Raises:
-            UsageError: If it is none of an eval run, or a field is missing.
+            UsageError: If the data is not a plan of this version, or a field is missing.
         """
-        if data.get("version") != _VERSION or data.get("kind") != "eval":
+        if data.get("version") != _VERSION or data.get("kind") not in ("eval", "import"):
             raise UsageError(
                 f"a plan of version {data.get('version')!r} and kind {data.get('kind')!r}; this "
-                f"version of kernelgym goes on with plans of version {_VERSION} and kind 'eval'"
+                f"version of kernelgym reads plans of version {_VERSION} and kinds eval and import"
             )
-        names = {field.name for field in dataclasses.fields(cls)}
+        names = {each.name for each in dataclasses.fields(cls)}
         known = {name: value for name, value in data.items() if name in names}
         try:
             known["problems"] = tuple((row["id"], row["digest"]) for row in data["problems"])
@@ -226,7 +194,7 @@ def sample_of(key: str) -> tuple[str, int]:
     return problem, int(sample)
 
 
-def check_continues(there: Plan, now: Plan, folder: Path) -> None:
+def check_continues(there: EvalPlan, now: EvalPlan, folder: Path) -> None:
     """Refuse to go on with a run by another plan.
 
     Args:
@@ -242,11 +210,11 @@ def check_continues(there: Plan, now: Plan, folder: Path) -> None:
             f"the run in {str(folder)!r} has samples={there.samples} already, and "
             f"samples={now.samples} was asked for; ask for as many or more, or give another --out"
         )
-    for field in dataclasses.fields(Plan):
-        if field.name in (*_FREE, "samples"):
+    for each in dataclasses.fields(EvalPlan):
+        if each.name in (*_FREE, "samples"):
             continue
-        before, after = getattr(there, field.name), getattr(now, field.name)
-        if (found := _difference(field.name, before, after)) is not None:
+        before, after = getattr(there, each.name), getattr(now, each.name)
+        if (found := _difference(each.name, before, after)) is not None:
             name, was, given = found
             raise UsageError(
                 f"the run in {str(folder)!r} has another plan: {name} was {was}, and {given} was "
@@ -275,7 +243,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path) -> EvalPlan:
     """Return the plan of a run's folder.
 
     Raises:
@@ -294,12 +262,12 @@ def read_plan(folder: Path) -> Plan:
     if not isinstance(data, dict):
         raise UsageError(f"{str(path)!r} holds no plan; {_RESTORE}")
     try:
-        return Plan.from_dict(data)
+        return EvalPlan.from_dict(data)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
 
-def write_plan(folder: Path, plan: Plan) -> None:
+def write_plan(folder: Path, plan: EvalPlan) -> None:
     """Write a run's plan, in the place of one that is there.
 
     Raises:

@@ -11,15 +11,14 @@ that a kind has no use for is refused, never ignored.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from kernelgym.benchmark.run.generations import Asked, Generation
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
+from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.errors import KernelgymError, PolicyFailure, UnknownName, UsageError
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "POLICIES",
     "AnswerMissing",
     "EvalPolicy",
-    "PolicyOptions",
     "ProviderFailure",
     "RunStopped",
     "make_policy",
@@ -74,79 +72,42 @@ class AnswerMissing(PolicyFailure):
     """A recorded run has no such answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOptions:
-    """Options of policies; None where the policy's own default counts."""
-
-    model: str | None = None
-    endpoint: str | None = None
-    api: str | None = None
-    api_key_env: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    reasoning_effort: str | None = None
-    extra_body: Mapping[str, Any] | None = None
-    seeded: bool | None = None
-    timeout_s: float | None = None
-    retries: int | None = None
-    rpm: float | None = None
-    tpm: float | None = None
-    shares: tuple[float, float, float] | None = None
-    """Of right, wrong and cheating answers."""
-    policy_device: str | None = None
-    batch: int | None = None
-    language: str = "triton"
-    """Language of the kernels; every policy may read it."""
-    device: str = "cpu"
-    """On which kernels are judged; every policy may read it."""
-
-    def refuse_others(self, kind: str, *used: str) -> None:
-        """Refuse options that a kind of policy has no use for.
-
-        Args:
-            kind: The kind.
-            *used: Names of the options that it uses.
-
-        Raises:
-            UsageError: If another one was given; it names the option.
-        """
-        for field in dataclasses.fields(self):
-            if field.name in (*used, "language", "device"):
-                continue
-            if (value := getattr(self, field.name)) is not None:
-                option = f"--{field.name.replace('_', '-')}"
-                raise UsageError(
-                    f"{option} {value} has no use with policy {kind!r}, which takes "
-                    f"{', '.join(used) or 'no options'}; leave it out"
-                )
-
-
 @runtime_checkable
 class EvalPolicy(Protocol):
-    """Answers for an eval run; several answers are awaited at once."""
+    """Source of the answers of an eval run; several answers are awaited at once.
+
+    A class that inherits from it needs `settings` and `answer` only.
+    """
+
+    missing: str = ""
+    """Description of what the policy lacks, such as an API key, as far as that is known without a
+    connection; empty if nothing is known to be missing."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers, as JSON data: ``kind``, ``model``, sampling options."""
+        """JSON data that decides the answers: ``kind``, ``model`` and the sampling options."""
+        ...
 
     async def check(self) -> None:
-        """Make sure that it can answer, before the run begins.
+        """Make sure that the policy can answer, before the run begins.
 
         Raises:
-            UsageError: If it cannot; says what to do.
+            UsageError: If it cannot answer; the message says what to do.
         """
+        return None
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer.
 
         Raises:
-            PolicyFailure: If this one cannot be had; the episode is cut.
-            Exception: Whatever concerns every request; it ends the run.
+            PolicyFailure: If this answer cannot be had; its episode is cut.
+            Exception: If every request would fail; the exception ends the run.
         """
+        ...
 
     async def close(self) -> None:
-        """Let go of connections, models and processes."""
+        """Release connections, models and processes."""
+        return None
 
 
 Factory = Callable[[str, PolicyOptions], EvalPolicy]

@@ -19,9 +19,10 @@ from typing import Any
 
 from kernelgym.answers.parsing import parse
 from kernelgym.benchmark.run.folder import GENERATIONS
-from kernelgym.benchmark.run.generations import Asked, Generation, Key
+from kernelgym.benchmark.run.generations import AnswerKey, AnswerRequest, Generation
+from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.benchmark.run.plan import PLAN_FILE, read_plan
-from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy, PolicyOptions
+from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import index_lines, line_at
 from kernelgym.suites.base import problem_number
@@ -32,7 +33,7 @@ _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 _TICKS = re.compile(r"`{3,}")
 
 
-class ReplayPolicy:
+class ReplayPolicy(EvalPolicy):
     """Answers as another run did.
 
     Args:
@@ -45,7 +46,7 @@ class ReplayPolicy:
     def __init__(self, run: Path) -> None:
         self._path = run / GENERATIONS
         self._plan = read_plan(run)
-        self._answers = index_lines(self._path, Key.of)
+        self._answers = index_lines(self._path, AnswerKey.of)
         if not self._answers:
             raise UsageError(f"the run in {str(run)!r} holds no answers to replay")
 
@@ -58,10 +59,7 @@ class ReplayPolicy:
             **{"policy": dict(self._plan.policy), "created": self._plan.created},
         }
 
-    async def check(self) -> None:
-        """Do nothing: the folder was read."""
-
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return the recorded answer.
 
         Raises:
@@ -76,11 +74,8 @@ class ReplayPolicy:
             raise UsageError(f"{self._path}: the line of {tuple(asked.key)}: {error}") from None
         return dataclasses.replace(found, usd=0.0)
 
-    async def close(self) -> None:
-        """Do nothing: no file is open."""
 
-
-class FolderPolicy:
+class FolderPolicy(EvalPolicy):
     """Answers with the kernels of a folder as KernelBench writes it.
 
     Args:
@@ -131,10 +126,7 @@ class FolderPolicy:
         """What decides its answers: all the kernels' digest."""
         return {"kind": "folder", "model": self._folder.name, "digest": self._digest}
 
-    async def check(self) -> None:
-        """Do nothing: the folder was read."""
-
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return the answer that holds the folder's kernel.
 
         Raises:
@@ -152,9 +144,6 @@ class FolderPolicy:
                 f"{asked.turn}"
             )
         return Generation(answer_of(source), model=self._folder.name, usd=0.0)
-
-    async def close(self) -> None:
-        """Do nothing: no file is open."""
 
 
 def answer_of(source: str) -> str:

@@ -23,18 +23,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from kernelgym.benchmark.run.generations import Asked, Generation
-from kernelgym.benchmark.run.policies import PolicyOptions, ProviderFailure, RunStopped
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
+from kernelgym.benchmark.run.options import PolicyOptions, json_object
+from kernelgym.benchmark.run.policies import EvalPolicy, ProviderFailure, RunStopped
 from kernelgym.benchmark.run.rates import RateLimit
 from kernelgym.benchmark.run.replies import chat_reply, responses_reply
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Message
 
-__all__ = ["DEFAULT_MAX_TOKENS", "OpenAIPolicy", "Sampling", "make"]
+__all__ = ["DEFAULT_MAX_TOKENS", "EndpointSampling", "OpenAIPolicy", "make"]
 
 DEFAULT_MAX_TOKENS = 8192
 """Most tokens of an answer, thinking included, if not given."""
+_CONNECTION = ("api", "timeout_s", "retries", "rpm", "tpm")
+_SAMPLED = (*("temperature", "top_p", "max_tokens", "reasoning_effort", "extra_body", "seeded"),)
 _ENDPOINT = "https://api.openai.com/v1"
 _KEY = "OPENAI_API_KEY"
 _FAILED_IN_A_ROW = 16
@@ -50,7 +53,7 @@ _FILTER = re.compile(r"content_filter|content_policy|content management policy",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class EndpointSampling:
     """How an endpoint samples; None leaves an option to the server."""
 
     temperature: float | None = None
@@ -82,7 +85,7 @@ class Sampling:
         return found | {"extra_body": dict(self.extra_body)}
 
 
-class OpenAIPolicy:
+class OpenAIPolicy(EvalPolicy):
     """Asks an OpenAI-compatible endpoint.
 
     Args:
@@ -95,7 +98,7 @@ class OpenAIPolicy:
         timeout_s: Seconds that one request may take.
         retries: How often a failed request is made again.
         rpm: Most requests in a minute, retries included; None for no limit.
-        tpm: Most tokens in a minute, an answer counted as `Sampling.max_tokens`.
+        tpm: Most tokens in a minute, an answer counted as `EndpointSampling.max_tokens`.
 
     Raises:
         UsageError: If an argument makes no sense, or the package `openai` is missing.
@@ -109,7 +112,7 @@ class OpenAIPolicy:
         api: Literal["chat", "responses"] = "chat",
         key: str = "none",
         missing: str = "",
-        sampling: Sampling | None = None,
+        sampling: EndpointSampling | None = None,
         timeout_s: float = 600.0,
         retries: int = 6,
         rpm: float | None = None,
@@ -128,9 +131,8 @@ class OpenAIPolicy:
                 f"{retries}"
             )
         self.model, self.endpoint, self.api = model, endpoint.rstrip("/"), api
-        self.sampling = sampling or Sampling()
+        self.sampling = sampling or EndpointSampling()
         self.missing = missing
-        """What it lacks, as far as is known without a connection."""
         if api == "responses" and self.sampling.seeded:
             raise UsageError("--seeded has no use with --api responses, which takes no seed")
         self._retries = retries
@@ -182,7 +184,7 @@ class OpenAIPolicy:
             except (openai.OpenAIError, ValueError):
                 return  # its list is none that the client can read
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer.
 
         Raises:
@@ -373,11 +375,7 @@ def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
     Raises:
         UsageError: If there is no model, or an option makes no sense.
     """
-    options.refuse_others(
-        "openai",
-        *("model", "endpoint", "api", "api_key_env", "temperature", "top_p", "max_tokens"),
-        *("reasoning_effort", "extra_body", "seeded", "timeout_s", "retries", "rpm", "tpm"),
-    )
+    options.refuse_others("openai", "model", "endpoint", "api_key_env", *_CONNECTION, *_SAMPLED)
     model = options.model or target
     if not model:
         raise UsageError(
@@ -393,22 +391,16 @@ def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
             f"there is no key for {endpoint}: the variable {variable} is not set; set it, or name "
             "another one by --api-key-env"
         )
-    given: dict[str, Any] = {
-        name: value
-        for name in ("api", "timeout_s", "retries", "rpm", "tpm")
-        if (value := getattr(options, name)) is not None
-    }
-    sampled: dict[str, Any] = {
-        name: value
-        for name in (
-            *("temperature", "top_p", "max_tokens", "reasoning_effort", "extra_body", "seeded"),
-        )
-        if (value := getattr(options, name)) is not None
-    }
+    given, sampled = (
+        {name: value for name in names if (value := getattr(options, name)) is not None}
+        for names in (_CONNECTION, _SAMPLED)
+    )
+    if isinstance(options.extra_body, str):
+        sampled["extra_body"] = json_object("--extra-body", options.extra_body)
     return OpenAIPolicy(
         *(model, endpoint),
         key=key or "none",
         missing=missing,
-        sampling=Sampling(**sampled),
+        sampling=EndpointSampling(**sampled),
         **given,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernelgym.benchmark.run.generations import Generation, Usage
+from kernelgym.benchmark.run.generations import Generation, TokenUsage
 
 __all__ = ["chat_reply", "responses_reply"]
 
@@ -90,12 +90,12 @@ def _reason(given: Any) -> str:
     return "length" if named in _LENGTH else named
 
 
-def _usage(given: Any, read: str, written: str) -> Usage | None:
+def _usage(given: Any, read: str, written: str) -> TokenUsage | None:
     if not isinstance(given, Mapping) or f"{read}_tokens" not in given:
         return None
     before = given.get(f"{read}_tokens_details") or {}
     after = given.get(f"{written}_tokens_details") or {}
-    return Usage(
+    return TokenUsage(
         prompt=int(given[f"{read}_tokens"] or 0),
         cached=int(before.get("cached_tokens") or 0),
         completion=int(given.get(f"{written}_tokens") or 0),

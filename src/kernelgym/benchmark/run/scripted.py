@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from kernelgym.benchmark.run.generations import Asked, Generation
-from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
+from kernelgym.benchmark.run.options import PolicyOptions
+from kernelgym.benchmark.run.policies import EvalPolicy
 from kernelgym.errors import UsageError
 from kernelgym.types import Kernel, Problem
 
@@ -23,7 +24,7 @@ _SHARES = (0.5, 0.3, 0.2)
 _MODEL = re.compile(r"\bModel\b")
 
 
-class ScriptedPolicy:
+class ScriptedPolicy(EvalPolicy):
     """Answers from what the suite Synthetic knows of its problems.
 
     Args:
@@ -39,8 +40,8 @@ class ScriptedPolicy:
     ) -> None:
         if len(shares) != 3 or min(shares) < 0.0 or abs(sum(shares) - 1.0) > 1e-6:
             raise UsageError(
-                f"shares of right, wrong and cheating answers are at least 0 and sum to 1, as in "
-                f"0.5,0.3,0.2; got {','.join(f'{share:g}' for share in shares)}"
+                "shares of right, wrong and cheating answers are at least 0 and sum to 1, as in "
+                f"0.5 0.3 0.2; got {' '.join(f'{share:g}' for share in shares)}"
             )
         self._shares, self._language = tuple(shares), language
 
@@ -49,10 +50,7 @@ class ScriptedPolicy:
         """What decides its answers."""
         return {"kind": "scripted", "model": "scripted", "shares": list(self._shares)}
 
-    async def check(self) -> None:
-        """Do nothing: it needs nothing."""
-
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer.
 
         Raises:
@@ -70,9 +68,6 @@ class ScriptedPolicy:
             f"<think>\n{thought}\n</think>\n\n<KERNEL>\n```python\n{kernel.source}```\n</KERNEL>\n"
         )
         return Generation(text, model="scripted", usd=0.0)
-
-    async def close(self) -> None:
-        """Do nothing: it holds nothing."""
 
 
 def _kernel(kind: str, problem: Problem, language: str, seed: int) -> tuple[str, Kernel]:

@@ -20,16 +20,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.run.generations import Asked, Generation
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.policies import EvalPolicy, ProviderFailure, RunStopped
 from kernelgym.errors import UsageError
 from kernelgym.prices import Price, Tokens
 from kernelgym.tokens import TokenCounter
 
-__all__ = ["Cap", "PricedPolicy", "byte_count", "priced", "read_price", "tokenizer_count"]
+__all__ = ["PricedPolicy", "SpendingCap", "byte_count", "priced", "read_price", "tokenizer_count"]
 
 
-class Cap:
+class SpendingCap:
     """Keeps what is spent and reserved below a number of US dollars.
 
     Args:
@@ -93,7 +93,7 @@ class Cap:
         return self.most_usd - self.spent_usd - self.reserved_usd
 
 
-class PricedPolicy:
+class PricedPolicy(EvalPolicy):
     """Adds prices and a cap to a policy.
 
     Args:
@@ -108,12 +108,13 @@ class PricedPolicy:
         self,
         policy: EvalPolicy,
         price: Price,
-        cap: Cap,
+        cap: SpendingCap,
         *,
         max_tokens: int,
         count: TokenCounter | None = None,
     ) -> None:
         self.inner, self.price, self.cap = policy, price, cap
+        self.missing = policy.missing
         self._max_tokens = max_tokens
         self._count: Callable[[str], int] = byte_count if count is None else count
 
@@ -122,23 +123,18 @@ class PricedPolicy:
         """Those of the policy: what it costs decides no answer."""
         return self.inner.settings
 
-    @property
-    def missing(self) -> str:
-        """What the policy lacks, as far as is known without a connection."""
-        return str(getattr(self.inner, "missing", ""))
-
     async def check(self) -> None:
         """Check the policy."""
         await self.inner.check()
 
-    def worst_usd(self, asked: Asked) -> float:
+    def worst_usd(self, asked: AnswerRequest) -> float:
         """Return the most that a request may cost."""
         prompt = sum(self._count(message.content) for message in asked.messages)
         # A token from a cache may be dearer than one that is read anew, whatever that is for.
         dearest = max(self.price.usd(Tokens(prefill=prompt)), self.price.usd(Tokens(cached=prompt)))
         return dearest + self.price.usd(Tokens(sample=self._max_tokens))
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer with what it cost.
 
         Raises:
@@ -190,7 +186,6 @@ def tokenizer_count(name: str) -> TokenCounter:
 def priced(
     policy: EvalPolicy,
     price: str | Price = "",
-    *,
     max_usd: float | None = None,
     tokenizer: str = "",
 ) -> EvalPolicy:
@@ -225,7 +220,7 @@ def priced(
     return PricedPolicy(
         policy,
         price if isinstance(price, Price) else read_price(price, str(settings["model"])),
-        Cap(max_usd),
+        SpendingCap(max_usd),
         max_tokens=settings["max_tokens"],
         count=tokenizer_count(tokenizer) if tokenizer else None,
     )

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from kernelgym.benchmark.run.generations import Asked, Generation
-from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
+from kernelgym.benchmark.run.options import PolicyOptions
+from kernelgym.benchmark.run.policies import EvalPolicy
 from kernelgym.errors import UsageError
 from kernelgym_train.backends.tinker.policy import TinkerPolicy
 from kernelgym_train.backends.tinker.service import Service
@@ -29,7 +30,7 @@ __all__ = ["TinkerEvalPolicy", "make"]
 _LIMIT_S = 600.0
 
 
-class TinkerEvalPolicy:
+class TinkerEvalPolicy(EvalPolicy):
     """Answers with weights of a Tinker service.
 
     Args:
@@ -82,7 +83,7 @@ class TinkerEvalPolicy:
             limit_s=self._limit_s,
         )
 
-    async def answer(self, asked: Asked) -> Generation:
+    async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer.
 
         Raises:

@@ -9,7 +9,7 @@ import pytest
 
 from kernelgym import UsageError
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.policies import PolicyOptions
+from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.backends.tinker.eval_policy import TinkerEvalPolicy, make
 from kernelgym_train.rollout.policies import Sampling
