@@ -1,52 +1,58 @@
-"""docs/design.md: the rooms that there are, in the order that is enforced, and the glossary."""
+"""docs/design.md: a paragraph for every room, in the order that is enforced, and the glossary."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 import kernelgym
+import kernelgym_train
 from contract.test_rooms import JUDGE, ROOMS
 
 SOURCE = Path(kernelgym.__file__).parent
+TRAIN = Path(kernelgym_train.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
-WORDS = (
-    *("verdict", "candidate", "worker", "zygote", "reference", "baseline", "window"),
-    *("memory budget", "trial", "arena", "device lock"),
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def described(title: str) -> list[str]:
+    return re.findall(r"^\*\*`(\w+)/`\*\*", section(title), re.MULTILINE)
+
+
+def folders(path: Path) -> set[str]:
+    return {entry.parent.name for entry in path.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize(
+    ("title", "folder", "order"),
+    [
+        ("Rooms of kernelgym", SOURCE, ROOMS),
+        ("Rooms of the judge", SOURCE / "judge", JUDGE),
+        ("Rooms of kernelgym_train", TRAIN, None),
+    ],
 )
+def test_rooms_stand_in_the_order_of_the_contract(
+    title: str, folder: Path, order: tuple[str, ...] | None
+) -> None:
+    there = folders(folder)
+    assert set(described(title)) == there
+    if order:
+        assert described(title) == [room for room in order if room in there]
 
 
-def rows(head: str) -> list[tuple[str, str]]:
-    """Return the rows of the table with this head."""
-    table = PAGE.partition(f"| {head} |")[2].partition("\n\n")[0]
-    return re.findall(r"^\| (.*?) \| (.*) \|$", table, re.MULTILINE)
-
-
-def named(cell: str) -> list[str]:
-    return [name.strip("`/") for name in re.findall(r"`[a-z_]+/?`|^nouns$", cell)]
-
-
-def test_rooms_stand_in_the_order_of_the_contract() -> None:
-    found = [
-        name for room, _ in rows("room of `kernelgym/` | what lives there") for name in named(room)
-    ]
-    assert found == list(ROOMS)
-    judge = [
-        name
-        for room, _ in rows("room of `kernelgym/judge/` | what lives there")
-        for name in named(room)
-    ]
-    assert judge == [name for name in JUDGE if name != "__init__"]
-
-
-def test_modules_of_a_room_are_there() -> None:
-    for folder, head in ((SOURCE, "kernelgym"), (SOURCE / "judge", "kernelgym/judge")):
-        for room, about in rows(f"room of `{head}/` | what lives there"):
-            inside = folder / room.strip("`/") if room.startswith("`") else folder
-            for name in named(about):
-                paths = (inside / name, inside / f"{name}.py")
-                assert any(path.exists() for path in paths), f"{room}: {name}"
+def test_file_and_folder_that_is_named_is_there() -> None:
+    places = (SOURCE, SOURCE / "judge", TRAIN, SOURCE.parent, SOURCE.parents[1])
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", PAGE) + re.findall(r"`(\w+/\w+)`", PAGE)
+    assert len(named) > 40
+    for name in named:
+        assert any((place / name).exists() for place in places), name
 
 
 def test_glossary_has_one_meaning_for_each_word() -> None:
-    assert tuple(word for word, _ in rows("word | meaning")) == WORDS
+    words = re.findall(r"^\| ([a-z ]+) \|", section("Glossary"), re.MULTILINE)
+    assert len(words) == len(set(words)) > 10
