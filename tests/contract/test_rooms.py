@@ -23,9 +23,9 @@ ROOMS = (
 """From the ground up: a room imports only what stands before it. Files at the top are nouns."""
 JUDGE = (
     *("file_lock", "disk_limit", "environment"),
-    *("out_of_memory", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
+    *("out_of_memory", "retries", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
     *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
-    *("reference", "session", "retries", "evidence", "outcome", "timing", "worker", "lint"),
+    *("reference", "session", "evidence", "outcome", "timing", "worker", "lint"),
     "measuring",
     *("worker_handle", "device_health", "pool", "local", "shared", "__init__"),
 )

@@ -18,6 +18,7 @@ from kernelgym.judge.outcome import (
     verdict_of,
     verdict_of_failures,
 )
+from kernelgym.judge.retries import Failure
 from kernelgym.types import Finding, Severity, Status, Timing
 
 FINDINGS = st.builds(
@@ -26,6 +27,7 @@ FINDINGS = st.builds(
 FOUND = st.lists(FINDINGS, max_size=2).map(tuple)
 IDLE = Finding("no_kernel_launch", "no launch in 1 of 3 calls", Severity.HARD)
 TIMING = Timing(1.0, 2.0, 2.0, 1.9, 9)
+NOWHERE = Circumstances()
 
 
 @st.composite
@@ -52,6 +54,7 @@ ENDS = st.builds(
     st.just("it ended"),
     st.sampled_from(["", "its log"]),
     FOUND,
+    failure=st.sampled_from(Failure),
 )
 LIBRARIES = (None, LibraryWork(), LibraryWork((), ("cublas",)), LibraryWork(("dlopen",)))
 EVIDENCE = (None, Evidence(3, 0.25), Evidence(0, 1.0, complaint="a decoy"))
@@ -77,7 +80,7 @@ OUTCOMES = outcomes()
 
 @given(OUTCOMES)
 def test_correct_verdict_has_nothing_against_it(outcome: JudgeOutcome) -> None:
-    verdict = verdict_of(outcome)
+    verdict = verdict_of(outcome, NOWHERE)
     hidden = outcome.library is not None and bool(outcome.library.hidden)
     complaint = outcome.evidence is not None and bool(outcome.evidence.complaint)
     idle = outcome.timing is not None and outcome.timing.idle is not None
@@ -92,15 +95,27 @@ def test_correct_verdict_has_nothing_against_it(outcome: JudgeOutcome) -> None:
 def test_early_end_decides_alone(outcome: JudgeOutcome) -> None:
     if outcome.end is None:
         return
-    verdict, end = verdict_of(outcome), outcome.end
+    verdict, end = verdict_of(outcome, NOWHERE), outcome.end
     assert (verdict.status, verdict.message) == (end.status, end.message)
     assert verdict.findings == end.findings and verdict.custom_share is None
     assert verdict.log == (end.log or "printed")
 
 
 @given(OUTCOMES)
+def test_failure_is_of_the_stage_that_decides(outcome: JudgeOutcome) -> None:
+    status, failure = verdict_of(outcome, NOWHERE).status, outcome.failure
+    if outcome.end is not None:
+        assert failure is outcome.end.failure
+    elif status is Status.WRONG:
+        assert failure is Failure.WRONG
+    else:
+        idle = status is Status.REJECTED and failure is Failure.IDLE
+        assert failure is Failure.NONE or idle or outcome.library is not None
+
+
+@given(OUTCOMES)
 def test_unloaded_kernel_has_no_trials(outcome: JudgeOutcome) -> None:
-    verdict = verdict_of(outcome)
+    verdict = verdict_of(outcome, NOWHERE)
     assert verdict.compiled == outcome.loaded
     assert verdict.trials == (outcome.calls.planned if outcome.loaded else 0)
 
@@ -108,7 +123,7 @@ def test_unloaded_kernel_has_no_trials(outcome: JudgeOutcome) -> None:
 @given(OUTCOMES)
 def test_circumstances_change_nothing_else(outcome: JudgeOutcome) -> None:
     at = Circumstances("cuda:0", "limits", "strict@1", "5eed", 1.5)
-    bare, whole = verdict_of(outcome), verdict_of(outcome, at)
+    bare, whole = verdict_of(outcome, NOWHERE), verdict_of(outcome, at)
     assert (whole.device, whole.isolation, whole.ruleset) == ("cuda:0", "limits", "strict@1")
     assert (whole.seed, whole.wall_s) == ("5eed", 1.5)
     own = {"device", "isolation", "ruleset", "seed", "wall_s"}
@@ -122,7 +137,7 @@ def test_failed_call_is_told_with_its_number() -> None:
     outcome = JudgeOutcome(JudgedCalls(2), loaded=True)
     outcome.calls.add(0, Comparison(True))
     outcome.calls.add(1, Comparison(False, 3.0, 1.0, "values differ"))
-    verdict = verdict_of(outcome)
+    verdict = verdict_of(outcome, NOWHERE)
     assert verdict.status is Status.WRONG and verdict.trials_passed == 1
     assert verdict.message == "1 of 2 calls failed; call 2 of 2: values differ"
     assert verdict.max_abs_error == 3.0
@@ -131,13 +146,13 @@ def test_failed_call_is_told_with_its_number() -> None:
 def test_evidence_replaces_the_softer_word_on_launches() -> None:
     soft = Finding("no_kernel_launch", "none", Severity.SOFT)
     outcome = JudgeOutcome(JudgedCalls(1, 1), loaded=True, noticed=(soft,), evidence=Evidence(1))
-    assert verdict_of(outcome).findings == ()
+    assert verdict_of(outcome, NOWHERE).findings == ()
 
 
 def test_idle_timed_calls_refuse_the_kernel() -> None:
     timing = TimingOutcome(TIMING, idle=IDLE)
     outcome = JudgeOutcome(JudgedCalls(1, 1), loaded=True, timing=timing)
-    verdict = verdict_of(outcome)
+    verdict = verdict_of(outcome, NOWHERE)
     assert verdict.status is Status.REJECTED and verdict.timing is None
     assert verdict.message.startswith("once it was timed, ") and verdict.findings == (IDLE,)
 

@@ -1,4 +1,4 @@
-"""The table of retries, and which verdict calls for which."""
+"""The table of retries, and which failure calls for which row."""
 
 from __future__ import annotations
 
@@ -6,48 +6,75 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.retries import RETRIES, Carrier, Reason, retry_for
-from kernelgym.types import Finding, Severity, Status, Verdict
+from kernelgym.judge.retries import (
+    RETRIES,
+    Change,
+    Failure,
+    Retry,
+    When,
+    attempts_at,
+    retry_for,
+)
+from kernelgym.types import Status
 
-FULL = "CUDA error: out of memory"
-IDLE = Finding("no_kernel_launch", "nothing was launched", Severity.HARD)
-
-
-def reason(verdict: Verdict, watched: bool, shares: bool) -> Reason | None:
-    found = retry_for(verdict, watched, shares)
-    return None if found is None else found.reason
-
-
-def test_every_reason_has_one_row() -> None:
-    assert set(RETRIES) == set(Reason)
-    assert [r.reason for r in RETRIES.values() if r.carrier is Carrier.POOL] == [
-        Reason.JUDGE_FAILED
-    ]
-    assert all(retry.attempts == 2 and retry.changes for retry in RETRIES.values())
+OF_THE_KERNEL = [Failure.WRONG, Failure.ERROR, Failure.IDLE, Failure.TIMEOUT]
+CONDITIONS = st.sets(st.sampled_from(When))
 
 
-@pytest.mark.parametrize("status", [Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT])
-def test_failure_is_retried_only_if_it_was_watched(status: Status) -> None:
-    assert reason(Verdict(status), True, True) is Reason.FAILED_WHILE_WATCHED
-    assert reason(Verdict(status), False, True) is None
+def changes(failure: Failure, *true: When) -> list[Change]:
+    """Return the changes of all attempts that fail like that, under conditions that stay true."""
+    done: list[Retry] = []
+    while (row := retry_for(failure, lambda when: when in true, done)) is not None:
+        done.append(row)
+    return [row.change for row in done]
 
 
-def test_idle_rejection_is_retried_unwatched() -> None:
-    idle = Verdict(Status.REJECTED, findings=(IDLE,))
-    assert reason(idle, True, False) is Reason.FAILED_WHILE_WATCHED
-    assert reason(Verdict(Status.REJECTED), True, False) is None
+def test_table_every_change_stands_in_one_row() -> None:
+    assert [row.change for row in RETRIES] == list(Change)
+    assert not any(Failure.NONE in row.failures for row in RETRIES)
+    assert attempts_at(Failure.JUDGE) == attempts_at(Failure.EVIDENCE_RUN) == 2
 
 
-@pytest.mark.parametrize("watched", [True, False])
-def test_lack_of_shared_memory_comes_first(watched: bool) -> None:
-    verdict = Verdict(Status.RUNTIME_ERROR, message=FULL)
-    assert reason(verdict, watched, True) is Reason.LACKED_SHARED_MEMORY
-    alone = Reason.FAILED_WHILE_WATCHED if watched else None
-    assert reason(verdict, watched, False) is alone
+@pytest.mark.parametrize("failure", OF_THE_KERNEL)
+def test_failure_of_the_kernel_watched_is_repeated_unwatched(failure: Failure) -> None:
+    assert changes(failure, When.WATCHED) == [Change.UNWATCHED]
+    assert changes(failure) == changes(failure, When.SHARED) == []
 
 
-@given(st.booleans(), st.booleans(), st.sampled_from(["", FULL]))
-def test_correct_or_unavailable_verdict_stands(watched: bool, shares: bool, said: str) -> None:
-    correct = Verdict(Status.CORRECT, compiled=True, trials_passed=1, trials=1, message=said)
-    for verdict in (correct, Verdict(Status.UNAVAILABLE, message=said)):
-        assert reason(verdict, watched, shares) is None
+def test_timeout_held_up_waits_for_an_idle_device() -> None:
+    assert changes(Failure.TIMEOUT, When.HELD_UP) == [Change.IDLE_DEVICE]
+    watched = changes(Failure.TIMEOUT, When.WATCHED, When.HELD_UP)
+    assert watched == [Change.UNWATCHED, Change.IDLE_DEVICE]
+    assert changes(Failure.ERROR, When.HELD_UP) == []
+
+
+@pytest.mark.parametrize("failure", [Failure.MEMORY, Failure.JUDGE_MEMORY])
+def test_lack_of_memory_shared_is_repeated_alone(failure: Failure) -> None:
+    assert changes(failure, When.SHARED, When.WATCHED) == [Change.ALONE]
+    assert changes(failure, When.WATCHED) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(Failure), CONDITIONS), min_size=len(RETRIES) + 1))
+def test_retries_whatever_fails_come_to_an_end(tries: list[tuple[Failure, set[When]]]) -> None:
+    done: list[Retry] = []
+    for failure, true in tries:
+        row = retry_for(failure, true.__contains__, done)
+        if row is None:
+            return
+        assert failure in row.failures and row.when in true
+        assert not done or RETRIES.index(done[-1]) <= RETRIES.index(row)
+        done.append(row)
+    raise AssertionError(done)
+
+
+@given(st.sampled_from(Failure))
+def test_condition_of_no_row_is_not_asked(failure: Failure) -> None:
+    asked: list[When] = []
+    retry_for(failure, lambda when: bool(asked.append(when)))
+    assert set(asked) == {row.when for row in RETRIES if failure in row.failures}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_status_without_retry_stands_for_no_failure(status: Status) -> None:
+    failed = {Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT}
+    assert (Failure.of(status) is not Failure.NONE) == (status in failed)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kernelgym.judge.retries import Failure
 from kernelgym.types import Build, Finding, Mismatch, Severity, Status, Timing, Verdict
 from kernelgym.verdict import Stages, unavailable
 
@@ -85,12 +86,20 @@ class End:
     log: str = ""
     findings: tuple[Finding, ...] = ()
     mismatch: Mismatch | None = None
+    failure: Failure = Failure.NONE
+    """Failure that decides about another attempt."""
 
     @classmethod
     def of(cls, rejected: Rejected) -> End:
         """Return the end that a session's `Rejected` stands for."""
-        fields = rejected.log, rejected.findings, rejected.mismatch
-        return cls(rejected.status, str(rejected), *fields)
+        return cls(
+            status=rejected.status,
+            message=str(rejected),
+            log=rejected.log,
+            findings=rejected.findings,
+            mismatch=rejected.mismatch,
+            failure=rejected.failure,
+        )
 
 
 @dataclass(slots=True)
@@ -116,6 +125,19 @@ class JudgeOutcome:
     end: End | None = None
     log: str = ""
     """The kernel's output."""
+
+    @property
+    def failure(self) -> Failure:
+        """Failure of the first stage that failed: it decides about another attempt."""
+        if (end := self.end or self.refusal) is not None:
+            return end.failure
+        if self.calls.failed:
+            return Failure.WRONG
+        if self.evidence is not None and self.evidence.complaint:
+            return self.evidence.failure
+        if self.timing is not None and self.timing.idle is not None:
+            return Failure.IDLE
+        return Failure.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +180,15 @@ class _Reading:
     timing: Timing | None = None
 
 
-def verdict_of(outcome: JudgeOutcome, circumstances: Circumstances | None = None) -> Verdict:
+def verdict_of(outcome: JudgeOutcome, at: Circumstances) -> Verdict:
     """Return the verdict on an outcome.
 
     Args:
         outcome: The outcome of the kernel's last attempt.
-        circumstances: Where and when it was judged; None while a retry is still possible.
+        at: Where and when it was judged.
     """
     reading = _read(outcome)
     calls, evidence, end = outcome.calls, outcome.evidence, outcome.end or outcome.refusal
-    at = circumstances or Circumstances()
     # A run that ended early has no custom share (None), even if its evidence had been gathered.
     counted = evidence if evidence and not evidence.complaint and end is None else None
     return Verdict(

@@ -27,7 +27,7 @@ from typing import TypeVar
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.device_health import DeviceHealth, DeviceRecord
 from kernelgym.judge.outcome import JudgeFailure, moved_verdict
-from kernelgym.judge.retries import RETRIES, Reason
+from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.types import Verdict
@@ -39,7 +39,7 @@ WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
 
 _Answer = TypeVar("_Answer")
 _Ask = Callable[[WorkerProcess], Verdict | JudgeFailure]
-_ATTEMPTS = RETRIES[Reason.JUDGE_FAILED].attempts
+_ATTEMPTS = attempts_at(Failure.JUDGE)
 _LOOK_S = 1.0  # between two looks at a probe, while no device is in service
 
 

@@ -1,10 +1,12 @@
-"""The one table of retries: for which reasons a kernel is judged again, and what changes then.
+"""The one table of retries: which failures are judged again, and what the next attempt changes.
 
 Contract:
 
-- the worker carries out the retries within its own process, the pool those that need another
-  worker; no other code judges a kernel again;
-- each retry happens at most once per kernel and worker.
+- the code in which an attempt fails names the failure as a `Failure`; nothing here or later reads
+  it from a message;
+- the worker chooses the next attempt at a kernel by `retry_for`; the run that gathers evidence and
+  the pool of workers take their number of attempts from `attempts_at`. No other code judges a
+  kernel again.
 
 Does not cover the second process that confirms a time (`kernelgym.judge.timing.timer`): it
 measures, and retries nothing.
@@ -12,108 +14,102 @@ measures, and retries nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernelgym.judge.out_of_memory import is_out_of_memory
-from kernelgym.types import Severity, Status, Verdict
-from kernelgym.verdict import FRONT_END
+from kernelgym.types import Status
 
-__all__ = ["RETRIES", "Carrier", "Reason", "Retry", "retry_for"]
+__all__ = ["RETRIES", "Change", "Failure", "Retry", "When", "attempts_at", "retry_for"]
 
 
-class Carrier(StrEnum):
-    """The part of the judge that carries a retry out."""
+class Failure(StrEnum):
+    """How an attempt at judging a kernel failed."""
 
-    WORKER = "worker"
-    POOL = "pool"
+    NONE = "nothing failed, or nothing that another attempt could change"
+    WRONG = "an output differed from the reference's"
+    ERROR = "the kernel raised an error or its process ended"
+    IDLE = "the kernel launched nothing of its own"
+    TIMEOUT = "the kernel exceeded its time limit"
+    MEMORY = "the kernel ran out of the device's memory"
+    JUDGE_MEMORY = "the judge ran out of the device's memory"
+    EVIDENCE_RUN = "the kernel failed in the run that gathers evidence"
+    JUDGE = "the judge raised an error or its worker was lost"
+
+    @classmethod
+    def of(cls, status: Status) -> Failure:
+        """Return the failure that a status stands for, unless its origin knows better."""
+        return _BY_STATUS.get(status, cls.NONE)
 
 
-class Reason(StrEnum):
-    """The reason why a kernel is judged again."""
+_BY_STATUS = {
+    Status.WRONG: Failure.WRONG,
+    Status.RUNTIME_ERROR: Failure.ERROR,
+    Status.TIMEOUT: Failure.TIMEOUT,
+}
 
-    FAILED_WHILE_WATCHED = "failed while watched"
-    LACKED_SHARED_MEMORY = "lacked memory that others may have held"
-    HELD_UP = "ran out of time while the device was busy with others' work"
-    EVIDENCE_RUN_FAILED = "failed in the run that gathers evidence"
-    JUDGE_FAILED = "the judge failed"
+
+class When(StrEnum):
+    """Condition under which a failure is worth another attempt."""
+
+    ALWAYS = "always"
+    WATCHED = "one of the attempt's calls was watched"
+    HELD_UP = "another kernel kept the device busy meanwhile"
+    SHARED = "other workers may have held the device's memory"
+
+
+class Change(StrEnum):
+    """Change that the next attempt makes."""
+
+    UNWATCHED = "no call is watched: watching leaves launches out, which can make a kernel fail"
+    IDLE_DEVICE = "no other retry runs, and the device is idle or the wait for that was too long"
+    ALONE = "the kernel has all of the device's memory"
+    ANOTHER_PROCESS = "a fresh process: a kernel that passed fails by chance at most once"
+    ANOTHER_WORKER = "a new worker process, on another device if one is in service"
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """One row of the table."""
 
-    reason: Reason
-    changes: str
-    """What is different in the retry."""
-    carrier: Carrier
+    failures: frozenset[Failure]
+    """Failures of the last attempt that the row is for."""
+    when: When
+    change: Change
     attempts: int = 2
-    """Attempts altogether, the first included."""
+    """Most attempts altogether, the one that failed included."""
 
 
-RETRIES: dict[Reason, Retry] = {
-    retry.reason: retry
-    for retry in (
-        Retry(
-            Reason.FAILED_WHILE_WATCHED,
-            "no call is watched: watching leaves launches out, which can make a kernel fail",
-            Carrier.WORKER,
-        ),
-        Retry(
-            Reason.HELD_UP,
-            "no other retry runs, and the device is idle or `patience_s` is over",
-            Carrier.WORKER,
-        ),
-        Retry(
-            Reason.LACKED_SHARED_MEMORY,
-            "the kernel has all of the device's memory, and is not watched",
-            Carrier.WORKER,
-        ),
-        Retry(
-            Reason.EVIDENCE_RUN_FAILED,
-            "a fresh process: a kernel that passed all judged calls fails by chance at most once",
-            Carrier.WORKER,
-        ),
-        Retry(
-            Reason.JUDGE_FAILED,
-            "a new worker process and device context, on another device if one is in service",
-            Carrier.POOL,
-        ),
-    )
-}
-"""By reason."""
-
-_LACKED = (Status.RUNTIME_ERROR, Status.COMPILE_ERROR, Status.REJECTED)
-_FAILED = (Status.WRONG, Status.RUNTIME_ERROR, Status.TIMEOUT)
+RETRIES = (
+    Retry(
+        frozenset({Failure.WRONG, Failure.ERROR, Failure.IDLE, Failure.TIMEOUT}),
+        When.WATCHED,
+        Change.UNWATCHED,
+    ),
+    Retry(frozenset({Failure.TIMEOUT}), When.HELD_UP, Change.IDLE_DEVICE),
+    Retry(frozenset({Failure.MEMORY, Failure.JUDGE_MEMORY}), When.SHARED, Change.ALONE),
+    Retry(frozenset({Failure.EVIDENCE_RUN}), When.ALWAYS, Change.ANOTHER_PROCESS),
+    Retry(frozenset({Failure.JUDGE}), When.ALWAYS, Change.ANOTHER_WORKER),
+)
+"""The rows in the order in which they apply: no row follows one that stands below it."""
 
 
-def retry_for(verdict: Verdict, was_watched: bool, shares_device: bool) -> Retry | None:
-    """Return the retry that a verdict calls for; None without one.
-
-    Never returns that of `Reason.HELD_UP`: it depends on the device and on other workers, so the
-    worker decides on it.
+def retry_for(
+    failure: Failure, holds: Callable[[When], bool], done: Sequence[Retry] = ()
+) -> Retry | None:
+    """Return the row for the next attempt; None if the last attempt counts.
 
     Args:
-        verdict: The verdict of the attempt.
-        was_watched: Whether a judged call was watched.
-        shares_device: Whether other workers use the device's memory.
+        failure: The last attempt's failure.
+        holds: Returns True if a condition holds; asked only where the failure has a row.
+        done: Rows of the retries made so far, in order.
     """
-    if shares_device and _lacked_memory(verdict):
-        return RETRIES[Reason.LACKED_SHARED_MEMORY]
-    if any(finding.code == FRONT_END for finding in verdict.findings):
-        return None  # no run of the kernel decides on it
-    if was_watched and (verdict.status in _FAILED or _launched_nothing(verdict)):
-        return RETRIES[Reason.FAILED_WHILE_WATCHED]
+    for row in RETRIES[RETRIES.index(done[-1]) if done else 0 :]:
+        if failure in row.failures and done.count(row) < row.attempts - 1 and holds(row.when):
+            return row
     return None
 
 
-def _lacked_memory(verdict: Verdict) -> bool:
-    said = (verdict.message, *(finding.message for finding in verdict.findings))
-    return verdict.status in _LACKED and any(map(is_out_of_memory, said))
-
-
-def _launched_nothing(verdict: Verdict) -> bool:
-    return verdict.status is Status.REJECTED and any(
-        finding.code == "no_kernel_launch" and finding.severity is Severity.HARD
-        for finding in verdict.findings
-    )
+def attempts_at(failure: Failure) -> int:
+    """Return the most attempts at what fails in this way, by the first row that names it."""
+    return next(row.attempts for row in RETRIES if failure in row.failures)

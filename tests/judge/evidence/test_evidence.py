@@ -14,7 +14,7 @@ from kernelgym.judge.evidence.evidence import (
     with_launches,
 )
 from kernelgym.judge.evidence.torch_share import Work
-from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, verdict_of
+from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.testing import SAMPLE_KERNELS
@@ -390,7 +390,9 @@ def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, sha
 
     def judged(evidence: Evidence) -> Verdict:
         found = with_launches(evidence, Tally(4, 0), kernel)
-        return verdict_of(JudgeOutcome(JudgedCalls(4, 4), loaded=True, evidence=found))
+        return verdict_of(
+            JudgeOutcome(JudgedCalls(4, 4), loaded=True, evidence=found), Circumstances()
+        )
 
     found = judged(Evidence(1, left, contributes=True))
     assert found.correct and found.custom_share == pytest.approx(share)

@@ -1,6 +1,5 @@
 """Evidence from the process that is judged, gathered between its calls."""
 
-import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -17,9 +16,8 @@ from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
-from kernelgym.types import Kernel, Status, Verdict
+from kernelgym.types import Kernel, Status
 from support.programs import AFFINE, CPP_SOURCE, TRITON, TRITON_SOURCE, doing, problem, replaced
 
 GIVEN, WIDE, SALTED = "given", "wide", "salted"
@@ -207,36 +205,6 @@ def test_who_leaves_its_kernels_where_they_gave_nothing_is_asked_apart(asking):
     for _ in range(6):  # the watched call may be the last
         verdict = asking.evaluate(AFFINE, kernel)
         assert verdict.correct and verdict.custom_share, verdict
-
-
-class _Device:
-    """What a worker asks of a device when something has failed there."""
-
-    def __init__(self):
-        self.asked = []
-        self.recent_kills = SimpleNamespace(note=lambda: self.asked.append("hang"))
-
-    def between_timings(self):
-        return contextlib.nullcontext()
-
-    def canary(self):
-        self.asked.append("canary")
-
-
-@pytest.mark.parametrize(
-    ("status", "on_cuda", "asked"),
-    [
-        (Status.WRONG, True, []),
-        (Status.RUNTIME_ERROR, True, ["canary"]),
-        (Status.TIMEOUT, True, ["hang", "canary"]),
-        (Status.TIMEOUT, False, []),
-    ],
-)
-def test_a_device_is_looked_after_before_a_kernel_is_tried_again(status, on_cuda, asked):
-    worker = object.__new__(Worker)
-    worker._on_cuda, worker._accelerator = on_cuda, _Device()
-    worker._look_after(Verdict(status))
-    assert worker._accelerator.asked == asked
 
 
 def test_who_is_wrong_after_it_was_watched_stays_wrong(asking):

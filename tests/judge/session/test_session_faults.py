@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.untrusted import protocol
 from kernelgym.types import Status
@@ -116,3 +117,18 @@ def test_an_end_in_half_a_message_is_an_end(met):
         "the kernel's process failed while running forward: "
         "it exited with status 1 before answering",
     )
+
+
+@pytest.mark.parametrize("stage", ["load", "construct", "go"])
+def test_lack_of_memory_of_a_device_is_a_failure_of_its_own(met, stage):
+    session, peer, _, reference = met
+    error = {"type": "OutOfMemoryError", "text": "CUDA out of memory. Tried to allocate 1 GiB"}
+    peer.lies[stage] = lambda _, reply: {**reply, "error": error}
+    ask = {"load": load, "construct": construct, "go": call}[stage]
+    with pytest.raises(Rejected) as on_cpu:
+        ask(session, reference)
+    assert on_cpu.value.failure is Failure.of(on_cpu.value.status)
+    session.channel._on_device = True
+    with pytest.raises(Rejected) as on_device:
+        ask(session, reference)
+    assert on_device.value.failure is Failure.MEMORY

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernelgym.judge.compare.compare import Comparison
-from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, verdict_of
+from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.session.live_run import Case, LiveRun
@@ -91,7 +91,7 @@ class Keeper(Timer):
         case = Case(None, KERNEL, self._ruleset, None)
         timed = self.timed(LiveRun(case, reference, session), contextlib.ExitStack())
         calls = JudgedCalls(planned=5, passed=5)
-        return verdict_of(JudgeOutcome(calls, loaded=True, timing=timed))
+        return verdict_of(JudgeOutcome(calls, loaded=True, timing=timed), Circumstances())
 
 
 def codes(verdict):

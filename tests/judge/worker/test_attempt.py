@@ -1,7 +1,7 @@
 """One try at a kernel, by a worker in this process: what it holds while the kernel is called."""
 
 import contextlib
-import functools
+import dataclasses
 import gc
 import os
 import weakref
@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from kernelgym.errors import DeviceFull
+from kernelgym.judge import retries
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.outcome import End, JudgeOutcome
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.retries import RETRIES, Failure
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.worker import worker as worker_module
@@ -24,12 +26,12 @@ from support.programs import AFFINE, CPP, TRITON, replaced
 WRONG = replaced(TRITON, "* 2", "* 3")
 
 
-def ended(status, message=""):
-    return JudgeOutcome(end=End(status, message))
+def ended(status, failure=None):
+    return JudgeOutcome(end=End(status, "it ended", failure=failure or Failure.of(status)))
 
 
-UNLOADED = ended(Status.COMPILE_ERROR, "OutOfMemoryError: CUDA out of memory")
-FULL = ended(Status.RUNTIME_ERROR, "RuntimeError: CUDA error: out of memory")
+UNLOADED = ended(Status.COMPILE_ERROR, Failure.MEMORY)
+FULL = ended(Status.RUNTIME_ERROR, Failure.MEMORY)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,12 @@ def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_aga
 ):
     late, fine = (ended(status) for status in (Status.TIMEOUT, Status.WRONG))
     verdicts = [late, fine]
-    monkeypatch.setattr(worker, "_attempt", lambda *_, **__: (verdicts.pop(0), False))
+
+    def attempt(case, watched):
+        outcome = verdicts.pop(0)
+        return outcome, outcome.failure, False
+
+    monkeypatch.setattr(worker, "_attempt", attempt)
     monkeypatch.setattr(worker, "_on_cuda", True)
     monkeypatch.setattr(worker._accelerator.recent_kills, "others_since", lambda moment: False)
     looks = [not busy, True]  # it is let go before the kernel gets its second chance
@@ -109,12 +116,12 @@ def crowded(worker, monkeypatch):
     """Has a worker share a made-up device; yields what is done there, and what comes of it."""
     done, outcomes = [], []
 
-    def attempt(case, watched=False):
+    def attempt(case, watched):
         done.append("attempt")
         found = outcomes.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found, watched
+        return found, found.failure, watched
 
     @contextlib.contextmanager
     def alone():
@@ -171,6 +178,50 @@ def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
     assert done == ["attempt"] * 3 + ["alone", "attempt"]
 
 
+@pytest.mark.parametrize(
+    ("failure", "on_cuda", "asked"),
+    [
+        (Failure.WRONG, True, []),
+        (Failure.ERROR, True, ["canary"]),
+        (Failure.TIMEOUT, True, ["hang", "canary"]),
+        (Failure.TIMEOUT, False, []),
+    ],
+)
+def test_unwatched_attempt_is_made_once_the_device_was_checked(
+    worker, monkeypatch, failure, on_cuda, asked
+):
+    did, failures = [], [failure, Failure.NONE]
+    monkeypatch.setattr(worker, "_on_cuda", on_cuda)
+    monkeypatch.setattr(worker._accelerator, "canary", lambda: did.append("canary"))
+    monkeypatch.setattr(worker._accelerator.recent_kills, "note", lambda: did.append("hang"))
+    told = []
+
+    def attempt(watched):
+        told.append(watched)
+        return "an answer", failures.pop(0), watched
+
+    assert worker._retried(attempt, 0.0) == "an answer"
+    assert told == [True, False] and did == asked
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_retry_loop_makes_as_many_attempts_as_the_table_says(worker, monkeypatch, row):
+    given = RETRIES[row]
+    table = (dataclasses.replace(given, attempts=4),)
+    monkeypatch.setattr(retries, "RETRIES", table)
+    monkeypatch.setattr(worker, "_holds", lambda *_, **__: True)
+    monkeypatch.setattr(worker._accelerator, "second_chance", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(worker._accelerator, "alone", contextlib.nullcontext)
+    made = []
+
+    def attempt(watched):
+        made.append(watched)
+        return None, next(iter(given.failures)), watched
+
+    worker._retried(attempt, 0.0)
+    assert len(made) == 4
+
+
 @pytest.mark.parametrize("full", [True, False], ids=["reference", "kernel"])
 def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     worker, monkeypatch, full
@@ -190,8 +241,9 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     def fails(session, *arguments):
         found = call(session, *arguments)
         if not left:
-            kind = DeviceFull if full else functools.partial(Rejected, Status.RUNTIME_ERROR)
-            raise kind("CUDA out of memory")
+            if full:
+                raise DeviceFull("CUDA out of memory")
+            raise Rejected(Status.RUNTIME_ERROR, "CUDA out of memory", failure=Failure.MEMORY)
         return found
 
     @contextlib.contextmanager

@@ -48,7 +48,7 @@ from kernelgym.judge.evidence.device_share import (
 )
 from kernelgym.judge.evidence.torch_share import Work, torch_share
 from kernelgym.judge.reference.reference import Reference
-from kernelgym.judge.retries import RETRIES, Reason
+from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.session.launch_count import Tally
 from kernelgym.judge.session.live_run import Case, LiveRun
 from kernelgym.judge.session.session import Rejected, Session
@@ -100,6 +100,8 @@ class Evidence:
     complaint: str = ""
     """What is missing; empty if the kernel may count as custom."""
     findings: tuple[Finding, ...] = ()
+    failure: Failure = Failure.NONE
+    """Failure behind the complaint, if another attempt could do without it."""
 
 
 def prepare(session: Session) -> None:
@@ -134,8 +136,8 @@ def gather(
     Raises:
         JudgeError: If a process cannot be watched even before it holds any kernel code.
     """
-    failure = ""
-    for attempt in range(RETRIES[Reason.EVIDENCE_RUN_FAILED].attempts):
+    failure, last = Failure.NONE, ""
+    for attempt in range(attempts_at(Failure.EVIDENCE_RUN)):
         with open_session() as session:
             prepare(session)
             try:
@@ -149,10 +151,10 @@ def gather(
                     outcome = session.call(run.reference, len(run.reference.plan) + 2)
                     seen = _in_later_calls(seen, session.trace("ablate"))
             except Rejected as end:
-                failure = str(end)
+                failure, last = end.failure, str(end)
                 continue
             if not outcome.passed:
-                failure = outcome.message
+                failure, last = Failure.WRONG, outcome.message
                 continue
             evidence = from_watched_call(seen, Work.of(counter), case.kernel, case.ruleset)
             if message := _in_threads(seen, library | session.channel.library_work):
@@ -172,14 +174,16 @@ def gather(
                 session.trace("ablate")
                 run = started(case, session, load, reference)
             except Rejected as end:
-                failure = str(end)
+                failure, last = end.failure, str(end)
                 continue
             return without_own_kernels(evidence, run)
     message = (
         "the kernel passed, but failed twice when it was run again to see what its custom "
-        f"kernels do: {failure}"
+        f"kernels do: {last}"
     )
-    return _refused("no_evidence_run", message, Evidence(crashed=True))
+    # What differs from a judged call is the evidence run itself, unless memory was short.
+    failed = failure if failure is Failure.MEMORY else Failure.NONE
+    return _refused("no_evidence_run", message, Evidence(crashed=True, failure=failed))
 
 
 def started(
@@ -340,7 +344,8 @@ def from_watched_call(
         return _refused("hidden_graph", message, found)
     if launches == 0:
         message = f"no {name} was launched while the output was computed"
-        return _refused("no_kernel_launch", message, found)
+        idle = dataclasses.replace(found, failure=Failure.IDLE)
+        return _refused("no_kernel_launch", message, idle)
     if working == 0:
         message = (
             f"every launch of a {name} left its tensors as they were or made a plain copy of one: "
@@ -442,7 +447,9 @@ def with_launches(evidence: Evidence, tally: Tally, kernel: Kernel) -> Evidence:
     if idle is None or evidence.complaint:
         return evidence
     findings = (idle, *evidence.findings)
-    return dataclasses.replace(evidence, complaint=idle.message, findings=findings)
+    return dataclasses.replace(
+        evidence, complaint=idle.message, findings=findings, failure=Failure.IDLE
+    )
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from kernelgym.judge.processes.candidate_handle import (
     CandidateEnded,
     CandidateTimedOut,
 )
+from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.languages import REFERENCE_LANGUAGE
@@ -93,7 +94,8 @@ class FrontEnd:
             Severity.INFO,
         )
         message = f"{refusal.kind}: {refusal.text}{place}"
-        raise Rejected(Status.RUNTIME_ERROR, message, findings=(told,))
+        # No run of the kernel decides on it, so none is repeated for it.
+        raise Rejected(Status.RUNTIME_ERROR, message, findings=(told,), failure=Failure.NONE)
 
     def _refusal(self, record: dict[str, Any], target: str) -> _Refusal | None:
         """Return the first refusal, if a fresh process confirms it."""

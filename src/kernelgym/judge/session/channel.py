@@ -23,12 +23,14 @@ from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.compiling.request import assumes_finite
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.memory.arena import Arena
+from kernelgym.judge.out_of_memory import is_out_of_memory
 from kernelgym.judge.processes.candidate_handle import (
     Candidate,
     CandidateEnded,
     CandidateTimedOut,
 )
 from kernelgym.judge.processes.threads import RunTimes
+from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.yielding import Yielding
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
@@ -41,20 +43,30 @@ _MOST_BUILDS = 1000  # remembered of one kernel
 
 
 class Rejected(Exception):
-    """The kernel's run ended with this status."""
+    """A kernel's run ended before its last stage.
+
+    Args:
+        status: Status that the kernel earns.
+        message: Reason, for the reader of the verdict.
+        log: Compiler's output, if that is the reason.
+        findings: Findings for the verdict.
+        mismatch: Place of the difference, if an output differed.
+        failure: Failure that decides about another attempt; by default the one that the status
+            stands for.
+    """
 
     def __init__(
         self,
         status: Status,
         message: str,
         log: str = "",
-        compiled: bool = False,
         findings: tuple[Finding, ...] = (),
         mismatch: Mismatch | None = None,
+        failure: Failure | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.log, self.compiled, self.findings = status, log, compiled, findings
-        self.mismatch = mismatch
+        self.status, self.log, self.findings = status, log, findings
+        self.mismatch, self.failure = mismatch, failure or Failure.of(status)
 
 
 class Channel:
@@ -65,6 +77,7 @@ class Channel:
         ruleset: The rules; their limits are the candidate's first budget.
         build: Builds extensions for the candidate; None if the candidate may ask for none.
         device_lock: The lock that the worker may hold meanwhile; None if no other worker needs it.
+        on_device: Whether the candidate computes on a GPU, whose memory others share.
     """
 
     def __init__(
@@ -73,8 +86,10 @@ class Channel:
         ruleset: Ruleset,
         build: Any,
         device_lock: DeviceLock | None = None,
+        on_device: bool = False,
     ) -> None:
         self._candidate, self._ruleset, self._build = candidate, ruleset, build
+        self._on_device = on_device
         self._yielding = Yielding(candidate, device_lock)
         self._left_s = ruleset.limits.run_s
         self._failed_build: Built | None = None
@@ -207,20 +222,21 @@ class Channel:
         fields = error if isinstance(error, dict) else {}
         kind, text, where = (_printable(fields.get(key, "")) for key in ("type", "text", "where"))
         place = f" ({where})" if where else ""
-        if self._failed_build is not None and kind == "BuildFailed":
-            log = self._failed_build.log
-            first = next((line for line in log.splitlines() if "error" in line), log[:300])
-            self.build_failed = True
-            message = f"the extension did not compile: {first[:300]}"
-            return Rejected(Status.COMPILE_ERROR, message, log)
-        message = f"{kind}: {text}{place}"
-        if stage == "load":
-            return Rejected(Status.COMPILE_ERROR, f"the module did not load: {message}")
+        status, message, log = Status.RUNTIME_ERROR, f"{kind}: {text}{place}", ""
         findings: tuple[Finding, ...] = ()
-        if stage == "construct":
+        if self._failed_build is not None and kind == "BuildFailed":
+            self.build_failed = True
+            status, log = Status.COMPILE_ERROR, self._failed_build.log
+            first = next((line for line in log.splitlines() if "error" in line), log[:300])
+            message = f"the extension did not compile: {first[:300]}"
+        elif stage == "load":
+            status, message = Status.COMPILE_ERROR, f"the module did not load: {message}"
+        elif stage == "construct":
             # KernelBench has a separate status for errors in a constructor.
             findings = (Finding(CONSTRUCTOR_FINDING, f"{kind}: {text}"[:300], Severity.INFO),)
-        return Rejected(Status.RUNTIME_ERROR, message, findings=findings)
+        lacked_memory = self._on_device and is_out_of_memory(message)
+        failure = Failure.MEMORY if lacked_memory else None
+        return Rejected(status, message, log, findings, failure=failure)
 
 
 _DOING = {

@@ -67,7 +67,7 @@ class Session:
         device_lock: DeviceLock | None = None,
     ) -> None:
         self._ruleset, self.device = ruleset, device
-        self.channel = Channel(candidate, ruleset, build, device_lock)
+        self.channel = Channel(candidate, ruleset, build, device_lock, device.type == "cuda")
         """Requests to the candidate, and its answers."""
         self.model = CandidateModel(self.channel, ruleset)
         """Loads the candidate's module and constructs its model."""
@@ -80,8 +80,8 @@ class Session:
         """How near timed outputs must lie to the reference process's, by kind of inputs; learned
         from calls that had the whole comparison."""
         self.tally = Tally()
-        self._is_advised = False
         """Counts launches in calls, judged or timed, on the problem's own kind of inputs."""
+        self._is_advised = False
         self.ended = False
         """Whether the candidate's process and the buffers are gone."""
         self._is_watched = False

@@ -18,6 +18,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.outcome import TimingOutcome
 from kernelgym.judge.reference.reference import Reference, tensors_of
+from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
@@ -195,7 +196,7 @@ class Timer:
             measured = self._measure(run, share)
         if (idle := _idle(run)) is not None:
             message = f"in a second process that was to confirm its time, {idle.message}"
-            raise Rejected(Status.REJECTED, message, findings=(idle,))
+            raise Rejected(Status.REJECTED, message, findings=(idle,), failure=Failure.IDLE)
         return measured
 
     def _unused(self, reference: Reference) -> Reference:

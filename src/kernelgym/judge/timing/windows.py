@@ -325,4 +325,5 @@ class Windows:
         except Rejected as end:
             if which == 0:
                 raise our_failure(f"the reference cannot be timed: {end}") from None
-            raise Rejected(end.status, f"while it was timed: {end}", end.log) from None
+            message = f"while it was timed: {end}"
+            raise Rejected(end.status, message, end.log, failure=end.failure) from None

@@ -26,6 +26,7 @@ from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.outcome import End, JudgeOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.advice import interpreted_advice
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import Case, LiveRun
@@ -180,7 +181,8 @@ class Attempt:
             if not self._has_room_without(run):
                 raise
             message = "its process took so much device memory that the reference had none left"
-            outcome.end = End(Status.RUNTIME_ERROR, f"{message}: {full}")
+            said = f"{message}: {full}"
+            outcome.end = End(Status.RUNTIME_ERROR, said, failure=Failure.MEMORY)
 
     def _call(self, run: LiveRun) -> None:
         """Make the judged calls, until one fails."""

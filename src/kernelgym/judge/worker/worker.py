@@ -6,10 +6,11 @@ carries out the others.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Seeds
-from kernelgym.judge.retries import RETRIES, Reason, Retry, retry_for
+from kernelgym.judge.retries import Change, Failure, Retry, When, retry_for
 from kernelgym.judge.session.launcher import Processes
 from kernelgym.judge.session.live_run import Case
 from kernelgym.judge.session.session import Rejected
@@ -33,7 +34,7 @@ from kernelgym.judge.worker.attempt import Attempt, Equipment
 from kernelgym.judge.worker.in_turns import InTurns, can_take_turns
 from kernelgym.languages import REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Build, Kernel, Problem, Status, Verdict
+from kernelgym.types import Build, Kernel, Problem, Verdict
 
 __all__ = ["Worker"]
 
@@ -134,8 +135,8 @@ class Worker:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
-        outcome = self._retried(case, moment)
-        broke = verdict_of(outcome).status in (Status.RUNTIME_ERROR, Status.TIMEOUT)
+        outcome = self._retried(lambda watched: self._attempt(case, watched), moment)
+        broke = outcome.failure in (Failure.ERROR, Failure.TIMEOUT, Failure.MEMORY)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.between_timings():
                 if broke:
@@ -213,46 +214,79 @@ class Worker:
             self._processes.note_builds(kernel, session)
             return build_of(session.channel.made.values())
 
-    def _retried(self, case: Case, moment: float) -> JudgeOutcome:
-        """Return the final outcome, after the retries of `kernelgym.judge.retries`.
+    def _retried(
+        self, attempt: Callable[[bool], tuple[_Answer, Failure, bool]], moment: float
+    ) -> _Answer:
+        """Make attempts as the table of retries says; return the answer of the last one.
 
         Args:
-            case: What is judged.
-            moment: When judging began, by `time.time`.
+            attempt: Makes one attempt. It is told whether it may watch one of its calls, and
+                returns an answer, how it failed, and whether it did watch a call.
+            moment: Time of `time.time` when the work began.
+
+        Raises:
+            JudgeError: If the judge fails for another reason than memory that other workers may
+                have held.
         """
-        outcome = self._unless_full(lambda: self._watched_first(case))
-        if outcome is not None and self._timed_out(outcome) and self._was_held_up(moment):
-            with self._accelerator.second_chance(2 * self._ruleset.limits.run_s):
-                outcome = self._unless_full(lambda: self._attempt(case)[0])
-            if outcome is not None:
-                self._timed_out(outcome)
-        if outcome is None or self._retry(outcome) is RETRIES[Reason.LACKED_SHARED_MEMORY]:
-            self._dismiss_standing()
-            with self._accelerator.alone():  # other workers may have held the memory it lacked
-                outcome, _ = self._attempt(case)
-            self._timed_out(outcome)
-        return outcome
+        done: list[Retry] = []
+        failure = Failure.NONE
+        while True:
+            try:
+                with self._changed(done, failure):
+                    answer, failure, was_watched = attempt(not done)
+            except Exception as error:
+                if isinstance(error, DeviceLost) or not lacked_memory(error):
+                    raise
+                failure = Failure.JUDGE_MEMORY
+                retry = retry_for(failure, lambda when: self._holds(when, False, moment), done)
+                if retry is None:
+                    raise
+            else:
+                if self._on_cuda and failure is Failure.TIMEOUT:
+                    self._accelerator.recent_kills.note()  # its launches may delay other kernels
+                holds = functools.partial(self._holds, was_watched=was_watched, moment=moment)
+                retry = retry_for(failure, holds, done)
+                if retry is None:
+                    return answer
+            done.append(retry)
 
-    def _watched_first(self, case: Case) -> JudgeOutcome:
-        """Judge a kernel watched, and unwatched if watching may fail it."""
-        outcome, was_watched = self._attempt(case, watched=True)
-        if self._retry(outcome, was_watched) is RETRIES[Reason.FAILED_WHILE_WATCHED]:
-            self._look_after(verdict_of(outcome))
-            outcome, _ = self._attempt(case)
-        return outcome
+    def _holds(self, when: When, was_watched: bool, moment: float) -> bool:
+        """Return True if a condition for another attempt holds."""
+        match when:
+            case When.WATCHED:
+                return was_watched
+            case When.HELD_UP:
+                return self._on_cuda and self._was_held_up(moment)
+            case When.SHARED:
+                return self._accelerator.shares_device
+        return True
 
-    def _retry(self, outcome: JudgeOutcome, was_watched: bool = False) -> Retry | None:
-        return retry_for(verdict_of(outcome), was_watched, self._accelerator.shares_device)
+    @contextlib.contextmanager
+    def _changed(self, done: Sequence[Retry], failure: Failure) -> Iterator[None]:
+        """Make the change of the last row for the block, which holds the next attempt.
 
-    def _timed_out(self, outcome: JudgeOutcome) -> bool:
-        """Return True if a kernel hung on a CUDA device.
+        Args:
+            done: Rows of the retries so far, that of the next attempt included.
+            failure: The last attempt's failure.
 
-        The kill is noted, since what the kernel launched may delay others.
+        Raises:
+            DeviceLost: If the device no longer computes after a failed attempt.
         """
-        timed_out = self._on_cuda and verdict_of(outcome).status is Status.TIMEOUT
-        if timed_out:
-            self._accelerator.recent_kills.note()
-        return timed_out
+        accelerator, limits = self._accelerator, self._ruleset.limits
+        with contextlib.ExitStack() as stack:
+            match done[-1].change if done else None:
+                case Change.UNWATCHED if self._on_cuda and failure is not Failure.WRONG:
+                    with accelerator.between_timings():
+                        accelerator.canary()
+                case Change.IDLE_DEVICE:
+                    stack.enter_context(accelerator.second_chance(2 * limits.run_s))
+                case Change.ALONE:
+                    # The baseline's kept process takes memory, and the failure may have stopped it
+                    # in any state.
+                    with accelerator.between_timings():
+                        self._baselines.dismiss()
+                    stack.enter_context(accelerator.alone())
+            yield
 
     def _was_held_up(self, moment: float) -> bool:
         """Return True if another kernel kept the device busy since `moment`.
@@ -286,43 +320,6 @@ class Worker:
                     return not is_held or self._processes.settle(ahead=True)
         return True
 
-    def _unless_full(self, ask: Callable[[], _Answer]) -> _Answer | None:
-        """Return an answer, or None if other workers may hold its memory.
-
-        In that case the caller retries with the device's memory alone.
-
-        Raises:
-            DeviceFull: If the judge lacked memory although no other worker uses the device's.
-        """
-        try:
-            return ask()
-        except Exception as error:
-            lost = isinstance(error, DeviceLost)
-            if lost or not lacked_memory(error) or not self._accelerator.shares_device:
-                raise
-        return None
-
-    def _dismiss_standing(self) -> None:
-        """End the baseline processes kept between verdicts.
-
-        They take memory, and the failure may have stopped them in any state.
-        """
-        with self._accelerator.between_timings():
-            self._baselines.dismiss()
-
-    def _look_after(self, failed: Verdict) -> None:
-        """Check that the device still computes after a failed attempt.
-
-        Raises:
-            DeviceLost: If it does not.
-        """
-        if not self._on_cuda or failed.status is Status.WRONG:
-            return
-        if failed.status is Status.TIMEOUT:
-            self._accelerator.recent_kills.note()
-        with self._accelerator.between_timings():
-            self._accelerator.canary()
-
     def _is_untidy(self) -> bool:
         return self._accelerator.is_untidy() or not self._processes.are_settled()
 
@@ -338,10 +335,11 @@ class Worker:
         if self._on_cuda:
             self._processes.settle(ahead)
 
-    def _attempt(self, case: Case, watched: bool = False) -> tuple[JudgeOutcome, bool]:
-        """Return a fresh process's outcome and whether a call was watched."""
+    def _attempt(self, case: Case, watched: bool) -> tuple[JudgeOutcome, Failure, bool]:
+        """Return a fresh process's outcome, its failure, and whether a call was watched."""
         attempt = Attempt(self._equipment, case, watched)
-        return attempt.outcome(), attempt.was_watched
+        outcome = attempt.outcome()
+        return outcome, outcome.failure, attempt.was_watched
 
     def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
         """Prepare and time a problem's compiled baseline.
@@ -360,15 +358,11 @@ class Worker:
         if not self._on_cuda:
             bound_own_memory()
 
-        def prepare() -> Baseline:
+        def prepare(_: bool) -> tuple[Baseline, Failure, bool]:
             with self._accelerator.room(problem):
-                return self._baselines.prepare(problem, refresh)
+                return self._baselines.prepare(problem, refresh), Failure.NONE, False
 
-        prepared = self._unless_full(prepare)
-        if prepared is None:
-            self._dismiss_standing()
-            with self._accelerator.alone():
-                prepared = prepare()
+        prepared = self._retried(prepare, time.time())
         self._accelerator.tidy()
         return prepared
 
