@@ -104,6 +104,7 @@ def make(folder: Path, count: int, turns: int) -> None:
         "version": 1,
         "kind": "eval",
         "name": "large",
+        "policy": {},
         "problems": [{"id": name, "digest": digest} for name, digest in ids.items()],
         "samples": SAMPLES,
     }

@@ -18,7 +18,7 @@ from benchmarks.runs.shows import Show
 from kernelgym.benchmark import report
 from kernelgym.benchmark.folders import read_run
 from kernelgym.benchmark.interchange.importing import import_run, judge_import
-from kernelgym.benchmark.interchange.layout import read_folder
+from kernelgym.benchmark.kernelbench_folder import read_folder
 from kernelgym.cli.judging import check_tools, judge_many
 from kernelgym.errors import KernelgymError
 from kernelgym.judge import LocalEvaluator
@@ -94,13 +94,12 @@ def judge_imports(
             count = import_run(
                 *(read, run),
                 language=language,
-                rules=evaluator.ruleset,
+                ruleset=evaluator.ruleset.name,
                 device=show.device,
-                problem_of=show.suite.get,
                 gaps=True,
             )
             (run / "machine.json").write_text(json.dumps(show.machine))
-            judged = judge_import(run, in_time, problem_of=show.suite.get)
+            judged = judge_import(run, in_time)
         except KernelgymError as error:
             show.say(f"import, {name}, {folder.name}: {error}")
             (show.work / f"why_not_{run.name}.txt").write_text(str(error))

@@ -13,7 +13,7 @@ from kernelgym.benchmark.baseline_files import (
     baselines_of,
     write_baselines,
 )
-from kernelgym.benchmark.folders import Run, read_run
+from kernelgym.benchmark.folders import RecordedRun, read_run
 from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.errors import UsageError
 from kernelgym.reference_time import MODES, ReferenceTime, TimeSetting
@@ -72,7 +72,7 @@ def test_what_the_layout_cannot_hold_is_refused(tmp_path: Path, problem, setting
     assert not list(tmp_path.iterdir())
 
 
-def judged(tmp_path: Path, gpu: str = "") -> Run:
+def judged(tmp_path: Path, gpu: str = "") -> RecordedRun:
     """Return a run of two problems under the strict rules."""
     folder = eval_run(tmp_path / "run", {"A": "2", "B": "2"})
     (folder / "machine.json").write_text(json.dumps({"gpu": gpu} if gpu else {}))

@@ -10,7 +10,7 @@ import pytest
 
 from kernelgym.benchmark import report
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
-from kernelgym.benchmark.folders import Run, read_run
+from kernelgym.benchmark.folders import RecordedRun, read_run
 from kernelgym.benchmark.numbers.roofline import Limit
 from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.cli import main
@@ -34,7 +34,7 @@ def rates(tmp_path: Path) -> Path:
     return path
 
 
-def run_of(tmp_path: Path, gpu: str = "NVIDIA H100 80GB HBM3, 570.0") -> Run:
+def run_of(tmp_path: Path, gpu: str = "NVIDIA H100 80GB HBM3, 570.0") -> RecordedRun:
     return dataclasses.replace(
         read_run(eval_run(tmp_path / "run", {"A": "4 2"})), machine={"gpu": gpu}
     )

@@ -38,8 +38,8 @@ def test_an_eval_run_is_read_with_its_plan(tmp_path: Path) -> None:
         ("Test/L1/B", 1),
     ]
     first = run.episodes[0].answers[0]
-    assert (first.usage.prompt, first.usage.reasoning, first.usage.usd) == (100, 5, 0.25)
-    assert (first.reasoning, first.finish_reason, first.usage.tries) == ("think", "length", 2)
+    assert (first.usage.prompt, first.usage.reasoning, first.usd) == (100, 5, 0.25)
+    assert (first.reasoning, first.finish_reason, first.tries) == ("think", "length", 2)
     assert not run.missing and run.planned == ("Test/L1/A", "Test/L1/B")
 
 
@@ -62,7 +62,7 @@ def test_missing_episodes_are_told_with_their_reason(tmp_path: Path) -> None:
 
 
 def test_a_full_context_is_an_end(tmp_path: Path) -> None:
-    plan = {"context": {"policy": "transcript"}}
+    plan = {"context": "transcript"}
     # An answer that failed once and came at the next try cut nothing either.
     rows = [failed("A", 1, turn=1)]
     run = read_run(eval_run(tmp_path / "one", {"A": "ww- rw-"}, failures=rows, plan=plan))
@@ -119,7 +119,7 @@ def test_second_measurement_is_of_the_winning_kernel(tmp_path: Path) -> None:
     ("name", "text", "says"),
     [
         ("plan.json", "{", "cannot read .* restore the file"),
-        ("plan.json", "[]", "no JSON object; restore"),
+        ("plan.json", "[]", "holds no plan; restore"),
         ("plan.json", "[" * 5000, "cannot read"),
         ("plan.json", '{"version": 2, "kind": "eval"}', "version 2"),
         ("plan.json", '{"version": 1, "kind": "eval", "problems": [{}]}', "makes no sense"),

@@ -14,7 +14,7 @@ from kernelgym.errors import UsageError
 from kernelgym.rulesets import RULESETS
 from kernelgym.suites.facts import facts
 from kernelgym.types import Problem
-from support.benchmark_runs import eval_run, fast, made, problem, record
+from support.benchmark_runs import eval_run, fast, made, record
 
 BASE = {"std": 0.1, "num_trials": 100, "hardware": "NVIDIA H100", "device": "cpu"}
 
@@ -79,8 +79,7 @@ def test_runs_of_other_rules_are_not_compared(
     tmp_path: Path, changed: dict[str, str], says: str
 ) -> None:
     one = eval_run(tmp_path / "one", {"A": "r"})
-    plan = {"problems": [{"id": problem().id}]}
-    two = eval_run(tmp_path / "two", {"A": "r"}, plan=plan, **changed)
+    two = eval_run(tmp_path / "two", {"A": "r"}, **changed)
     with pytest.raises(UsageError, match=says):
         report(one, two)
     assert report(two).runs[0].name == "two"

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.folders import Run
+from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.speeds import BaselineTime
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
@@ -63,7 +63,9 @@ def timing_folder(folder: Path, hardware: str) -> Path:
     return folder / "results" / "timing" / (re.sub(r"[^\w.+-]+", "_", hardware) or "unknown")
 
 
-def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[BaselineTime, ...]]:
+def baselines_of(
+    run: RecordedRun, paths: Sequence[str | Path]
+) -> dict[str, tuple[BaselineTime, ...]]:
     """Return the baselines of a run's problems, by id.
 
     Args:
@@ -89,7 +91,9 @@ def baselines_of(run: Run, paths: Sequence[str | Path]) -> dict[str, tuple[Basel
     return {identity: tuple(times) for identity, times in found.items()}
 
 
-def _ours(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, list[BaselineTime]]:
+def _ours(
+    path: Path, problems: Mapping[str, Problem], run: RecordedRun
+) -> dict[str, list[BaselineTime]]:
     file, rules = TimesFile.read(path), _rules(run)
     gpu = str(file.machine.get("gpu", "")).partition(",")[0].strip()
     _check_hardware(path, gpu, file.device, run)
@@ -114,7 +118,9 @@ def _ours(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, li
     return found
 
 
-def _theirs(path: Path, problems: Mapping[str, Problem], run: Run) -> dict[str, list[BaselineTime]]:
+def _theirs(
+    path: Path, problems: Mapping[str, Problem], run: RecordedRun
+) -> dict[str, list[BaselineTime]]:
     data = read_baselines(path)
     found: dict[str, list[BaselineTime]] = {}
     for identity, problem in problems.items():
@@ -147,7 +153,7 @@ def _time(path: Path, problem: Problem, entry: Mapping[str, Any]) -> BaselineTim
         raise UsageError(f"{path}: the entry of {problem.name} makes no sense: {error}") from None
 
 
-def _rules(run: Run) -> Ruleset | None:
+def _rules(run: RecordedRun) -> Ruleset | None:
     """Return the run's ruleset; None if its label is not known."""
     try:
         return recorded_ruleset(run.rulesets[0]) if run.rulesets else None
@@ -155,7 +161,7 @@ def _rules(run: Run) -> Ruleset | None:
         return None
 
 
-def _check_hardware(path: Path, hardware: str, device: str, run: Run) -> None:
+def _check_hardware(path: Path, hardware: str, device: str, run: RecordedRun) -> None:
     ours = run.episodes[0].record.device if run.episodes else ""
     if device and ours and device.startswith("cpu") != ours.startswith("cpu"):
         raise UsageError(
@@ -170,7 +176,7 @@ def _check_hardware(path: Path, hardware: str, device: str, run: Run) -> None:
         )
 
 
-def _check(path: Path, says: Mapping[str, Any], run: Run, problem: Problem) -> None:
+def _check(path: Path, says: Mapping[str, Any], run: RecordedRun, problem: Problem) -> None:
     """Refuse a file in KernelBench's layout that was measured otherwise than the run."""
     _check_hardware(path, str(says.get("hardware", "")), str(says.get("device", "")), run)
     rules = _rules(run)

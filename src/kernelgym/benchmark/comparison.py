@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernelgym.benchmark.folders import Run
+from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.paired import Paired, paired_rates, paired_speeds
 from kernelgym.errors import UsageError
 
@@ -33,7 +33,7 @@ class Comparison:
     cautions: tuple[str, ...]
 
 
-def check_comparable(one: Run, other: Run) -> None:
+def check_comparable(one: RecordedRun, other: RecordedRun) -> None:
     """Refuse to compare runs whose numbers do not mean the same.
 
     Raises:
@@ -63,7 +63,7 @@ def check_comparable(one: Run, other: Run) -> None:
         )
 
 
-def compare_runs(one: Run, other: Run) -> Comparison:
+def compare_runs(one: RecordedRun, other: RecordedRun) -> Comparison:
     """Return how two runs differ, problem by problem.
 
     Raises:
@@ -92,11 +92,11 @@ def compare_runs(one: Run, other: Run) -> Comparison:
     )
 
 
-def _turns(run: Run) -> int:
+def _turns(run: RecordedRun) -> int:
     return max((each.record.trajectory.horizon for each in run.episodes), default=1)
 
 
-def _cautions(one: Run, other: Run) -> Iterator[str]:
+def _cautions(one: RecordedRun, other: RecordedRun) -> Iterator[str]:
     devices = [{each.record.device for each in run.episodes} for run in (one, other)]
     if devices[0] != devices[1]:
         yield (

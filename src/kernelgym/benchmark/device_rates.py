@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym.benchmark.folders import Run
+from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.roofline import Limit
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
@@ -64,7 +64,7 @@ class DeviceRates:
 
 
 def limits_of(
-    run: Run, rates: DeviceRates, baselines: Sequence[str | Path] = ()
+    run: RecordedRun, rates: DeviceRates, baselines: Sequence[str | Path] = ()
 ) -> dict[str, Limit]:
     """Return the limits of a run's problems, by id.
 

@@ -1,6 +1,6 @@
 """A finished run, read from where it lies, whatever wrote it.
 
-Contract: reading writes nothing and runs nothing. `read_run` gives one `Run` whatever it was:
+Contract: reading writes nothing and runs nothing. `read_run` returns one `RecordedRun` for each of:
 
 - a folder with ``plan.json``: an eval run or an import, whose plan names problems and samples, so
   that what is missing can be counted;
@@ -23,40 +23,37 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelgym.benchmark.claims import CLAIMS_FILE, Claim, read_claims
-from kernelgym.benchmark.numbers.costs import Usage
-from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of
+from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of, winner
+from kernelgym.benchmark.run.folder import FAILURES, GENERATIONS, TRAJECTORIES
+from kernelgym.benchmark.run.generations import AnswerKey, Generation, recorded_verdict
+from kernelgym.benchmark.run.plan import PLAN_FILE, EvalPlan, read_plan
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.types import Turn, Verdict
 
-__all__ = ["WINNERS_FILE", "Answered", "Failure", "Kind", "Played", "Run", "SampleKey", "read_run"]
+__all__ = [
+    "WINNERS_FILE",
+    "FailedRequest",
+    "Generation",
+    "PlayedEpisode",
+    "RecordedRun",
+    "RunKind",
+    "SampleKey",
+    "read_run",
+]
 
-Kind = Literal["eval", "import", "training", "episodes", "search"]
+RunKind = Literal["eval", "import", "training", "episodes", "search"]
 SampleKey = tuple[str, int]
 """(problem's id, sample from 0)."""
-TurnKey = tuple[str, int, int]
 
-_PLAN, _EPISODES = "plan.json", "trajectories.jsonl"
 _RESTORE = "restore the file, or report another run"
 WINNERS_FILE = "winners.jsonl"
 """Second verdicts of winners; see `kernelgym.benchmark.winners`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What is known of an answer beside its text."""
-
-    usage: Usage = field(default_factory=Usage)
-    reasoning: str = ""
-    finish_reason: str = ""
-    model: str = ""
-    prompt: str = ""
-    """What was read, where it cannot be made again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRequest:
     """A request that gave no answer."""
 
     problem: str
@@ -68,13 +65,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedEpisode:
     """One episode of a run."""
 
     record: EpisodeRecord
     sample: int
     """Which of the problem's, from 0."""
-    answers: Mapping[int, Answered] = field(default_factory=dict)
+    answers: Mapping[int, Generation] = field(default_factory=dict)
     """By turn."""
     second: Verdict | None = None
     """Of the best turn's kernel, measured again."""
@@ -96,16 +93,17 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """A run, as far as it is known."""
 
     name: str
-    kind: Kind
+    kind: RunKind
     path: Path
-    episodes: tuple[Played, ...]
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    episodes: tuple[PlayedEpisode, ...]
+    plan: EvalPlan | None = None
+    """Plan of an eval run or an import."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedRequest, ...] = ()
     claims: Mapping[SampleKey, Claim] = field(default_factory=dict)
     """What another harness says of the same kernels."""
     planned: tuple[str, ...] = ()
@@ -131,8 +129,7 @@ class Run:
     def digests(self) -> dict[str, str]:
         """Digest of each problem's source, by id."""
         found = {each.key[0]: each.record.problem_digest for each in self.episodes}
-        rows = self.plan.get("problems", ())
-        return found | {row["id"]: row["digest"] for row in rows if row.get("digest")}
+        return (dict(self.plan.problems) if self.plan is not None else {}) | found
 
     @property
     def missing(self) -> dict[SampleKey, str]:
@@ -148,7 +145,7 @@ class Run:
         return found
 
 
-def read_run(path: str | Path) -> Run:
+def read_run(path: str | Path) -> RecordedRun:
     """Return the run that lies at a path.
 
     Args:
@@ -160,29 +157,29 @@ def read_run(path: str | Path) -> Run:
     path = Path(path)
     if path.is_file():
         notes: list[str] = []
-        run = Run(path.stem, "episodes", path, tuple(_numbered(_records(path, notes))))
+        run = RecordedRun(path.stem, "episodes", path, tuple(_numbered(_records(path, notes))))
         return _checked(dataclasses.replace(run, notes=tuple(notes)))
     if not path.is_dir():
         raise UsageError(
             f"there is nothing at {str(path)!r}; give a run's folder (`kernelgym eval --out "
             "FOLDER` makes one) or a file of trajectories"
         )
-    if (path / _PLAN).exists():
+    if (path / PLAN_FILE).exists():
         return _checked(_planned(path))
-    if (path / _EPISODES).exists():
+    if (path / TRAJECTORIES).exists():
         return _checked(_unplanned(path))
     if (path / "kernels").is_dir() or (path / "events.jsonl").exists():
         from kernelgym.benchmark.searches import read_search
 
         name, records = read_search(path)
-        return _checked(Run(name, "search", path, tuple(_numbered(records))))
+        return _checked(RecordedRun(name, "search", path, tuple(_numbered(records))))
     raise UsageError(
-        f"{str(path)!r} is no run: it holds neither {_PLAN} nor {_EPISODES}; give the folder that "
-        "`kernelgym eval`, `kernelgym import` or `kernelgym-train` wrote"
+        f"{str(path)!r} is no run: it holds neither {PLAN_FILE} nor {TRAJECTORIES}; give the "
+        "folder that `kernelgym eval`, `kernelgym import` or `kernelgym-train` wrote"
     )
 
 
-def _checked(run: Run) -> Run:
+def _checked(run: RecordedRun) -> RecordedRun:
     """Return a run with its problems named, unless it holds nothing.
 
     Raises:
@@ -208,26 +205,19 @@ def _repeated(keys: list[SampleKey]) -> bool:
     return len(set(keys)) != len(keys)
 
 
-def _planned(path: Path) -> Run:
-    plan = _object(path / _PLAN)
-    kind, rows = plan.get("kind"), plan.get("problems")
-    if plan.get("version") != 1 or kind not in ("eval", "import") or not isinstance(rows, list):
-        raise UsageError(
-            f"{path / _PLAN} is of version {plan.get('version')!r} and kind {kind!r}; this version "
-            "of kernelgym reads version 1 of kinds eval and import"
-        )
+def _planned(path: Path) -> RecordedRun:
+    plan = read_plan(path)
     notes: list[str] = []
-    answers = _answers(path / "generations.jsonl", notes)
+    answers = _answers(path / GENERATIONS, notes)
     seconds = _second_verdicts(path / WINNERS_FILE, notes)
-    there = path / _EPISODES
+    there = path / TRAJECTORIES
     # An episode that was cut and played on has two lines; the later one counts.
-    last: dict[SampleKey, Played] = {}
+    last: dict[SampleKey, PlayedEpisode] = {}
     for played in _numbered(_records(there, notes)) if there.exists() else ():
         last[played.key] = played
-    failures = tuple(_failures(path / "failures.jsonl", notes))
+    failures = tuple(_failures(path / FAILURES, notes))
     unanswered = {(each.problem, each.sample, each.turn) for each in failures}
-    context = plan.get("context")
-    grows = isinstance(context, Mapping) and context.get("policy") == "transcript"
+    grows = plan.context == "transcript"
     episodes = []
     for played in last.values():
         if grows and (*played.key, len(played.turns)) not in unanswered:
@@ -241,15 +231,11 @@ def _planned(path: Path) -> Run:
                 second=second[1] if second and second[0] == best else None,
             )
         )
-    try:
-        ids = tuple(str(row["id"]) for row in rows)
-        samples = int(plan.get("samples", 1))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path / _PLAN} makes no sense: {error}") from None
+    ids = tuple(name for name, _ in plan.problems)
     claims = read_claims(path / CLAIMS_FILE) if (path / CLAIMS_FILE).exists() else {}
-    return Run(
-        str(plan.get("name") or path.name),
-        kind,
+    return RecordedRun(
+        plan.name or path.name,
+        plan.kind,
         path,
         tuple(_in_order(episodes, ids)),
         plan,
@@ -258,12 +244,12 @@ def _planned(path: Path) -> Run:
         claims,
         ids,
         # Not every problem of an import has the same number of kernels: gaps are not failures.
-        samples if kind == "eval" else None,
+        plan.samples if plan.kind == "eval" else None,
         notes=tuple(notes),
     )
 
 
-def _with_full_context(played: Played) -> Played:
+def _with_full_context(played: PlayedEpisode) -> PlayedEpisode:
     """Return an episode that no failure cut as one whose budget is spent.
 
     An append-only context that is full cuts an episode: it was judged to its end, and leaving it
@@ -276,18 +262,17 @@ def _with_full_context(played: Played) -> Played:
     return dataclasses.replace(played, record=dataclasses.replace(played.record, trajectory=spent))
 
 
-def _unplanned(path: Path) -> Run:
+def _unplanned(path: Path) -> RecordedRun:
     notes: list[str] = []
-    episodes = tuple(_numbered(_records(path / _EPISODES, notes)))
+    episodes = tuple(_numbered(_records(path / TRAJECTORIES, notes)))
     manifest = path / "manifest.json"
     about = _object(manifest) if manifest.exists() else {}
-    return Run(
+    return RecordedRun(
         path.resolve().name,
         "training" if about else "episodes",
         path,
         episodes,
-        {"backend": about.get("backend"), "seed": about.get("seed")} if about else {},
-        {**about.get("machine", {}), **about.get("versions", {})} if about else _machine(path),
+        machine={**about.get("machine", {}), **about.get("versions", {})} or _machine(path),
         curves=_curves(path / "metrics.jsonl") if about else {},
         notes=tuple(notes),
     )
@@ -304,20 +289,20 @@ def _noting(path: Path, notes: list[str]) -> Any:
     return note
 
 
-def _numbered(records: Iterable[EpisodeRecord]) -> Iterator[Played]:
+def _numbered(records: Iterable[EpisodeRecord]) -> Iterator[PlayedEpisode]:
     """Yield episodes numbered by their keys, else in order by problem."""
     next_of: dict[str, int] = defaultdict(int)
     for record in records:
         identity = record.trajectory.problem.id
         name, mark, number = record.key.rpartition("#")
         if mark and name == identity and number.isdecimal():
-            yield Played(record, int(number))
+            yield PlayedEpisode(record, int(number))
             continue
-        yield Played(record, next_of[identity])
+        yield PlayedEpisode(record, next_of[identity])
         next_of[identity] += 1
 
 
-def _in_order(episodes: Iterable[Played], ids: tuple[str, ...]) -> list[Played]:
+def _in_order(episodes: Iterable[PlayedEpisode], ids: tuple[str, ...]) -> list[PlayedEpisode]:
     place = {identity: number for number, identity in enumerate(ids)}
     return sorted(episodes, key=lambda each: (place.get(each.key[0], len(place)), each.sample))
 
@@ -327,36 +312,22 @@ def _rows(path: Path, notes: list[str]) -> Iterator[tuple[int, Mapping[str, Any]
         yield from read_lines(path, on_cut=_noting(path, notes))
 
 
-def _answers(path: Path, notes: list[str]) -> dict[SampleKey, dict[int, Answered]]:
-    found: dict[SampleKey, dict[int, Answered]] = defaultdict(dict)
+def _answers(path: Path, notes: list[str]) -> dict[SampleKey, dict[int, Generation]]:
+    found: dict[SampleKey, dict[int, Generation]] = defaultdict(dict)
     for number, row in _rows(path, notes):
         try:
-            problem, sample, turn = _turn_key(row)
-            usage = row.get("usage") or {}
-            used = Usage(
-                **{name: usage.get(name) for name in ("prompt", "cached", "completion")},
-                reasoning=usage.get("reasoning"),
-                latency_s=row.get("latency_s"),
-                tries=int(row.get("tries", 1)),
-                usd=row.get("usd"),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem, sample, turn = AnswerKey.of(row)
+            found[problem, sample][turn] = Generation.from_dict(row)
+        except (KeyError, TypeError) as error:
             raise UsageError(f"{path}, line {number}: not an answer ({error})") from None
-        found[problem, sample][turn] = Answered(
-            used,
-            str(row.get("reasoning") or ""),
-            str(row.get("finish_reason") or ""),
-            str(row.get("model") or ""),
-            str(row.get("prompt") or ""),
-        )
     return found
 
 
-def _failures(path: Path, notes: list[str]) -> Iterator[Failure]:
+def _failures(path: Path, notes: list[str]) -> Iterator[FailedRequest]:
     for number, row in _rows(path, notes):
         try:
-            yield Failure(
-                *_turn_key(row),
+            yield FailedRequest(
+                *AnswerKey.of(row),
                 str(row["kind"]),
                 str(row.get("message", "")),
                 int(row.get("tries", 1)),
@@ -366,26 +337,15 @@ def _failures(path: Path, notes: list[str]) -> Iterator[Failure]:
 
 
 def _second_verdicts(path: Path, notes: list[str]) -> dict[SampleKey, tuple[str, Verdict]]:
-    found: dict[SampleKey, tuple[str, Verdict]] = {}
-    for number, row in _rows(path, notes):
-        try:
-            problem, sample, _ = _turn_key(row)
-            verdict = Verdict.from_dict(row["verdict"])
-            found[problem, sample] = str(row["kernel_digest"]), verdict
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{path}, line {number}: not a verdict ({error})") from None
-    return found
+    return {
+        AnswerKey.of(row)[:2]: recorded_verdict(row, f"{path}, line {number}")
+        for number, row in _rows(path, notes)
+    }
 
 
-def _winning_kernel(played: Played) -> str:
-    from kernelgym.benchmark.numbers.outcomes import winner
-
+def _winning_kernel(played: PlayedEpisode) -> str:
     kernel = winner(played.turns).reply.kernel if played.turns else None
     return kernel.digest if kernel else ""
-
-
-def _turn_key(row: Mapping[str, Any]) -> TurnKey:
-    return str(row["problem"]), int(row["sample"]), int(row["turn"])
 
 
 def _curves(path: Path) -> dict[str, tuple[float, ...]]:

@@ -17,7 +17,7 @@ from kernelgym.benchmark.baseline_files import baselines_of
 from kernelgym.benchmark.claims import compare
 from kernelgym.benchmark.comparison import Comparison, compare_runs
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
-from kernelgym.benchmark.folders import Run, read_run
+from kernelgym.benchmark.folders import RecordedRun, read_run
 from kernelgym.benchmark.numbers.rates import fast_curve
 from kernelgym.benchmark.numbers.taxonomy import solved_by_turn
 from kernelgym.benchmark.pages.report import one_file, write_file, write_folder
@@ -45,7 +45,7 @@ class Report:
     comparisons: tuple[Comparison, ...]
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RecordedRun, ...]:
         """The runs, in the order in which they were given."""
         return tuple(view.run for view in self.views)
 
@@ -91,14 +91,12 @@ class Report:
                     values["speedup_high"] = timing.speedup_high or ""
                     values["floor_share"] = timing.floor_share or ""
                 if usage is not None:
-                    known = {
-                        "prompt_tokens": usage.prompt,
-                        "cached_tokens": usage.cached,
-                        "completion_tokens": usage.completion,
-                        "usd": usage.usd,
-                        "latency_s": usage.latency_s,
-                    }
-                    values |= {name: v for name, v in known.items() if v is not None}
+                    values["prompt_tokens"] = usage.prompt
+                    values["cached_tokens"] = usage.cached
+                    values["completion_tokens"] = usage.completion
+                if answer is not None:
+                    values["usd"] = "" if answer.usd is None else answer.usd
+                    values["latency_s"] = answer.latency_s or ""
                 yield {name: values.get(name, "") for name in COLUMNS}
 
     def html(self) -> str:
@@ -122,7 +120,7 @@ class Report:
 
 
 def report(
-    *runs: str | Path | Run,
+    *runs: str | Path | RecordedRun,
     html: str | Path | None = None,
     baselines: Sequence[str | Path] = (),
     rates: str | Path | None = None,
@@ -150,7 +148,9 @@ def report(
     """
     if not runs:
         raise UsageError("a report needs a run: a folder of `kernelgym eval`, or trajectories")
-    read = _named_apart([each if isinstance(each, Run) else read_run(each) for each in runs])
+    read = _named_apart(
+        [each if isinstance(each, RecordedRun) else read_run(each) for each in runs]
+    )
     comparisons = tuple(compare_runs(read[0], other) for other in read[1:])
     measured = None if rates is None else DeviceRates.read(rates)
     views = tuple(
@@ -167,7 +167,7 @@ def report(
     return found
 
 
-def _named_apart(runs: Sequence[Run]) -> list[Run]:
+def _named_apart(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     """Return the runs with different names."""
     seen: dict[str, int] = {}
     named = []

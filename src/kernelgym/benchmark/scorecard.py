@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelgym.benchmark.folders import Run
+from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
 from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
 from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
@@ -72,7 +72,7 @@ class Counts:
     """Episodes whose speed is the best of several measurements and was not measured again."""
 
 
-def degenerate_problems(run: Run) -> dict[str, tuple[str, ...]]:
+def degenerate_problems(run: RecordedRun) -> dict[str, tuple[str, ...]]:
     """Return why problems are degenerate, by id of those that are."""
     from kernelgym.suites.facts import degenerate
     from kernelgym.suites.known_hygiene import known_hygiene
@@ -90,7 +90,7 @@ def degenerate_problems(run: Run) -> dict[str, tuple[str, ...]]:
     return {identity: reasons for identity, reasons in found.items() if reasons}
 
 
-def counts(run: Run, degenerate: Mapping[str, object]) -> Counts:
+def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> Counts:
     """Return what a run's numbers rest on."""
     verdicts = [turn.verdict for played in run.episodes for turn in played.turns]
     unconfirmed = sum(
@@ -108,7 +108,7 @@ def counts(run: Run, degenerate: Mapping[str, object]) -> Counts:
     )
 
 
-def tables(run: Run, degenerate: Mapping[str, object]) -> dict[str, list[Outcome]]:
+def tables(run: RecordedRun, degenerate: Mapping[str, object]) -> dict[str, list[Outcome]]:
     """Return outcomes by table: all, not degenerate, by level and family."""
     outcomes = run.outcomes
     found = {"all problems": outcomes}
@@ -167,7 +167,7 @@ def numbers(
     return [Number(key, name, value) for key, name, value in found if value is not None]
 
 
-def solved(run: Run) -> int:
+def solved(run: RecordedRun) -> int:
     """Return how many problems have a correct kernel anywhere."""
     return len(
         {
@@ -178,10 +178,10 @@ def solved(run: Run) -> int:
     )
 
 
-def costs(run: Run) -> dict[str, float | None]:
+def costs(run: RecordedRun) -> dict[str, float | None]:
     """Return tokens, money and judge seconds, in all and per solved problem."""
     answers = [each for played in run.episodes for each in played.answers.values()]
-    used = spent(each.usage for each in answers)
+    used = spent(answers)
     judged = judge_time(turn.verdict for played in run.episodes for turn in played.turns)
     right = solved(run)
     return {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from kernelgym.benchmark.folders import WINNERS_FILE, Played, Run
+from kernelgym.benchmark.folders import WINNERS_FILE, PlayedEpisode, RecordedRun
 from kernelgym.benchmark.numbers.outcomes import whole, winner
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import append_line
@@ -21,7 +21,7 @@ from kernelgym.types import Evaluator
 __all__ = ["measure_winners", "unconfirmed"]
 
 
-def unconfirmed(run: Run) -> list[Played]:
+def unconfirmed(run: RecordedRun) -> list[PlayedEpisode]:
     """Return the episodes whose winner should be measured again."""
     return [
         played
@@ -33,7 +33,7 @@ def unconfirmed(run: Run) -> list[Played]:
 
 
 def measure_winners(
-    run: Run, evaluator: Evaluator, *, on_verdict: Callable[[], object] = lambda: None
+    run: RecordedRun, evaluator: Evaluator, *, on_verdict: Callable[[], object] = lambda: None
 ) -> int:
     """Judge winners again, and keep their verdicts; returns how many were judged.
 

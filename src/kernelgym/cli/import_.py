@@ -50,13 +50,11 @@ class Import(MemoryOption, JudgingOptions):
     def run(self) -> int:
         """Import; returns the exit code."""
         from kernelgym.benchmark.interchange.importing import import_run, judge_import
-        from kernelgym.benchmark.interchange.layout import read_folder
+        from kernelgym.benchmark.kernelbench_folder import read_folder
         from kernelgym.devices import check_device
         from kernelgym.languages import check_language
         from kernelgym.rulesets import precise_rules
 
-        if self.workers < 1:
-            raise UsageError(f"--workers must be at least 1, got {self.workers}")
         if self.judge:
             judging.check_tools(self.language, self.device)
         rules = precise_rules(self.ruleset, self.precision)
@@ -67,14 +65,15 @@ class Import(MemoryOption, JudgingOptions):
         out = Path(self.out) if self.out else Path("runs") / source.resolve().name
         if out.resolve() == source.resolve():
             raise UsageError(f"--out {out} is the folder that is imported; name another one")
-        problem_of = functools.partial(judging.problem_at, sizes=self.sizes)
         count = import_run(
             found,
             out,
             language=self.language,
-            rules=rules,
+            ruleset=self.ruleset,
+            precision=self.precision,
             device=device,
-            problem_of=problem_of,
+            sizes=self.sizes,
+            timing=not self.no_timing,
             gaps=self.gaps,
             baseline=Path(self.baseline) if self.baseline else None,
         )
@@ -88,12 +87,8 @@ class Import(MemoryOption, JudgingOptions):
         try:
             (out / "machine.json").write_text(json.dumps(machine(device, "torch"), indent=2))
             with progress_bar("kernels", count) as advance:
-                judged = judge_import(
-                    out,
-                    functools.partial(judging.judge_many, evaluator),
-                    problem_of=problem_of,
-                    on_verdict=advance,
-                )
+                judge_many = functools.partial(judging.judge_many, evaluator)
+                judged = judge_import(out, judge_many, on_verdict=advance)
         finally:
             evaluator.close()
         print_text(f"{judged} kernels judged; see `kernelgym report {out}`")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kernelgym.benchmark.folders import read_run
 from kernelgym.benchmark.interchange.exporting import export_kernelbench, pass_at_k_results
 from kernelgym.benchmark.interchange.hub import TEXTS, answer_rows, export_dataset
-from kernelgym.benchmark.interchange.layout import read_folder
 from kernelgym.benchmark.kernelbench import as_kernelbench
+from kernelgym.benchmark.kernelbench_folder import read_folder
 from kernelgym.benchmark.numbers.rates import fast_rate
 from kernelgym.benchmark.numbers.speeds import geometric_mean
 from kernelgym.errors import UsageError

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from kernelgym.benchmark.numbers.costs import Usage, judge_time, per_solved, spent
+from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
+from kernelgym.benchmark.run.generations import Generation, TokenUsage
 from kernelgym.verdict import Stages
 from support.benchmark_runs import RIGHT, WRONG
 
@@ -14,19 +15,19 @@ from support.benchmark_runs import RIGHT, WRONG
 def test_sums_are_of_what_is_known() -> None:
     found = spent(
         [
-            Usage(100, 60, 20, 5, 1.0, 1, 0.5),
-            Usage(50, None, 10, None, 3.0, 3, None),
-            Usage(tries=2),
+            Generation("a", usage=TokenUsage(100, 60, 20, 5), usd=0.5),
+            Generation("b", usage=TokenUsage(50, 0, 10, 0)),
+            Generation("c"),
         ]
     )
-    assert (found.answers, found.counted, found.priced, found.tries) == (3, 2, 1, 6)
-    assert (found.prompt, found.cached, found.completion, found.reasoning) == (150, 60, 30, 5)
-    assert found.tokens == 180 and found.usd == 0.5 and found.latency_s == 2.0
+    assert (found.answers, found.counted) == (3, 2)
+    assert found.usage == TokenUsage(150, 60, 30, 5)
+    assert found.tokens == 180 and found.usd == 0.5
 
 
 def test_what_is_unknown_is_not_nothing() -> None:
-    found = spent([Usage()])
-    assert found.tokens is found.usd is found.latency_s is None
+    found = spent([Generation("a")])
+    assert found.tokens is found.usd is found.usage is None
     assert per_solved(None, 3) is None and per_solved(6.0, 0) is None and per_solved(6.0, 3) == 2.0
 
 

@@ -12,7 +12,6 @@ from kernelgym.benchmark.numbers.rates import CurvePoint
 from kernelgym.benchmark.pages.charts import (
     Dot,
     fast_curves,
-    growth,
     histogram,
     scatter,
     stack,
@@ -55,13 +54,6 @@ def test_dots_stay_inside(places: list[tuple[float, float]], diagonal: bool) -> 
 
 def test_what_has_no_logarithm_is_not_drawn() -> None:
     assert scatter([Dot(0.0, 1.0, "a")], x_name="x", y_name="y") == ""
-
-
-@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=9))
-def test_growth_stays_inside(points: list[tuple[float, float]]) -> None:
-    chart = growth({"a": sorted(points)}, x_name="USD", y_name="solved")
-    inside(chart)
-    parsed(chart)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=64))

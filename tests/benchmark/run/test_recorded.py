@@ -106,7 +106,7 @@ BAD = {
     "missing": ("folder:none", "cannot read folder 'none'"),
     "empty": ("folder:empty", "is neither a run of ours"),
     "latin": ("folder:latin", r"sample_0_kernel\.py' is not UTF-8 text \(byte 3\)"),
-    "twice": ("folder:twice", "holds two kernels of level 1, problem 1, sample 0"),
+    "twice": ("folder:twice", "holds sample 0 of problem 1 twice"),
     "no answers": ("replay:bare", "holds no answers to replay"),
 }
 

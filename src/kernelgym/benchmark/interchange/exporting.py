@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelgym.benchmark.baseline_files import baseline_file, timing_folder
-from kernelgym.benchmark.folders import Played, Run
+from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import pass_at_k
@@ -62,7 +62,7 @@ class Exported:
 @dataclass(frozen=True, slots=True)
 class _Sample:
     number: int
-    played: Played
+    played: PlayedEpisode
     turn: Turn
 
     @property
@@ -71,7 +71,7 @@ class _Sample:
 
 
 def export_kernelbench(
-    run: Run,
+    run: RecordedRun,
     folder: Path,
     *,
     level: int,
@@ -179,7 +179,7 @@ def pass_at_k_results(
     return {"averages": averages, "metadata": metadata, "problems": problems}
 
 
-def _samples(run: Run, level: int, which: Which) -> Iterator[_Sample]:
+def _samples(run: RecordedRun, level: int, which: Which) -> Iterator[_Sample]:
     """Yield what stands for each episode, in order."""
     found = []
     for played in run.episodes:
@@ -289,10 +289,10 @@ def _stats(times: Sequence[float], median: float) -> dict[str, Any]:
     }
 
 
-def _write_config(path: Path, run: Run, level: int) -> None:
+def _write_config(path: Path, run: RecordedRun, level: int) -> None:
     import yaml
 
-    policy = run.plan.get("policy") or {}
+    policy = run.plan.policy if run.plan is not None else {}
     record = run.episodes[0].record
     config = {
         "run_name": run.name,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.folders import Run
+from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.reporting import COLUMNS, report
 from kernelgym.errors import UsageError
 
@@ -27,7 +27,7 @@ _REAL = {
 }
 
 
-def answer_rows(run: Run) -> Iterator[dict[str, Any]]:
+def answer_rows(run: RecordedRun) -> Iterator[dict[str, Any]]:
     """Yield one row per answer, with all texts."""
     found = report(run)
     (view,) = found.views
@@ -47,7 +47,7 @@ def answer_rows(run: Run) -> Iterator[dict[str, Any]]:
         }
 
 
-def export_dataset(run: Run, folder: Path) -> int:
+def export_dataset(run: RecordedRun, folder: Path) -> int:
     """Write a run as a dataset; returns the number of rows.
 
     Raises:

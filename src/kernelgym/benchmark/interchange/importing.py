@@ -1,41 +1,50 @@
-"""A run of ours from KernelBench's folder, and its verdicts.
+"""Imports: runs made from a folder of KernelBench's scripts, and their verdicts.
 
 Contract: `import_run` writes ``plan.json`` (kind ``import``), ``generations.jsonl`` and
 ``claims.jsonl``; importing the same folder again changes nothing, and another folder into the same
-place is refused. `judge_import` adds verdicts to ``verdicts.jsonl`` as they come, goes on where it
-stopped, judges `unavailable` ones anew, and writes ``trajectories.jsonl`` at the end. What was
-claimed is kept apart and decides nothing.
+place is refused. `judge_import` adds verdicts to ``verdicts.jsonl`` as they come, continues where
+it stopped, judges `unavailable` ones again, and writes ``trajectories.jsonl`` at the end. Claims
+are kept apart from verdicts and decide nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kernelgym.answers.parsing import parse
 from kernelgym.benchmark.baseline_files import entry_of, read_baselines
 from kernelgym.benchmark.claims import CLAIMS_FILE, Claim
-from kernelgym.benchmark.interchange.layout import KernelBenchFolder, Place
+from kernelgym.benchmark.kernelbench_folder import KernelBenchFolder, Place
+from kernelgym.benchmark.run.folder import GENERATIONS, TRAJECTORIES, VERDICTS
+from kernelgym.benchmark.run.generations import AnswerKey, recorded_verdict
+from kernelgym.benchmark.run.plan import (
+    PLAN_FILE,
+    EvalPlan,
+    check_continues,
+    episode_key,
+    read_plan,
+    write_plan,
+)
+from kernelgym.benchmark.run.task import problems_of
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import feedback
+from kernelgym.machine import installed_version
 from kernelgym.records.jsonlines import append_line, read_lines, write_lines
 from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.rewards import reward_preset, score
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import precise_rules
+from kernelgym.suites import get_problem
 from kernelgym.types import Job, Kernel, Problem, Reply, Trajectory, Turn, Verdict
 
 __all__ = ["JudgeMany", "import_run", "judge_import"]
 
 JudgeMany = Callable[[Sequence[Job]], Iterator[tuple[int, Verdict]]]
 _REWARD = "sparse"
-_SAME = ("kind", "problems", "level", "language", "ruleset", "device", "kernels")
 _MOST_NAMED = 5
-_ANEW = "remove it and import again, verdicts are kept; or give another --out"
 
 
 def import_run(
@@ -43,26 +52,31 @@ def import_run(
     out: Path,
     *,
     language: str,
-    rules: Ruleset,
+    ruleset: str = "strict",
+    precision: str = "",
     device: str = "cpu",
-    problem_of: Callable[[str], Problem],
+    sizes: str = "full",
+    timing: bool = True,
     gaps: bool = False,
     baseline: Path | None = None,
 ) -> int:
-    """Write a run from KernelBench's folder; returns its number of kernels.
+    """Write a run from KernelBench's folder; return its number of kernels.
 
     Args:
-        found: What the folder holds.
-        out: Where the run is written.
-        language: Of the kernels.
-        rules: By which it will be judged.
-        device: Where.
-        problem_of: Gives a problem by its id.
-        gaps: Take a folder in which samples are missing.
-        baseline: File of baseline times, for the claimed speedups.
+        found: Contents of the folder.
+        out: Folder of the run that is written.
+        language: Language of the kernels.
+        ruleset: Name of the ruleset by which they will be judged.
+        precision: Precision in place of the ruleset's; empty for its own.
+        device: Device on which they will be judged.
+        sizes: Sizes of the problems: full or small.
+        timing: Whether correct kernels will be timed.
+        gaps: Accept a folder in which samples are missing.
+        baseline: File of baseline times, from which claimed speedups are computed.
 
     Raises:
-        UsageError: If a problem is not there, samples are missing, or `out` holds another run.
+        UsageError: If the level has no such problem, samples are missing, or `out` holds another
+            run.
     """
     if found.gaps and not gaps:
         told = ", ".join(
@@ -70,89 +84,86 @@ def import_run(
             for p, s in list(found.gaps.items())[:_MOST_NAMED]
         )
         raise UsageError(
-            f"samples are missing in {found.path}: {told} ({len(found.gaps)} problems); take what "
-            "is there with --gaps, or generate the rest"
+            f"samples are missing in {found.path}: {told} ({len(found.gaps)} problems); accept "
+            "the folder as it is with --gaps, or generate the rest"
         )
-    problems = {
-        number: _problem(found, number, problem_of)
-        for number in dict.fromkeys(problem for problem, _ in found.kernels)
-    }
-    rows = [
-        _row(problems[place[0]].id, place, source, language, found)
-        for place, source in found.kernels.items()
-    ]
+    numbers = dict.fromkeys(problem for problem, _ in found.kernels)
+    problems = {number: _problem(found, number, sizes) for number in numbers}
     config = {k: v for k, v in found.config.items() if isinstance(v, str | int | float | bool)}
-    plan = {
-        "version": 1,
-        "kind": "import",
-        "name": out.resolve().name,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kernelgym": _version(),
-        "policy": {"kind": "kernelbench", "model": config.get("model_name", ""), **config},
-        "suite": "KernelBench",
-        "level": found.level,
-        "problems": [{"id": p.id, "digest": p.digest} for p in problems.values()],
-        "samples": 1 + max(sample for _, sample in found.kernels),
-        "turns": 1,
-        "language": language,
-        "ruleset": rules.label,
-        "device": device,
-        "reward": {"preset": _REWARD},
-        "kernels": [Kernel(source, language).digest for source in found.kernels.values()],
-    }
-    _begin(out, plan)
-    write_lines(out / "generations.jsonl", rows)
+    digests = ":".join(Kernel(source, language).digest for source in found.kernels.values())
+    plan = EvalPlan(
+        kind="import",
+        name=out.resolve().name,
+        policy={
+            "kind": "kernelbench",
+            "model": str(config.get("model_name", "")),
+            **config,
+            "kernels": hashlib.sha256(digests.encode()).hexdigest()[:16],
+        },
+        suite="KernelBench",
+        sizes=sizes,
+        problems=tuple((problem.id, problem.digest) for problem in problems.values()),
+        samples=1 + max(sample for _, sample in found.kernels),
+        language=language,
+        ruleset=precise_rules(ruleset, precision).label,
+        precision=precision,
+        device=device,
+        timing=timing,
+        reward=_REWARD,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        kernelgym=installed_version("kernelgym"),
+    )
+    if (out / PLAN_FILE).exists():
+        check_continues(read_plan(out), plan, out)
+    else:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot write in {str(out)!r}: {error.strerror}") from None
+        write_plan(out, plan)
+    rows = (_row(problems[place[0]].id, place, found) for place in found.kernels)
+    count = write_lines(out / GENERATIONS, rows)
     if found.claims:
         claims = (_claim(found.claims[p], problems[p[0]], baseline) for p in found.claims)
         write_lines(out / CLAIMS_FILE, (claim.to_dict() for claim in claims))
-    return len(rows)
+    return count
 
 
 def judge_import(
-    out: Path,
-    judge_many: JudgeMany,
-    *,
-    problem_of: Callable[[str], Problem],
-    on_verdict: Callable[[], object] = lambda: None,
+    out: Path, judge_many: JudgeMany, *, on_verdict: Callable[[], object] = lambda: None
 ) -> int:
-    """Judge what has no verdict; returns how many were judged.
+    """Judge the kernels of an import that have no verdict; return how many were judged.
 
     Args:
-        out: The run's folder.
-        judge_many: Judges jobs, by the rules and on the device of the plan.
-        problem_of: Gives a problem by its id.
-        on_verdict: Called for each verdict.
+        out: Folder of the run.
+        judge_many: Judge of many kernels, by the rules and on the device of the plan.
+        on_verdict: Function that is called for each verdict.
 
     Raises:
         UsageError: If the folder holds no import, or a problem has changed.
     """
-    plan = _plan(out)
-    digests = {row["id"]: row["digest"] for row in plan["problems"]}
-    problems = {identity: problem_of(identity) for identity in digests}
-    for identity, problem in problems.items():
-        if problem.digest != digests[identity]:
-            raise UsageError(
-                f"problem {identity} has source {problem.digest} here, and was imported with "
-                f"{digests[identity]}; use the checkout that it was imported with"
-            )
-    rows = [row for _, row in read_lines(out / "generations.jsonl")]
-    kernels = [Kernel(_source(row, plan["language"]), plan["language"]) for row in rows]
-    known = _verdicts(out / "verdicts.jsonl")
-    there = [
-        known.get((row["problem"], row["sample"], kernel.digest))
-        for row, kernel in zip(rows, kernels, strict=True)
-    ]
+    plan = read_plan(out)
+    problems = {problem.id: problem for problem in problems_of(plan)}
+    rows = [row for _, row in read_lines(out / GENERATIONS)]
+    kernels = [Kernel(row["kernel"], plan.language) for row in rows]
+    known: dict[AnswerKey, tuple[str, Verdict]] = {}
+    if (out / VERDICTS).exists():
+        for number, row in read_lines(out / VERDICTS, on_cut=lambda _: None):
+            known[AnswerKey.of(row)] = recorded_verdict(row, f"{out / VERDICTS}, line {number}")
+    there: list[Verdict | None] = []
+    for row, kernel in zip(rows, kernels, strict=True):
+        digest, verdict = known.get(AnswerKey.of(row), ("", None))
+        there.append(verdict if digest == kernel.digest else None)
     places = [n for n, verdict in enumerate(there) if verdict is None or not verdict.valid]
     jobs = [Job(problems[rows[n]["problem"]], kernels[n]) for n in places]
     for index, verdict in judge_many(jobs):
         n = places[index]
         there[n] = verdict
-        name = {key: rows[n][key] for key in ("problem", "sample", "turn")}
-        told = {**name, "kernel_digest": kernels[n].digest, "verdict": verdict.to_dict()}
-        append_line(out / "verdicts.jsonl", told)
+        told = {"kernel_digest": kernels[n].digest, "verdict": verdict.to_dict()}
+        append_line(out / VERDICTS, AnswerKey.of(rows[n]).to_dict() | told)
         on_verdict()
     write_records(
-        out / "trajectories.jsonl",
+        out / TRAJECTORIES,
         (
             _record(plan, problems[row["problem"]], row, kernel, verdict)
             for row, kernel, verdict in zip(rows, kernels, there, strict=True)
@@ -162,18 +173,9 @@ def judge_import(
     return len(jobs)
 
 
-def _version() -> str:
+def _problem(found: KernelBenchFolder, number: int, sizes: str) -> Problem:
     try:
-        return version("kernelgym")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return ""
-
-
-def _problem(
-    found: KernelBenchFolder, number: int, problem_of: Callable[[str], Problem]
-) -> Problem:
-    try:
-        return problem_of(f"KernelBench/L{found.level}/{number}")
+        return get_problem(f"KernelBench/L{found.level}/{number}", sizes)
     except UnknownName:
         raise UsageError(
             f"{found.path} holds a kernel of problem {number}, and level {found.level} has no such "
@@ -181,26 +183,20 @@ def _problem(
         ) from None
 
 
-def _row(
-    identity: str, place: Place, source: str, language: str, found: KernelBenchFolder
-) -> dict[str, Any]:
-    text = f"<KERNEL>\n```python\n{source}\n```\n</KERNEL>\n"
-    row: dict[str, Any] = {"problem": identity, "sample": place[1], "turn": 0, "text": text}
-    read = parse(text, language).kernel
-    if read is None or read.source != source:
-        row["kernel"] = source  # no form of an answer gives it back unchanged
-    model = found.config.get("model_name")
-    row |= {"finish_reason": "", "model": model if isinstance(model, str) else ""}
+def _row(identity: str, place: Place, found: KernelBenchFolder) -> dict[str, Any]:
+    source = found.kernels[place]
+    row: dict[str, Any] = {
+        "problem": identity,
+        "sample": place[1],
+        "turn": 0,
+        "text": f"<KERNEL>\n```python\n{source}\n```\n</KERNEL>\n",
+        "kernel": source,  # an answer's text need not give every source back unchanged
+        "finish_reason": "",
+        "model": str(found.config.get("model_name", "")),
+    }
     if place in found.prompts:
         row["prompt"] = found.prompts[place]
     return row
-
-
-def _source(row: Mapping[str, Any], language: str) -> str:
-    if "kernel" in row:
-        return str(row["kernel"])
-    read = parse(row["text"], language).kernel
-    return read.source if read is not None else str(row["text"])
 
 
 def _claim(claim: Claim, problem: Problem, baseline: Path | None) -> Claim:
@@ -211,64 +207,8 @@ def _claim(claim: Claim, problem: Problem, baseline: Path | None) -> Claim:
     return dataclasses.replace(claim, problem=problem.id, reference_ms=reference)
 
 
-def _plan(out: Path) -> dict[str, Any]:
-    """Return the plan of a run's folder.
-
-    Raises:
-        UsageError: If it cannot be read.
-    """
-    path = out / "plan.json"
-    try:
-        there = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read {str(path)!r} ({error}); {_ANEW}") from None
-    if not isinstance(there, dict):
-        raise UsageError(f"{str(path)!r} holds no plan; {_ANEW}")
-    return there
-
-
-def _begin(out: Path, plan: Mapping[str, Any]) -> None:
-    """Write the plan, or check the one that is there.
-
-    Raises:
-        UsageError: If another run lies there, or nothing can be written.
-    """
-    path = out / "plan.json"
-    if path.exists():
-        there = _plan(out)
-        for name in _SAME:
-            if there.get(name) != plan[name]:
-                shown = "" if name in ("problems", "kernels") else f" ({there.get(name)})"
-                raise UsageError(
-                    f"{out} holds a run with other {name}{shown}; give another --out, or the same "
-                    "options to go on"
-                )
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(plan, indent=2, default=str) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
-
-
-def _verdicts(path: Path) -> dict[tuple[str, int, str], Verdict]:
-    found: dict[tuple[str, int, str], Verdict] = {}
-    if path.exists():
-        for number, row in read_lines(path, on_cut=lambda _: None):
-            try:
-                key = row["problem"], row["sample"], row["kernel_digest"]
-                found[key] = Verdict.from_dict(row["verdict"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise UsageError(f"{path}, line {number}: not a verdict ({error})") from None
-    return found
-
-
 def _record(
-    plan: Mapping[str, Any],
-    problem: Problem,
-    row: Mapping[str, Any],
-    kernel: Kernel,
-    verdict: Verdict,
+    plan: EvalPlan, problem: Problem, row: dict[str, Any], kernel: Kernel, verdict: Verdict
 ) -> EpisodeRecord:
     reply = Reply(kernel)
     earned = score(reward_preset(_REWARD), reply, verdict, [])
@@ -276,11 +216,11 @@ def _record(
     ended = "solved" if verdict.correct else "budget" if verdict.valid else "cut"
     return EpisodeRecord(
         Trajectory(problem, (turn,), ended, 1),  # type: ignore[arg-type]
-        language=plan["language"],
-        device=plan["device"],
-        ruleset=plan["ruleset"],
+        language=plan.language,
+        device=plan.device,
+        ruleset=plan.ruleset,
         reward=_REWARD,
         stop_when="correct",
-        writer="import",
-        key=f"{problem.id}#{row['sample']}",
+        writer=plan.kind,
+        key=episode_key(problem.id, row["sample"]),
     )

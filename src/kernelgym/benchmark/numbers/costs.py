@@ -10,51 +10,29 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from kernelgym.benchmark.run.generations import Generation, TokenUsage
 from kernelgym.types import Verdict
 from kernelgym.verdict import Stages
 
-__all__ = ["JudgeTime", "Spent", "Usage", "judge_time", "per_solved", "spent"]
+__all__ = ["JudgeTime", "TotalSpent", "judge_time", "per_solved", "spent"]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What one answer of a model took; None where nothing is known."""
-
-    prompt: int | None = None
-    """Tokens read, cached ones included."""
-    cached: int | None = None
-    completion: int | None = None
-    """Tokens written, those of reasoning included."""
-    reasoning: int | None = None
-    latency_s: float | None = None
-    tries: int = 1
-    usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What all answers took together."""
+class TotalSpent:
+    """Sums over the answers of a run."""
 
     answers: int
     counted: int
-    """Answers whose tokens are known."""
-    prompt: int | None
-    cached: int | None
-    completion: int | None
-    reasoning: int | None
+    """Number of answers whose tokens are known."""
+    usage: TokenUsage | None
+    """Tokens of the answers whose tokens are known; None if there is none."""
     usd: float | None
-    priced: int
-    """Answers whose price is known."""
-    tries: int
-    latency_s: float | None
-    """Mean of an answer."""
+    """Cost in US dollars; None if no price is known."""
 
     @property
     def tokens(self) -> int | None:
-        """Tokens read and written; None if unknown."""
-        if self.prompt is None or self.completion is None:
-            return None
-        return self.prompt + self.completion
+        """Number of tokens read and written; None if unknown."""
+        return None if self.usage is None else self.usage.prompt + self.usage.completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +48,17 @@ class JudgeTime:
     """Verdicts that say how their time was spent."""
 
 
-def spent(usages: Iterable[Usage]) -> Spent:
-    """Return what answers took together."""
-    found = list(usages)
-
-    def total(name: str) -> int | None:
-        known = [value for each in found if (value := getattr(each, name)) is not None]
-        return sum(known) if known else None
-
+def spent(answers: Iterable[Generation]) -> TotalSpent:
+    """Return the sums of what answers took."""
+    found = list(answers)
+    known = [each.usage for each in found if each.usage is not None]
     prices = [each.usd for each in found if each.usd is not None]
-    waits = [each.latency_s for each in found if each.latency_s is not None]
-    return Spent(
+    sums = (sum(getattr(each, name) for each in known) for name in TokenUsage.__slots__)
+    return TotalSpent(
         answers=len(found),
-        counted=sum(each.completion is not None for each in found),
-        prompt=total("prompt"),
-        cached=total("cached"),
-        completion=total("completion"),
-        reasoning=total("reasoning"),
+        counted=len(known),
+        usage=TokenUsage(*sums) if known else None,
         usd=math.fsum(prices) if prices else None,
-        priced=len(prices),
-        tries=sum(each.tries for each in found),
-        latency_s=math.fsum(waits) / len(waits) if waits else None,
     )
 
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelgym.benchmark.numbers.rates import CurvePoint
-from kernelgym.benchmark.pages.drawing import legend, round_step
+from kernelgym.benchmark.pages.drawing import legend
 from kernelgym.benchmark.pages.text import escaped
 
-__all__ = ["Dot", "fast_curves", "growth", "histogram", "scatter", "stack"]
+__all__ = ["Dot", "fast_curves", "histogram", "scatter", "stack"]
 
 _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
@@ -115,44 +115,6 @@ def fast_curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="fast_p curves">'
         f'{"".join(parts)}</svg><p class="reading quiet">Solid: the measured speedup. Dashed: the '
         f"lower end of its 95 % interval.</p>{legend(list(series))}</figure>"
-    )
-
-
-def growth(series: Mapping[str, Sequence[tuple[float, float]]], *, x_name: str, y_name: str) -> str:
-    """Return numbers that grow with another one, on plain axes from 0.
-
-    Args:
-        series: Points (x, y) by name, with x in ascending order.
-        x_name: Name of the axis below.
-        y_name: Name of the axis to the left.
-    """
-    series = {name: points for name, points in series.items() if points}
-    if not series:
-        return ""
-    apart = [
-        round_step(max(point[axis] for points in series.values() for point in points))
-        for axis in (0, 1)
-    ]
-    ends = [
-        step * max(1, math.ceil(max(p[axis] for ps in series.values() for p in ps) / step - 1e-9))
-        for axis, step in enumerate(apart)
-    ]
-    frame = _Frame((0.0, ends[0]), (0.0, ends[1]), (False, False))
-    ticks = [
-        [(n * step, f"{n * step:.4g}") for n in range(round(end / step) + 1)]
-        for step, end in zip(apart, ends, strict=True)
-    ]
-    parts = [frame.grid(ticks[0], ticks[1], x_name)]
-    for number, (name, points) in enumerate(series.items()):
-        drawn = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in points)
-        parts.append(
-            f'<polyline class="line c{number % 6}" points="{drawn}">'
-            f"<title>{escaped(name)}</title></polyline>"
-        )
-    return (
-        f'<figure><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escaped(y_name)} over {escaped(x_name)}">{"".join(parts)}</svg>'
-        f"{legend(list(series))}</figure>"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from kernelgym.benchmark.folders import Played
+from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.taxonomy import (
     blind_rate,
     failure_of,
@@ -45,7 +45,7 @@ _GAVE_NO_KERNEL = {
 }
 
 
-def failure(played: Played, turn: Turn) -> str:
+def failure(played: PlayedEpisode, turn: Turn) -> str:
     """Return what became of an answer, or why it holds no kernel."""
     if turn.verdict.status is not Status.NO_KERNEL:
         return failure_of(turn)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
 from kernelgym.benchmark.numbers.speeds import Mean
-from kernelgym.benchmark.pages.charts import growth, stack
+from kernelgym.benchmark.pages.charts import stack
 from kernelgym.benchmark.pages.drawing import lines
 from kernelgym.benchmark.pages.text import escaped, facts_table, table
 from kernelgym.benchmark.pages.view import View
+from kernelgym.benchmark.run.generations import TokenUsage
 from kernelgym.benchmark.scorecard import Number, solved
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
@@ -89,17 +89,14 @@ def cost(views: Sequence[View]) -> list[str]:
     parts = []
     rows = []
     for view in views:
-        used = spent(a.usage for played in view.episodes for a in played.answers.values())
+        used = spent(a for played in view.episodes for a in played.answers.values())
         judged = judge_time(turn.verdict for _, turn in view.turns_played)
         right = solved(view.run)
         rows.append(
             [
                 escaped(view.name),
                 str(right),
-                _count(used.prompt),
-                _count(used.cached),
-                _count(used.completion),
-                _count(used.reasoning),
+                *(_count(getattr(used.usage, name, None)) for name in TokenUsage.__slots__),
                 _count(per_solved(used.tokens, right)),
                 _money(used.usd),
                 _money(per_solved(used.usd, right)),
@@ -117,11 +114,11 @@ def cost(views: Sequence[View]) -> list[str]:
             parts.append(_stages(judged.stages, judged.total_s))
     columns = ["run", "solved", "read", "cached", "written", "reasoning", "per solved", "USD"]
     columns += ["USD per solved", "judge s", "judge s per solved"]
-    return [table(columns, rows, caption="Tokens, money, seconds"), *parts, *_over_money(views)]
+    return [table(columns, rows, caption="Tokens, money, seconds"), *parts]
 
 
 def method(views: Sequence[View]) -> list[str]:
-    """Return rules, versions, and the commands for this page."""
+    """Return the rules in words, how numbers are computed, machine and versions."""
     parts = []
     for label in dict.fromkeys(label for view in views for label in view.run.rulesets):
         parts.append(f"<h3>Ruleset {escaped(label)}</h3><ul>")
@@ -134,8 +131,6 @@ def method(views: Sequence[View]) -> list[str]:
         if view.run.machine:
             parts.append(f"<h3>Machine and versions: {escaped(view.name)}</h3>")
             parts.append(facts_table(dict(view.run.machine)))
-    parts.append("<h3>Commands that make this page again</h3>")
-    parts.append(f"<pre>{escaped(chr(10).join(_commands(views)))}</pre>")
     return parts
 
 
@@ -191,65 +186,24 @@ def _rules(label: str) -> Iterator[str]:
     )
 
 
-def _commands(views: Sequence[View]) -> Iterator[str]:
-    paths = " ".join(f"RUN{number or ''}" for number, _ in enumerate(views))
-    for number, view in enumerate(views):
-        plan, out = view.run.plan, f"RUN{number or ''}"
-        yield f"# {out}: {view.name}"
-        match view.run.kind:
-            case "eval":
-                yield f"kernelgym eval {_eval_options(plan)} --out {out}"
-                yield f"kernelgym eval --judge-only --out {out}   # if verdicts are missing"
-            case "import":
-                yield (
-                    f"kernelgym import KERNELBENCH_RUN --level {plan.get('level', 'L')} --language "
-                    f"{plan.get('language', 'cuda')} --out {out} --judge"
-                )
-            case "training":
-                yield "kernelgym-train --config CONFIG --run-dir RUN"
-            case "search":
-                yield f"kernelgym-train --backend mcgs --outdir {out} ..."
-            case "episodes":
-                yield f"# episodes recorded by RecordTrajectories: {view.run.path.name}"
-    yield f"kernelgym report {paths} --html report.html"
-    yield f"kernelgym report {paths} --json > report.json"
-    yield f"kernelgym report {paths} --csv > answers.csv"
-
-
-def _eval_options(plan: Mapping[str, Any]) -> str:
-    policy = plan.get("policy") or {}
-    options = {
-        "policy": policy.get("kind"),
-        "model": policy.get("model"),
-        "suite": plan.get("suite"),
-        "samples": plan.get("samples"),
-        "turns": plan.get("turns"),
-        "language": plan.get("language"),
-        "ruleset": str(plan.get("ruleset", "")).partition("@")[0],
-        "device": plan.get("device"),
-    }
-    return " ".join(f"--{name} {value}" for name, value in options.items() if value)
-
-
 def _facts(view: View) -> Iterator[tuple[str, object]]:
     run, plan = view.run, view.run.plan
     yield "kind", run.kind
-    policy = plan.get("policy") or {}
+    if plan is not None:
+        told = (f"{name} {value}" for name, value in plan.policy.items() if value not in (None, ""))
+        yield "policy", ", ".join(told)
     models = {each.model for played in view.episodes for each in played.answers.values()}
-    yield "policy", policy.get("kind")
-    yield "model", policy.get("model") or ", ".join(sorted(models - {""}))
-    sampling = {k: v for k, v in policy.items() if k not in ("kind", "model") and v is not None}
-    yield "sampling", ", ".join(f"{name} {value}" for name, value in sampling.items())
-    yield "suite", plan.get("suite")
+    yield "models that answered", ", ".join(sorted(models - {""}))
     yield "problems", len(run.planned)
     yield "samples of each", run.samples
     yield "most turns", view.turns
     for name in ("language", "device", "ruleset", "reward"):
-        found = dict.fromkeys(str(getattr(each.record, name)) for each in view.episodes)
-        yield name, ", ".join(found)
-    yield "sizes", plan.get("sizes")
-    yield "begun", plan.get("created")
-    yield "kernelgym", plan.get("kernelgym")
+        yield (
+            name,
+            ", ".join(dict.fromkeys(str(getattr(each.record, name)) for each in view.episodes)),
+        )
+    for name in ("suite", "sizes", "prompt", "context", "retrieval", "created", "kernelgym"):
+        yield name, getattr(plan, name, None)
 
 
 def _score_table(views: Sequence[View], which: str) -> str:
@@ -296,23 +250,6 @@ def _stages(stages: Mapping[str, float], total: float) -> str:
     shares.append(("rest", max(0.0, total - math.fsum(stages.values())), "var(--faint)"))
     told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds, _ in shares if seconds)
     return f'{stack(shares)}<p class="quiet">{escaped(told)}</p>'
-
-
-def _over_money(views: Sequence[View]) -> Iterator[str]:
-    """Yield solved problems over money spent, episode by episode."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for view in views:
-        paid, right, points = 0.0, set(), [(0.0, 0.0)]
-        for played in view.episodes:
-            paid += math.fsum(each.usage.usd or 0.0 for each in played.answers.values())
-            if any(turn.verdict.correct for turn in played.turns):
-                right.add(played.key[0])
-            points.append((paid, float(len(right))))
-        if paid > 0.0:
-            series[view.name] = points
-    if series:
-        yield "<h3>Solved problems over money</h3>"
-        yield growth(series, x_name="USD", y_name="solved problems")
 
 
 def _count(value: float | None) -> str:

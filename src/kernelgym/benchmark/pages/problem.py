@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kernelgym.benchmark.folders import Played
+from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.pages.charts import histogram
 from kernelgym.benchmark.pages.code import changes, code
@@ -23,7 +23,7 @@ __all__ = ["problem_body", "problem_section", "shown_samples"]
 _MOST_LOG = 8000
 
 
-def shown_samples(group: Sequence[Played]) -> list[Played]:
+def shown_samples(group: Sequence[PlayedEpisode]) -> list[PlayedEpisode]:
     """Return the first sample and the best one."""
     played = [each for each in group if each.turns]
     if not played:
@@ -108,7 +108,7 @@ def _prompts(views: Sequence[View], identity: str) -> Iterator[str]:
                     continue
 
 
-def _samples_table(view: View, group: Sequence[Played]) -> str:
+def _samples_table(view: View, group: Sequence[PlayedEpisode]) -> str:
     rows = [
         [
             str(played.sample),
@@ -125,19 +125,19 @@ def _samples_table(view: View, group: Sequence[Played]) -> str:
     return table(["sample", "turns", "best", "speedup", "ended", "missing"], rows)
 
 
-def _merit(played: Played) -> tuple[bool, float]:
+def _merit(played: PlayedEpisode) -> tuple[bool, float]:
     best = winner(played.turns).verdict
     return best.correct, best.speedup
 
 
-def _speed(played: Played) -> str:
+def _speed(played: PlayedEpisode) -> str:
     best = played.second or (winner(played.turns).verdict if played.turns else None)
     if best is None or best.timing is None:
         return "-"
     return f"{best.speedup:.3g} (at least {best.speedup_low:.3g})"
 
 
-def _episode(view: View, played: Played) -> Iterator[str]:
+def _episode(view: View, played: PlayedEpisode) -> Iterator[str]:
     yield f"<h4>Sample {played.sample}</h4>"
     if played.second is not None:
         told = STATES[verdict_state(played.second)][2]
@@ -150,7 +150,7 @@ def _episode(view: View, played: Played) -> Iterator[str]:
             before = turn.reply.kernel.source
 
 
-def _turn(played: Played, turn: Turn, before: str) -> Iterator[str]:
+def _turn(played: PlayedEpisode, turn: Turn, before: str) -> Iterator[str]:
     verdict, kernel = turn.verdict, turn.reply.kernel
     state = verdict_state(verdict)
     speed = f", {verdict.speedup:.3g}x" if verdict.timed else ""
@@ -179,7 +179,7 @@ def _turn(played: Played, turn: Turn, before: str) -> Iterator[str]:
     yield "</details>"
 
 
-def _verdict(played: Played, turn: Turn) -> Iterator[str]:
+def _verdict(played: PlayedEpisode, turn: Turn) -> Iterator[str]:
     verdict = turn.verdict
     facts: dict[str, object] = {
         "status": verdict.status.value,

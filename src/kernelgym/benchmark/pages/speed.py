@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from kernelgym.benchmark.folders import Played
+from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import CurvePoint, fast_curve
 from kernelgym.benchmark.numbers.roofline import limit_ms, roofline_share, sol_score
@@ -79,7 +79,7 @@ def _fast(points: Sequence[CurvePoint]) -> bool:
     return any(point.point > 0.0 for point in points)
 
 
-def _best(played: Played) -> Verdict | None:
+def _best(played: PlayedEpisode) -> Verdict | None:
     if played.second is not None and played.second.valid:
         return played.second
     return winner(played.turns).verdict if played.turns else None
@@ -95,7 +95,7 @@ def _floor_dots(view: View, link: Callable[[str], str]) -> Iterator[Dot]:
         yield Dot(share, verdict.speedup, name, view.number, link(played.key[0]))
 
 
-def _compiled(view: View, played: Played) -> Unpaired | None:
+def _compiled(view: View, played: PlayedEpisode) -> Unpaired | None:
     verdict = _best(played)
     if verdict is None or verdict.timing is None:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from kernelgym.benchmark.folders import Played, Run, SampleKey
+from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun, SampleKey
 from kernelgym.benchmark.numbers.outcomes import Outcome, winner
 from kernelgym.benchmark.numbers.roofline import Limit
 from kernelgym.benchmark.numbers.speeds import BaselineTime
@@ -45,7 +45,7 @@ class View:
 
     number: int
     """Place among the runs of the report, from 0; decides its colour."""
-    run: Run
+    run: RecordedRun
     turns: int
     """Most turns of an episode."""
     degenerate: Mapping[str, tuple[str, ...]]
@@ -54,7 +54,7 @@ class View:
     cards: Mapping[str, list[Number]]
     """Score cards by table."""
     problems: Mapping[str, Problem]
-    groups: Mapping[str, list[Played]]
+    groups: Mapping[str, list[PlayedEpisode]]
     """Episodes by problem, in the order of the plan."""
     missing: Mapping[SampleKey, str]
     baselines: Mapping[str, tuple[BaselineTime, ...]]
@@ -68,25 +68,25 @@ class View:
         return self.run.name
 
     @property
-    def episodes(self) -> list[Played]:
+    def episodes(self) -> list[PlayedEpisode]:
         """All episodes."""
         return [played for group in self.groups.values() for played in group]
 
     @property
-    def turns_played(self) -> list[tuple[Played, Turn]]:
+    def turns_played(self) -> list[tuple[PlayedEpisode, Turn]]:
         """Every turn with its episode."""
         return [(played, turn) for played in self.episodes for turn in played.turns]
 
 
 def view_of(
-    run: Run,
+    run: RecordedRun,
     number: int = 0,
     baselines: Mapping[str, tuple[BaselineTime, ...]] | None = None,
     limits: Mapping[str, Limit] | None = None,
 ) -> View:
     """Return a run as the pages show it."""
     turns = max((each.record.trajectory.horizon for each in run.episodes), default=1)
-    groups: dict[str, list[Played]] = {identity: [] for identity in run.planned}
+    groups: dict[str, list[PlayedEpisode]] = {identity: [] for identity in run.planned}
     problems: dict[str, Problem] = {}
     for played in run.episodes:
         problem = played.record.trajectory.problem
@@ -137,7 +137,7 @@ def verdict_state(verdict: Verdict) -> str:
     return "fast1" if verdict.speedup_low > 1.0 else "correct"
 
 
-def state_of(view: View, played: Played) -> str:
+def state_of(view: View, played: PlayedEpisode) -> str:
     """Return an episode's state: its best turn's, unless it was lost."""
     if played.second is not None and played.second.valid:
         return verdict_state(played.second)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kernelgym.benchmark.folders import Played
+from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.pages.text import escaped
 from kernelgym.benchmark.pages.view import STATES, View, state_of
 
@@ -84,7 +84,7 @@ def _tile(view: View, identity: str, link: Callable[[str], str]) -> str:
     )
 
 
-def _title(view: View, identity: str, sample: int, played: Played | None) -> str:
+def _title(view: View, identity: str, sample: int, played: PlayedEpisode | None) -> str:
     if played is None:
         return f"sample {sample}, {view.missing.get((identity, sample), 'missing')}"
     best = played.outcome.best

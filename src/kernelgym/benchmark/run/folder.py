@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from kernelgym.benchmark.run.generations import AnswerKey, Generation
+from kernelgym.benchmark.run.generations import AnswerKey, Generation, recorded_verdict
 from kernelgym.benchmark.run.plan import sample_of
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import (
@@ -160,14 +160,8 @@ class RunFolder:
         if (offset := self._judged.get(key)) is None:
             return None
         path = self.path / VERDICTS
-        row = line_at(path, offset)
-        if row.get("kernel_digest") != kernel.digest:
-            return None
-        try:
-            found = Verdict.from_dict(row["verdict"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
-        return found if found.valid else None
+        digest, found = recorded_verdict(line_at(path, offset), f"{path}, {tuple(key)}")
+        return found if digest == kernel.digest and found.valid else None
 
     def has_verdict(self, key: AnswerKey) -> bool:
         """Return True if the answer has a verdict, valid or not."""

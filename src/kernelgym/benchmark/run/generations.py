@@ -15,10 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from kernelgym.errors import UsageError
 from kernelgym.prices import Tokens
-from kernelgym.types import Answer, Message, Problem
+from kernelgym.types import Answer, Message, Problem, Verdict
 
-__all__ = ["AnswerKey", "AnswerRequest", "Generation", "TokenUsage", "request_seed"]
+__all__ = [
+    "AnswerKey",
+    "AnswerRequest",
+    "Generation",
+    "TokenUsage",
+    "recorded_verdict",
+    "request_seed",
+]
 
 _TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
 
@@ -153,3 +161,19 @@ def request_seed(seed: int, key: AnswerKey) -> int:
     """Return the 63-bit seed of one answer's sampling."""
     text = ":".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def recorded_verdict(row: Mapping[str, Any], where: str) -> tuple[str, Verdict]:
+    """Return the kernel's digest and the verdict of a line of ``verdicts.jsonl``.
+
+    Args:
+        row: The line's data.
+        where: File and line, for messages.
+
+    Raises:
+        UsageError: If the line holds no verdict.
+    """
+    try:
+        return str(row["kernel_digest"]), Verdict.from_dict(row["verdict"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{where}: not a verdict ({error})") from None

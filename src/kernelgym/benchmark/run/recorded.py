@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.answers.parsing import parse
+from kernelgym.benchmark.kernelbench_folder import kernel_files, read_text
 from kernelgym.benchmark.run.folder import GENERATIONS
 from kernelgym.benchmark.run.generations import AnswerKey, AnswerRequest, Generation
 from kernelgym.benchmark.run.options import PolicyOptions
@@ -29,7 +30,6 @@ from kernelgym.suites.base import problem_number
 
 __all__ = ["FolderPolicy", "ReplayPolicy", "answer_of", "make_folder", "make_replay"]
 
-_KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -87,38 +87,18 @@ class FolderPolicy(EvalPolicy):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sources: dict[tuple[int, int, int], str] = {}
-        found = hashlib.sha256()
-        try:
-            paths = sorted(folder.iterdir())
-        except OSError as error:
-            raise UsageError(f"cannot read folder {str(folder)!r}: {error.strerror}") from None
-        for path in paths:
-            if not (match := _KERNEL.fullmatch(path.name)):
-                continue
-            try:
-                raw = path.read_bytes()
-                source = raw.decode("utf-8-sig")
-            except OSError as error:
-                raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
-            except UnicodeDecodeError as error:
-                raise UsageError(
-                    f"kernel {str(path)!r} is not UTF-8 text (byte {error.start}); mend or remove "
-                    "it"
-                ) from None
-            level, problem, sample = map(int, match.groups())
-            if (level, problem, sample) in self._sources:
-                raise UsageError(
-                    f"{str(folder)!r} holds two kernels of level {level}, problem {problem}, "
-                    f"sample {sample}, the second as {path.name}; remove one of them"
-                )
-            self._sources[level, problem, sample] = source
-            found.update(path.name.encode() + b"\0" + raw + b"\0")
-        if not self._sources:
+        files = kernel_files(folder)
+        if not files:
             raise UsageError(
                 f"folder {str(folder)!r} is neither a run of ours ({PLAN_FILE}) nor one of "
                 "KernelBench (level_1_problem_1_sample_0_kernel.py)"
             )
+        self._sources = {
+            key: read_text(file, "kernel").removeprefix("\ufeff") for key, file in files.items()
+        }
+        found = hashlib.sha256()
+        for file in files.values():
+            found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
         self._digest = found.hexdigest()[:16]
 
     @property

@@ -20,7 +20,7 @@ from typing import Any
 from kernelgym.benchmark.claims import Claim
 from kernelgym.errors import UsageError
 
-__all__ = ["MODAL_WARNING", "KernelBenchFolder", "read_folder"]
+__all__ = ["MODAL_WARNING", "KernelBenchFolder", "kernel_files", "read_folder", "read_text"]
 
 MODAL_WARNING = (
     "The claims come from KernelBench's Modal evaluation, which ignores `backend` and `precision`: "
@@ -66,15 +66,21 @@ def read_folder(path: Path, level: int) -> KernelBenchFolder:
         UsageError: If there is no kernel of that level, a file cannot be read, or one is there
             twice.
     """
-    if not path.is_dir():
-        raise UsageError(f"there is no folder {str(path)!r}; give a run's folder, runs/NAME")
-    files = dict(_files(path, level))
-    kernels = {place: _text(file, "kernel") for place, file in sorted(files.items())}
+    every = kernel_files(path)
+    files = {(number, sample): file for (of, number, sample), file in every.items() if of == level}
+    if not files:
+        others = sorted({of for of, _, _ in every})
+        told = f"; it has kernels of level {', '.join(map(str, others))}" if others else ""
+        raise UsageError(
+            f"{path} holds no file level_{level}_problem_P_sample_S_kernel.py{told}; give the "
+            "folder that KernelBench's generate_samples.py wrote, and its --level"
+        )
+    kernels = {place: read_text(file, "kernel") for place, file in sorted(files.items())}
     prompts = {}
     for place, file in files.items():
         beside = file.with_name(file.name.replace("_kernel.py", "_prompt.txt"))
         if beside.exists():
-            prompts[place] = _text(beside, "prompt")
+            prompts[place] = read_text(beside, "prompt")
     config = _config(path / _CONFIG) if (path / _CONFIG).exists() else {}
     claims = {}
     if (path / _RESULTS).exists():
@@ -83,34 +89,38 @@ def read_folder(path: Path, level: int) -> KernelBenchFolder:
     return KernelBenchFolder(path, level, kernels, prompts, config, claims)
 
 
-def _files(path: Path, level: int) -> Iterator[tuple[Place, Path]]:
-    seen: dict[Place, Path] = {}
-    others: set[int] = set()
-    for file in sorted(path.glob("*_kernel.py")):
-        found = _KERNEL.fullmatch(file.name)
-        if found is None:
+def kernel_files(path: Path) -> dict[tuple[int, int, int], Path]:
+    """Return the files of a folder's kernels by (level, problem's number, sample).
+
+    Raises:
+        UsageError: If the folder cannot be read, or holds a sample twice.
+    """
+    try:
+        files = sorted(path.iterdir())
+    except OSError as error:
+        raise UsageError(
+            f"cannot read folder {str(path)!r} ({error.strerror}); give a run's folder, runs/NAME"
+        ) from None
+    found: dict[tuple[int, int, int], Path] = {}
+    for file in files:
+        if (match := _KERNEL.fullmatch(file.name)) is None:
             continue
-        of, problem, sample = map(int, found.groups())
-        if of != level:
-            others.add(of)
-            continue
-        place = problem, sample
-        if place in seen:
+        level, problem, sample = map(int, match.groups())
+        other = found.setdefault((level, problem, sample), file)
+        if other is not file:
             raise UsageError(
-                f"{path} holds sample {sample} of problem {problem} twice: {seen[place].name} and "
+                f"{path} holds sample {sample} of problem {problem} twice: {other.name} and "
                 f"{file.name}; remove one of them"
             )
-        seen[place] = file
-        yield place, file
-    if not seen:
-        told = f"; it has kernels of level {', '.join(map(str, sorted(others)))}" if others else ""
-        raise UsageError(
-            f"{path} holds no file level_{level}_problem_P_sample_S_kernel.py{told}; give the "
-            "folder that KernelBench's generate_samples.py wrote, and its --level"
-        )
+    return found
 
 
-def _text(file: Path, what: str) -> str:
+def read_text(file: Path, what: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        UsageError: If it cannot be read, or is not UTF-8 text.
+    """
     try:
         return file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -137,7 +147,7 @@ def _config(file: Path) -> Mapping[str, Any]:
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", plain)
     try:
-        found = yaml.load(_text(file, "configuration"), Loader)
+        found = yaml.load(read_text(file, "configuration"), Loader)
     except yaml.YAMLError as error:
         told = " ".join(str(error).split())
         raise UsageError(f"{file} is not YAML: {told[:200]}") from None
@@ -152,7 +162,7 @@ def _claims(
     file: Path, level: int, kernels: Mapping[Place, str], warnings: tuple[str, ...]
 ) -> Iterator[tuple[Place, Claim]]:
     try:
-        data = json.loads(_text(file, "results"))
+        data = json.loads(read_text(file, "results"))
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{file} is not JSON ({error}); restore it, or remove it to import without claims"
